@@ -1,0 +1,186 @@
+"""Every error that the package raises.
+
+RTVIError
+    ConnectionTimeoutError      (also TimeoutError)     the bot was not ready in time
+    StartBotError                                       the connect request failed
+    TransportStartError                                 the transport could not be opened
+    DisconnectedError           (also ConnectionError)  the session ended while a call waited
+    BotError                                            the bot reported an error
+    BotNotReadyError                                    the call needs a ready bot
+    BotAlreadyStartedError                              a session is active or under way
+    RequestTimeoutError         (also TimeoutError)     no answer or event in time
+    RequestRejectedError                                the bot or server refused a request
+    ConfigUpdateError                                   the bot refused an update of its config
+    MessageTooLargeError                                over the transport's limit
+    ActionEndpointNotSetError                           no endpoint for single-turn actions
+    UnsupportedFeatureError                             this bot or transport cannot do it
+    InvalidTransportParamsError                         no transport, or it cannot use these parameters
+    DeviceError                                         a device that was asked for cannot be used
+    ProtocolError                                       the other side broke the protocol
+    WouldDeadlockError                                  waiting here could never end
+    ForkedProcessError                                  the session belongs to the parent process
+    MissingExtraError           (also ImportError)      an optional package is not installed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class RTVIError(Exception):
+    """Base of every error of this package.
+
+    Attributes:
+        status: HTTP status of the answer that caused the error, or None.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ConnectionTimeoutError(RTVIError, TimeoutError):
+    """The bot was not ready within the limit of `connect()`.
+
+    Attributes:
+        phase: what was being waited for: "devices", "http", "transport" or "bot-ready".
+        elapsed: seconds since `connect()` was called.
+    """
+
+    def __init__(self, message: str, *, phase: str, elapsed: float) -> None:
+        super().__init__(message)
+        self.phase = phase
+        self.elapsed = elapsed
+
+
+class StartBotError(RTVIError):
+    """The connect request failed, was refused, or was aborted."""
+
+
+class TransportStartError(RTVIError):
+    """The transport could not be opened."""
+
+
+class DisconnectedError(RTVIError, ConnectionError):
+    """The session ended while a call waited, or before it could be made.
+
+    Attributes:
+        code: close code of the transport (WebSocket: RFC 6455), or None when the line broke without one.
+        reason: reason text of the peer; "" without one.
+        initiator: who ended the session: "client", "server" or "network".
+    """
+
+    def __init__(
+        self, message: str, *, code: int | None = None, reason: str = "", initiator: str = "network"
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.initiator = initiator
+
+
+class BotError(RTVIError):
+    """The bot reported an error.
+
+    Attributes:
+        fatal: True if the bot ends the session because of it.
+    """
+
+    def __init__(self, message: str, *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+
+
+class BotNotReadyError(RTVIError):
+    """The call needs a ready bot and there is none."""
+
+
+class BotAlreadyStartedError(RTVIError):
+    """`connect()` was called while a session is active or under way."""
+
+
+class RequestTimeoutError(RTVIError, TimeoutError):
+    """The answer or event that a call waited for did not come in time."""
+
+
+class RequestRejectedError(RTVIError):
+    """The bot answered a request with an error, or a server refused it.
+
+    Attributes:
+        response: the refusing message as the bot sent it, or None.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, response: Any = None) -> None:
+        super().__init__(message, status=status)
+        self.response = response
+
+
+class ConfigUpdateError(RequestRejectedError):
+    """The bot refused an update of its config."""
+
+
+class MessageTooLargeError(RTVIError):
+    """The serialized message is larger than the transport can carry."""
+
+
+class ActionEndpointNotSetError(RTVIError):
+    """A single-turn action was called and `params.endpoints.action` is not set."""
+
+
+class UnsupportedFeatureError(RTVIError):
+    """The connected bot's version, or the transport, does not know what was asked for.
+
+    Attributes:
+        feature: name of the missing feature.
+    """
+
+    def __init__(self, message: str, *, feature: str) -> None:
+        super().__init__(message)
+        self.feature = feature
+
+
+class InvalidTransportParamsError(RTVIError):
+    """There is no transport, or what it was given does not let it connect."""
+
+
+class DeviceError(RTVIError):
+    """A device that was asked for cannot be used.
+
+    Attributes:
+        devices: kinds of the devices concerned: "mic", "speaker", "cam".
+        type: "not-found", "in-use", "permissions" or "unknown".
+        details: what the device library said, or None.
+    """
+
+    def __init__(
+        self, message: str, *, devices: Sequence[str] = (), type: str = "unknown", details: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.devices = tuple(devices)
+        self.type = type
+        self.details = details
+
+
+class ProtocolError(RTVIError):
+    """The other side sent something that the protocol does not allow."""
+
+
+class WouldDeadlockError(RTVIError):
+    """A handler asked to wait for something that can only happen after it returns."""
+
+
+class ForkedProcessError(RTVIError):
+    """The session was live when the process forked; only the parent may use it."""
+
+
+class MissingExtraError(RTVIError, ImportError):
+    """A feature needs an optional package that is not installed.
+
+    Attributes:
+        extra: the extra of this package that installs it.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f'{feature} needs the extra "{extra}". Install it with: pip install "rtvi_sync[{extra}]"')
+        self.extra = extra
