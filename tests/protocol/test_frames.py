@@ -1,0 +1,305 @@
+"""The protobuf wire. The oracle is the same message from descriptors of a renamed package, written down once more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtvi_sync.errors import ProtocolError
+from rtvi_sync.protocol.frames import (
+    AudioRawFrame,
+    Frame,
+    InterruptionFrame,
+    MessageFrame,
+    TextFrame,
+    TranscriptionFrame,
+    decode,
+    encode,
+)
+
+uint64, uint32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
+text = st.text(st.characters(exclude_categories=["Cs"]))
+texts = st.builds(TextFrame, text=text, id=uint64, name=text)
+audios = st.builds(
+    AudioRawFrame,
+    audio=st.binary(max_size=4000),
+    sample_rate=uint32,
+    num_channels=uint32,
+    id=uint64,
+    name=text,
+    pts=st.none() | uint64,
+)
+transcriptions = st.builds(TranscriptionFrame, text=text, user_id=text, timestamp=text, id=uint64, name=text)
+messages = st.builds(MessageFrame, data=text)
+interruptions = st.builds(InterruptionFrame, id=uint64, name=text)
+frames = st.one_of(texts, audios, transcriptions, messages, interruptions)
+
+KIND_OF = {
+    TextFrame: "text",
+    AudioRawFrame: "audio",
+    TranscriptionFrame: "transcription",
+    MessageFrame: "message",
+    InterruptionFrame: "interruption",
+}
+
+
+def describe(package: str) -> descriptor_pb2.FileDescriptorProto:
+    """The server's `frames.proto`, field by field, independent of the module under test, plus fields of the future."""
+    proto = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}_frames.proto", package=package, syntax="proto3")
+
+    def add(message_name: str, *fields: tuple[int, str, int]) -> descriptor_pb2.DescriptorProto:
+        message = file.message_type.add(name=message_name)
+        for number, name, kind in fields:
+            message.field.add(name=name, number=number, type=kind, label=proto.LABEL_OPTIONAL)
+        return message
+
+    add("TextFrame", (1, "id", proto.TYPE_UINT64), (2, "name", proto.TYPE_STRING), (3, "text", proto.TYPE_STRING))
+    audio = add(
+        "AudioRawFrame",
+        (1, "id", proto.TYPE_UINT64),
+        (2, "name", proto.TYPE_STRING),
+        (3, "audio", proto.TYPE_BYTES),
+        (4, "sample_rate", proto.TYPE_UINT32),
+        (5, "num_channels", proto.TYPE_UINT32),
+        (6, "pts", proto.TYPE_UINT64),
+        (99, "mood", proto.TYPE_STRING),
+    )
+    audio.oneof_decl.add(name="_pts")
+    audio.field[5].proto3_optional = True
+    audio.field[5].oneof_index = 0
+    add(
+        "TranscriptionFrame",
+        (1, "id", proto.TYPE_UINT64),
+        (2, "name", proto.TYPE_STRING),
+        (3, "text", proto.TYPE_STRING),
+        (4, "user_id", proto.TYPE_STRING),
+        (5, "timestamp", proto.TYPE_STRING),
+    )
+    add("MessageFrame", (1, "data", proto.TYPE_STRING), (2, "encoding", proto.TYPE_UINT32))
+    add("InterruptionFrame", (1, "id", proto.TYPE_UINT64), (2, "name", proto.TYPE_STRING))
+    add("HologramFrame", (1, "name", proto.TYPE_STRING))
+    frame = add("Frame")
+    frame.oneof_decl.add(name="frame")
+    for number, kind, message_name in [
+        (1, "text", "TextFrame"),
+        (2, "audio", "AudioRawFrame"),
+        (3, "transcription", "TranscriptionFrame"),
+        (4, "message", "MessageFrame"),
+        (5, "interruption", "InterruptionFrame"),
+        (17, "hologram", "HologramFrame"),
+    ]:
+        frame.field.add(
+            name=kind,
+            number=number,
+            type=proto.TYPE_MESSAGE,
+            type_name=f".{package}.{message_name}",
+            label=proto.LABEL_OPTIONAL,
+            oneof_index=0,
+        )
+    return file
+
+
+def build_oracle() -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(describe("oracle").SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("oracle.Frame"))
+
+
+Oracle = build_oracle()
+
+
+@given(frames)
+def test_round_trip(frame: Frame) -> None:
+    """Every frame comes back as it was encoded."""
+    assert decode(encode(frame)) == frame
+
+
+@given(frames)
+def test_bytes_are_those_of_the_oracle(frame: Frame) -> None:
+    """Another implementation of the same message writes the same bytes and reads them."""
+    oracle = Oracle()
+    message = getattr(oracle, KIND_OF[type(frame)])
+    message.SetInParent()
+    for name, value in attrs.asdict(frame).items():
+        if value is not None:
+            setattr(message, name, value)
+
+    assert encode(frame) == oracle.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("frame", "wire"),
+    [
+        (MessageFrame(data="{}"), "22040a027b7d"),
+        (MessageFrame(data=""), "2200"),
+        (InterruptionFrame(), "2a00"),
+        (InterruptionFrame(id=321, name="I#0"), "2a0808c102120349" + "2330"),
+        (AudioRawFrame(audio=b"\1\2", sample_rate=16000), "12091a02010220807d2801"),
+        (AudioRawFrame(audio=b"\1\2", sample_rate=16000, pts=0), "120b1a02010220807d28013000"),
+        (TextFrame(text="hi"), "0a041a026869"),
+        (TranscriptionFrame(text="a", user_id="b", timestamp="c"), "1a091a01612201622a0163"),
+    ],
+)
+def test_bytes_by_hand(frame: Frame, wire: str) -> None:
+    """The wire is the documented one, byte for byte, absent and empty fields included."""
+    assert encode(frame).hex() == wire
+    assert decode(bytes.fromhex(wire)) == frame
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_end_in_a_frame_none_or_a_protocol_error(data: bytes) -> None:
+    """Nothing that a server sends raises anything but ProtocolError."""
+    check_decodes_cleanly(data)
+
+
+@given(frames, st.data())
+def test_damaged_frames_end_in_a_frame_none_or_a_protocol_error(frame: Frame, data: st.DataObject) -> None:
+    """A truncated or overwritten frame raises nothing but ProtocolError."""
+    wire = bytearray(encode(frame))
+    start = data.draw(st.integers(0, len(wire)))
+    stop = data.draw(st.integers(start, len(wire)))
+    wire[start:stop] = data.draw(st.binary(max_size=20))
+    check_decodes_cleanly(bytes(wire))
+
+
+def check_decodes_cleanly(data: bytes) -> None:
+    try:
+        frame = decode(data)
+    except ProtocolError:
+        return
+    assert frame is None or type(frame) in KIND_OF
+
+
+def test_empty_bytes_are_no_frame() -> None:
+    """An empty message is well formed and holds nothing."""
+    assert decode(b"") is None
+
+
+def test_unknown_kind_is_no_frame() -> None:
+    """A kind of frame from the future is skipped."""
+    oracle = Oracle()
+    oracle.hologram.name = "Leia"
+
+    assert decode(oracle.SerializeToString()) is None
+
+
+def test_unknown_fields_are_skipped() -> None:
+    """Fields from the future do not hide the known ones."""
+    audio, message = Oracle(), Oracle()
+    audio.audio.audio = b"\1\2"
+    audio.audio.sample_rate = 8000
+    audio.audio.mood = "sad"
+    message.message.data = "{}"
+    message.message.encoding = 7
+
+    assert decode(audio.SerializeToString()) == AudioRawFrame(audio=b"\1\2", sample_rate=8000, num_channels=0)
+    assert decode(message.SerializeToString()) == MessageFrame(data="{}")
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param(b"\x22\x04\x0a\x02\xff\xfe", id="bad-utf8-in-message"),
+        pytest.param(b"\x2a\x04\x12\x02\xc3\x28", id="bad-utf8-in-name"),
+        pytest.param(b"\x22\x06\x0a\x04ab", id="truncated"),
+        pytest.param(b"\x22" + b"\xff" * 11, id="endless-varint"),
+        pytest.param(b"\x27\x00", id="wire-type-7"),
+        pytest.param(b"{}", id="text"),
+        pytest.param(b"\x9b\x06" * 5000, id="nested-groups"),
+    ],
+)
+def test_undecodable_bytes_are_a_protocol_error(wire: bytes) -> None:
+    """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError."""
+    with pytest.raises(ProtocolError, match=f"undecodable frame of {len(wire)} bytes"):
+        decode(wire)
+
+
+@pytest.mark.parametrize(
+    ("frame", "field"),
+    [
+        (AudioRawFrame(audio=b"", sample_rate=-1), "AudioRawFrame.sample_rate"),
+        (AudioRawFrame(audio=b"", sample_rate=2**32), "AudioRawFrame.sample_rate"),
+        (AudioRawFrame(audio=b"", sample_rate=8000, num_channels=-2), "AudioRawFrame.num_channels"),
+        (AudioRawFrame(audio=b"", sample_rate=8000, pts=2**64), "AudioRawFrame.pts"),
+        (InterruptionFrame(id=-1), "InterruptionFrame.id"),
+        (MessageFrame(data="\ud800"), "MessageFrame.data"),
+    ],
+)
+def test_values_out_of_range_are_named(frame: Frame, field: str) -> None:
+    """A value that its field cannot hold raises ValueError that names the field."""
+    with pytest.raises(ValueError, match=field):
+        encode(frame)
+
+
+def test_wrong_types_are_named() -> None:
+    """A value of the wrong type, or something that is no frame, raises TypeError that says which."""
+    with pytest.raises(TypeError, match=r"TextFrame\.text"):
+        encode(TextFrame(text=None))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not a frame: dict"):
+        encode({})  # type: ignore[arg-type]
+
+
+def test_repr_of_audio_is_short() -> None:
+    """A frame of audio in a log line shows its size, not its samples."""
+    assert "<96000 bytes>" in repr(AudioRawFrame(audio=bytes(96000), sample_rate=48000))
+
+
+SIDE_BY_SIDE = """
+import sys
+sys.path.insert(0, {tests!r})
+from google.protobuf import descriptor_pool, message_factory
+
+def ours():
+    from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+    assert decode(encode(MessageFrame(data="x"))) == MessageFrame(data="x")
+    return encode(MessageFrame(data="x"))
+
+def theirs():
+    # What a generated frames_pb2 does when it is imported.
+    from test_frames import describe
+    file = describe("pipecat")
+    file.name = "frames.proto"
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    frame = message_factory.GetMessageClass(pool.FindMessageTypeByName("pipecat.Frame"))()
+    frame.message.data = "x"
+    return frame.SerializeToString()
+
+first, second = {order}
+assert first() == second()
+"""
+
+
+def run_python(code: str, **env: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("order", ["ours, theirs", "theirs, ours"])
+@pytest.mark.parametrize("backend", ["upb", "python"])
+def test_lives_beside_the_servers_own_descriptors(order: str, backend: str) -> None:
+    """A process that also holds the server's generated `frames.proto` can use both, in either order of import."""
+    code = SIDE_BY_SIDE.format(tests=str(Path(__file__).parent), order=order)
+    run_python(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=backend)
+
+
+def test_all_of_this_holds_without_the_c_extension() -> None:
+    """The same tests pass on protobuf's implementation in pure Python."""
+    code = (
+        "import sys, pytest; from google.protobuf.internal import api_implementation as api;"
+        "assert api.Type() == 'python';"
+        f"sys.exit(pytest.main([{__file__!r}, '-q', '-p', 'no:cacheprovider', '-k', 'not c_extension and not beside']))"
+    )
+    run_python(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
