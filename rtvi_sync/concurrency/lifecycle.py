@@ -1,15 +1,101 @@
-"""placeholder while the house is being built"""
+"""Where threads begin, and what happens to everything live when the process forks or exits."""
+
 from __future__ import annotations
+
+import atexit
 import itertools
+import logging
+import os
+import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+import traceback
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
 
 _numbers = itertools.count(1)
+_generation = 0
+
+
+class ForkAware(Protocol):
+    """Holds descriptors or locks that a forked child must drop."""
+
+    def after_fork_in_child(self) -> None:
+        """Close inherited descriptors (close, never shutdown: the connection is the parent's) and renew locks."""
+
+
+class ExitAware(Protocol):
+    """Is live until it is told that the interpreter exits."""
+
+    def at_exit(self) -> None:
+        """End in bounded time on the calling thread, without starting a thread."""
+
+
+_fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
 
 
 def start_thread(role: str, target: Callable[..., object], *args: Any) -> threading.Thread:
-    """Start a daemon thread named ``rtvi-<role>-<n>``; the one place where threads of this package begin."""
+    """Start a daemon thread named ``rtvi-<role>-<n>``; the one place where threads of this package begin.
+
+    Daemons, because no thread of a library may keep the interpreter from exiting.
+    """
     thread = threading.Thread(target=target, args=args, name=f"rtvi-{role}-{next(_numbers)}", daemon=True)
     thread.start()
     return thread
+
+
+def fork_generation() -> int:
+    """How many forks lie between this process and the one that imported the package.
+
+    An object that remembers the number it was made with knows whether it belongs to this process.
+    """
+    return _generation
+
+
+def register_for_fork(thing: ForkAware) -> None:
+    """Tell `thing`, held weakly, when it finds itself in a forked child."""
+    _fork_aware.add(thing)
+
+
+def register_for_exit(thing: ExitAware) -> None:
+    """Tell `thing`, held weakly, when the interpreter exits."""
+    _exit_aware.add(thing)
+
+
+def unregister_for_exit(thing: ExitAware) -> None:
+    """`thing` has ended; it need not be told of the exit."""
+    _exit_aware.discard(thing)
+
+
+def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
+    """Log where `threads` are, for a limit that passed while they were still running."""
+    frames = sys._current_frames()
+    for thread in threads:
+        frame = frames.get(thread.ident) if thread.ident is not None else None
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else "(it has just ended)\n"
+        logger.warning("%s: thread %s is still running:\n%s", what, thread.name, stack)
+
+
+def _after_fork_in_child() -> None:
+    global _generation
+    _generation += 1
+    # No lock is taken here: another thread may have held it at the fork and does not exist any more.
+    for thing in list(_fork_aware):
+        thing.after_fork_in_child()
+    _exit_aware.clear()
+
+
+def _at_exit() -> None:
+    for thing in list(_exit_aware):
+        try:
+            thing.at_exit()
+        except Exception:  # noqa: BLE001 - the others must still be ended
+            logger.exception("Ending a live session at exit failed")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

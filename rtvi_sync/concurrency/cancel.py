@@ -1,0 +1,135 @@
+"""Abandoning a blocking attempt from another thread.
+
+A thread that sits in a system call cannot be interrupted, but its socket can be shut down: the call then returns at once.
+That, and nothing else, is how an attempt is cancelled here; closing a descriptor that another thread uses is never safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from .deadline import Deadline, wait_for_event
+from .lifecycle import register_for_fork
+
+logger = logging.getLogger(__name__)
+
+
+class AbortSignal:
+    """Tells the steps of an attempt that it was abandoned, and wakes those that block on a socket.
+
+    Any thread may use it. Made by `AbortController`.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._event = threading.Event()
+        # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
+        # is called under it, so that no socket is closed between being looked up and being shut down.
+        self._lock = threading.Lock()
+        self._reason: BaseException | None = None
+        self._callbacks: list[Callable[[], object]] = []
+        self._sockets: set[socket.socket] = set()
+        register_for_fork(self)
+
+    @property
+    def aborted(self) -> bool:
+        """True once the attempt was abandoned."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> BaseException | None:
+        """What the abandoned attempt raises, or None."""
+        return self._reason
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the attempt is abandoned, at most `timeout` seconds. Returns `aborted`."""
+        return wait_for_event(self._event, Deadline(timeout))
+
+    def remaining(self) -> float | None:
+        """Seconds left of the attempt's limit; None without a limit."""
+        return self._deadline.remaining()
+
+    def on_abort(self, callback: Callable[[], object]) -> None:
+        """Call `callback()` when the attempt is abandoned, on the thread that abandons it; at once if it already is."""
+        with self._lock:
+            if self._reason is None:
+                self._callbacks.append(callback)
+                return
+        _run_callback(callback)
+
+    def raise_if_aborted(self) -> None:
+        """Raise the reason if the attempt was abandoned."""
+        if self._reason is not None:
+            raise self._reason
+
+    def attach(self, sock: socket.socket) -> Callable[[], None]:
+        """Shut `sock` down when the attempt is abandoned. Returns a function that ends the watch.
+
+        The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS.
+
+        Raises:
+            BaseException: the reason, if the attempt was abandoned already.
+        """
+        duplicate = socket.socket(sock.family, sock.type, sock.proto, fileno=socket.dup(sock.fileno()))
+        with self._lock:
+            reason = self._reason
+            if reason is None:
+                self._sockets.add(duplicate)
+        if reason is not None:
+            duplicate.close()
+            raise reason
+
+        def detach() -> None:
+            with self._lock:
+                self._sockets.discard(duplicate)
+            duplicate.close()
+
+        return detach
+
+    def _abort(self, reason: BaseException) -> bool:
+        with self._lock:
+            if self._reason is not None:
+                return False
+            self._reason = reason
+            callbacks, self._callbacks = self._callbacks, []
+            for sock in self._sockets:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+        self._event.set()
+        for callback in callbacks:
+            _run_callback(callback)
+        return True
+
+    def after_fork_in_child(self) -> None:
+        # The duplicates share their connection with the parent: close(), never shutdown().
+        for sock in list(self._sockets):
+            sock.close()
+        self._sockets.clear()
+
+
+class AbortController:
+    """Abandons one attempt. Any thread may call `abort()`.
+
+    Args:
+        deadline: the limit of the attempt, which `signal.remaining()` reports.
+        default_reason: makes the exception for an `abort()` without a reason.
+    """
+
+    def __init__(self, deadline: Deadline, default_reason: Callable[[], BaseException]) -> None:
+        self.signal = AbortSignal(deadline)
+        self._default_reason = default_reason
+
+    def abort(self, reason: BaseException | None = None) -> bool:
+        """Abandon the attempt; it raises `reason`. Returns False if it was abandoned before."""
+        return self.signal._abort(reason if reason is not None else self._default_reason())
+
+
+def _run_callback(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except Exception:  # noqa: BLE001 - a caller's function must not keep the others from being told
+        logger.exception("A function given to on_abort() raised")

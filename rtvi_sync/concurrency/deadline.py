@@ -1,0 +1,73 @@
+"""One time limit for a call of many steps."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+# On Windows a lock cannot be interrupted while it is waited for: there an endless wait is cut into slices, so that Ctrl-C
+# is seen in between. Elsewhere one slice is as long as the platform allows.
+_SLICE = 0.2 if os.name == "nt" else threading.TIMEOUT_MAX
+
+
+class Deadline:
+    """A time limit that every step of a call draws on.
+
+    Args:
+        timeout: seconds from now, or None for no limit.
+    """
+
+    __slots__ = ("_end", "_start", "timeout")
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout = timeout
+        self._start = time.monotonic()
+        self._end = None if timeout is None else self._start + timeout
+
+    def remaining(self) -> float | None:
+        """Seconds left, never below 0; None without a limit."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def elapsed(self) -> float:
+        """Seconds since the deadline was made."""
+        return time.monotonic() - self._start
+
+    @property
+    def expired(self) -> bool:
+        return self._end is not None and time.monotonic() >= self._end
+
+    def sooner(self, timeout: float) -> float:
+        """The smaller of `timeout` and what remains."""
+        remaining = self.remaining()
+        return timeout if remaining is None else min(timeout, remaining)
+
+
+def wait_for_lock(lock: threading.Lock, deadline: Deadline) -> bool:
+    """Acquire `lock` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
+    while True:
+        remaining = deadline.remaining()
+        if lock.acquire(timeout=_SLICE if remaining is None else min(remaining, _SLICE)):
+            return True
+        if deadline.expired:
+            return False
+
+
+def join_thread(thread: threading.Thread, deadline: Deadline) -> bool:
+    """Join `thread` before `deadline`; False if it is still alive. Ctrl-C interrupts the wait on every platform."""
+    while thread.is_alive():
+        remaining = deadline.remaining()
+        thread.join(_SLICE if remaining is None else min(remaining, _SLICE))
+        if deadline.expired:
+            return not thread.is_alive()
+    return True
+
+
+def wait_for_event(event: threading.Event, deadline: Deadline) -> bool:
+    """Wait for `event` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
+    while not event.is_set():
+        remaining = deadline.remaining()
+        event.wait(_SLICE if remaining is None else min(remaining, _SLICE))
+        if deadline.expired:
+            return event.is_set()
+    return True

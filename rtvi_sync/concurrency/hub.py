@@ -1,0 +1,80 @@
+"""The threads that all sessions of the process share, and who counts them."""
+
+from __future__ import annotations
+
+import threading
+
+from .deadline import Deadline, join_thread
+from .io_thread import IOThread
+from .lanes import LaneWorkers
+from .lifecycle import register_for_fork
+from .pacer import Pacer
+
+
+class Hub:
+    """The io thread, the lane workers and the pacer of the sessions that are live now. Made by `acquire_hub()`."""
+
+    def __init__(self) -> None:
+        self.io = IOThread()
+        self.workers = LaneWorkers()
+        self.pacer = Pacer()
+        self.users = 0  # guarded by the lock of the one `_HubSlot`
+
+    def release(self) -> bool:
+        """One session less. The last one retires the hub: its threads end, `join()` waits for them. True for the last."""
+        if not _slot.leave(self):
+            return False
+        self.pacer.close()
+        self.workers.close()
+        self.io.close()
+        return True
+
+    def join(self, deadline: Deadline) -> list[threading.Thread]:
+        """Wait for the threads of a retired hub. Returns those still alive. The calling thread is not waited for."""
+        current = threading.current_thread()
+        alive = [
+            thread
+            for thread in (self.io.thread, *self.workers.threads())
+            if thread is not current and not join_thread(thread, deadline)
+        ]
+        self.pacer.join(deadline.sooner(5.0))
+        return alive
+
+
+class _HubSlot:
+    """Where the current hub is found."""
+
+    def __init__(self) -> None:
+        # Guards `current` and the `users` of every hub. Any thread may hold it; making a hub starts one thread under it.
+        self._lock = threading.Lock()
+        self._current: Hub | None = None
+        register_for_fork(self)
+
+    def enter(self) -> Hub:
+        with self._lock:
+            if self._current is None:
+                self._current = Hub()
+            self._current.users += 1
+            return self._current
+
+    def leave(self, hub: Hub) -> bool:
+        with self._lock:
+            hub.users -= 1
+            if hub.users:
+                return False
+            # Retired for good: the next session makes a new hub and cannot meet threads that are on their way out.
+            if self._current is hub:
+                self._current = None
+            return True
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._current = None
+
+
+_slot = _HubSlot()
+
+
+def acquire_hub() -> Hub:
+    """The hub of this process, with one user more; pair it with `Hub.release()`."""
+    return _slot.enter()

@@ -1,0 +1,92 @@
+"""The JSON envelope around every RTVI message: ``{"id", "label", "type", "data"}``.
+
+Everything received is untrusted: whatever the text is, `decode()` returns a message or raises `ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ProtocolError
+from ..messages import RTVIMessage
+
+LABEL = "rtvi-ai"
+
+# The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
+# json.dumps, a repr) from running into Python's own recursion limit of 1000.
+MAX_DEPTH = 100
+
+
+class ForeignMessageError(ProtocolError):
+    """Well-formed JSON that is not RTVI's: other label, or none. Such messages are skipped without a word."""
+
+
+def encode(message: RTVIMessage) -> str:
+    """The JSON text of `message`.
+
+    Raises:
+        TypeError: `data` holds something that is not JSON; the message says what.
+        ValueError: `data` holds a NaN or infinity, or refers to itself.
+    """
+    try:
+        return json.dumps(message.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise ValueError(f"The data of the {message.type!r} message is nested too deeply") from None
+
+
+def decode(text: str | bytes | bytearray) -> RTVIMessage:
+    """The message in a JSON text.
+
+    Raises:
+        ForeignMessageError: the label is not RTVI's.
+        ProtocolError: not JSON, or not an envelope.
+    """
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and too large integers are ValueErrors
+        raise ProtocolError(f"A message is not JSON: {_shorten(str(error))}") from None
+    return from_json(envelope)
+
+
+def from_json(envelope: Any) -> RTVIMessage:
+    """The message in a parsed JSON document. Raises as `decode()` does."""
+    if not isinstance(envelope, Mapping):
+        raise ProtocolError(f"A message is a JSON {_kind(envelope)}, not an object")
+    if envelope.get("label") != LABEL:
+        raise ForeignMessageError(f"A message has the label {_shorten(repr(envelope.get('label')))}, not {LABEL!r}")
+    type_ = envelope.get("type")
+    if not isinstance(type_, str) or not type_:
+        raise ProtocolError(f"A message has the type {_shorten(repr(type_))}; it must be a non-empty string")
+    id_ = envelope.get("id")
+    if id_ is not None and not isinstance(id_, str):
+        # JSON-RPC habits: a number is as good an id as its text, and the reply is only looked up by it.
+        id_ = str(id_) if isinstance(id_, int) else None
+    data = envelope.get("data")
+    if isinstance(data, (dict, list)) and _deeper_than(data, MAX_DEPTH):
+        raise ProtocolError(f"The data of a {_shorten(type_)!r} message is nested more than {MAX_DEPTH} levels deep")
+    return RTVIMessage(type=type_, data=data, id=id_)
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    names = {list: "list", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    return names.get(type(value), "value")
+
+
+def _shorten(text: str, limit: int = 120) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,72 @@
+"""The states of a client, and which may follow which.
+
+Rule 1: whatever changes a state goes through `may_follow()`; there is no second place that knows the order.
+Rule 2: any state may be left for DISCONNECTING (an active session is ended) or ERROR (an attempt failed), except that
+nothing leads from DISCONNECTED to DISCONNECTING: there is nothing to end.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+
+class TransportState(str, Enum):
+    """State of a client and its transport; the names are those of the JavaScript client."""
+
+    DISCONNECTED = "disconnected"
+    INITIALIZING = "initializing"
+    INITIALIZED = "initialized"
+    AUTHENTICATING = "authenticating"
+    AUTHENTICATED = "authenticated"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    READY = "ready"
+    DISCONNECTING = "disconnecting"
+    ERROR = "error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_S = TransportState
+_RESTING = (_S.DISCONNECTED, _S.ERROR)
+
+FOLLOWING: dict[TransportState, frozenset[TransportState]] = {
+    _S.DISCONNECTED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.ERROR}),
+    _S.INITIALIZING: frozenset({_S.INITIALIZED, _S.DISCONNECTING, *_RESTING}),
+    _S.INITIALIZED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
+    _S.AUTHENTICATING: frozenset({_S.AUTHENTICATED, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
+    _S.AUTHENTICATED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
+    _S.CONNECTING: frozenset({_S.CONNECTED, _S.DISCONNECTING, *_RESTING}),
+    _S.CONNECTED: frozenset({_S.READY, _S.DISCONNECTING, *_RESTING}),
+    _S.READY: frozenset({_S.DISCONNECTING, *_RESTING}),
+    _S.DISCONNECTING: frozenset(_RESTING),
+    _S.ERROR: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTED}),
+}
+
+ACTIVE = frozenset({_S.CONNECTED, _S.READY})
+
+
+def may_follow(current: TransportState, new: TransportState) -> bool:
+    """True if a client in state `current` may enter `new`."""
+    return new in FOLLOWING[current]
+
+
+@attrs.frozen(kw_only=True)
+class CloseInfo:
+    """How a session ended: the payload of `disconnected`.
+
+    Attributes:
+        code: close code of the transport (WebSocket: RFC 6455), or None when the line broke without one. Pipecat's bots
+            close with 1000 after a normal end and after a protocol error alike.
+        reason: the peer's text; "" without one.
+        initiator: "client", "server" or "network".
+        error: what went wrong, or None after a normal end.
+    """
+
+    code: int | None = None
+    reason: str = ""
+    initiator: str = "client"
+    error: BaseException | None = None
