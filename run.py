@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Set up and run rtvi_sync on a machine that has only `python3`.
+
+The first run makes an environment in `.venv/` inside the project and installs what pyproject.toml lists; later runs
+start at once. Only the standard library is used; neither pip, nor the venv module, nor a compiler, nor root is
+assumed. The syntax stays within Python 3.6, so that an older Python reads far enough to be refused in one line.
+"""
+
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036 (whoever starts this file may have any Python)
+    sys.exit("run.py needs Python 3.10 or newer, and {} is {}.{}".format(sys.executable, *sys.version_info[:2]))
+
+try:
+    import json
+    import os
+    import shutil
+    import subprocess
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from tools.machine import (
+        BASE,
+        CACHE,
+        LOG,
+        ROOT,
+        STEP_SECONDS,
+        VENV_PYTHON,
+        SetupError,
+        ask,
+        find_python,
+        find_uv,
+        pip_wheels,
+        quiet,
+    )
+except ImportError as lack:
+    sys.exit(f"run.py needs the whole standard library, and {sys.executable} lacks some: {lack} (apt install python3)")
+
+HELP = """\
+usage: python3 run.py COMMAND ...
+
+  demo [--url URL] ...                     a spoken conversation with the built-in bot, or with the bot at URL
+  test [--real | --matrix] [--require] [pytest arguments]
+                                           the tests; --real adds those with real parts (Pipecat, PulseAudio,
+                                           Chromium), --matrix every version and the long runs too; with --require
+                                           a part that cannot be had fails the run instead of skipping its tests
+  lint                                     ruff, mypy and the import contracts
+
+All that is needed is set up first, in .venv/ and .cache/ of this folder."""
+
+STAMP = "rtvi-sync-setup.json"
+
+# Names of tables in pyproject.toml, the one place that lists packages.
+DEMO_PARTS = ("testing", "cli")
+TEST_PARTS = (*DEMO_PARTS, "test")
+LINT_PARTS = (*TEST_PARTS, "lint")
+
+# Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
+PIPECAT = {"1.14.0": (11, 12, 13), "0.0.73": (11, 10)}
+# The command that shows a program to be there, and the Debian packages that bring it.
+PROGRAMS = {
+    "pulseaudio": ("pulseaudio", "libasound2-plugins"),
+    "pactl": ("pulseaudio-utils",),
+    "chromium": ("chromium",),
+    "strace": ("strace",),
+}
+
+DEMO_SECONDS, TEST_SECONDS, INSTALL_SECONDS = 1800.0, 5400.0, 1200.0
+
+READ_TOML = """
+import importlib, json, sys
+toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
+print(json.dumps(toml.loads(open(sys.argv[1], encoding="utf-8").read())))
+"""
+
+
+def say(line: str) -> None:
+    """Print one step."""
+    print(line, flush=True)
+
+
+def show(command: Sequence[object], seconds: float, cwd: Path | None = None, **variables: str) -> int:
+    """Run a command in the user's sight and return its exit status."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, nothing is built
+    child = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environ)
+    try:
+        status = child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
+    except KeyboardInterrupt:
+        child.wait(10)  # it was interrupted too, and may have a session to end
+        raise
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    return status if status >= 0 else 128 - status
+
+
+# Environments
+
+
+def read_stamp(folder: Path) -> dict[str, Any]:
+    """What a set-up left in an environment: the Python under it and the requirements that were installed."""
+    try:
+        stamp: dict[str, Any] = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stamp
+
+
+def write_stamp(folder: Path, base: str, installed: Sequence[str]) -> None:
+    """Note in an environment how far its set-up is."""
+    (folder / STAMP).write_text(json.dumps({"base": base, "installed": installed}, indent=1), encoding="utf-8")
+
+
+def make_environment(folder: Path, base: str) -> Path:
+    """The Python of the environment in a folder, which is made, with pip in it, unless it is there already."""
+    python = folder / VENV_PYTHON
+    identity = ask(base, "-c", "import os, sys; print(os.path.realpath(sys.executable), sys.version)")
+    if python.exists() and read_stamp(folder).get("base") == identity:
+        return python
+    say(f"Making {folder.relative_to(ROOT)}")
+    uv = find_uv()
+    if not (
+        (uv and fill(folder, uv, "venv", "--allow-existing", "--seed", "--python", base, folder))
+        or fill(folder, base, "-m", "venv", folder)
+    ):
+        make_by_hand(folder, base)
+        seed_pip(python)
+    write_stamp(folder, identity, [])
+    return python
+
+
+def empty(folder: Path) -> None:
+    """Clear away what an earlier try left. The stamp comes first: even a half-made environment is known for ours."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_stamp(folder, "", [])
+
+
+def fill(folder: Path, *command: object) -> bool:
+    """Run a command that makes an environment; True if it could."""
+    empty(folder)
+    return quiet(command)
+
+
+def make_by_hand(folder: Path, base: str) -> None:
+    """Lay out a virtual environment without the venv module: Python itself looks only for these two files."""
+    empty(folder)
+    python = folder / VENV_PYTHON
+    real = Path(base).resolve()
+    facts = f"home = {real.parent}\ninclude-system-site-packages = false\n"
+    (folder / "pyvenv.cfg").write_text(facts, encoding="utf-8")
+    python.parent.mkdir()
+    python.symlink_to(real)
+    if ask(python, "-c", "import sys; print(sys.prefix)") != str(folder):
+        raise SetupError(f"{base} makes no virtual environment: install its venv module (apt install python3-venv)")
+
+
+def seed_pip(python: Path) -> None:
+    """Install pip from a wheel of itself, which runs straight from the file."""
+    for wheel in pip_wheels():
+        if quiet([python, wheel / "pip", "install", "--no-index", "--no-deps", wheel]):
+            return
+    raise SetupError("no pip was found: install it (apt install python3-pip) or set PIP_INDEX_URL to a package index")
+
+
+def install(python: Path, requirements: Sequence[str], what: str) -> None:
+    """Install requirements into the environment of a Python, unless its stamp says that they are there."""
+    folder = python.parents[1]
+    stamp = read_stamp(folder)
+    if set(requirements) <= set(stamp["installed"]):
+        return
+    say(f"Installing {what}")
+    uv = find_uv()
+    pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
+    if not (
+        (uv and quiet([uv, "pip", "install", "--python", python, *requirements], INSTALL_SECONDS))
+        or quiet([*pip, *requirements], INSTALL_SECONDS)
+    ):
+        raise SetupError(f"{what}: could not be installed")
+    write_stamp(folder, stamp["base"], requirements)
+
+
+def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
+    """The package's own requirements and those of the named extras and groups of a parsed pyproject.toml."""
+    tables = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
+    return [*project["project"]["dependencies"], *(line for part in parts for line in tables[part])]
+
+
+def own_environment(parts: Sequence[str]) -> Path:
+    """The Python of the project's own environment, with the named extras and groups."""
+    folder = ROOT / ".venv"
+    if folder.exists() and not (folder / STAMP).exists():
+        folder = CACHE / "venv"  # the user made that one: it is not ours to rebuild
+    python = make_environment(folder, BASE)
+    # The environment's Python reads the file: before 3.11 only its pip brings a reader of TOML.
+    text = ask(python, "-c", READ_TOML, ROOT / "pyproject.toml")
+    if not text:
+        raise SetupError("pyproject.toml cannot be read")
+    install(python, requirements_of(json.loads(text), parts), f"the packages for {parts[-1]}")
+    return python
+
+
+# Real parts of the tests
+
+
+def pipecat_environment(version: str) -> Path:
+    """The Python of an environment of its own for one version of Pipecat."""
+    base = find_python(PIPECAT[version])
+    if base is None:
+        raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in PIPECAT[version]) + ", none was found")
+    python = make_environment(CACHE / f"pipecat-{version}", base)
+    lines = (ROOT / f"tests/pipecat/requirements-{version}.txt").read_text(encoding="utf-8").splitlines()
+    install(python, [line for line in lines if line and not line.startswith("#")], f"Pipecat {version}")
+    return python
+
+
+def install_programs() -> list[str]:
+    """Install the programs that the tests use, where this user may; the names of those that are still missing."""
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    if missing and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+        say("Installing " + ", ".join(missing))
+        packages = [package for name in missing for package in PROGRAMS[name]]
+        os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+        quiet(["apt-get", "update"])
+        quiet(["apt-get", "install", "-y", "--no-install-recommends", *packages], INSTALL_SECONDS)
+    return [name for name in missing if not shutil.which(name)]
+
+
+def real_parts() -> tuple[dict[str, str], list[str]]:
+    """Set up the real parts: variables that tell the tests where they are, and one line for each that is not there."""
+    variables: dict[str, str] = {}
+    lacking = [f"{name}: not here, and not to be installed by this user" for name in install_programs()]
+    for version in PIPECAT:
+        try:
+            variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(pipecat_environment(version))
+        except (SetupError, OSError) as error:  # noqa: PERF203 (each part for itself)
+            lacking.append(f"Pipecat {version}: {error}")
+    return variables, lacking
+
+
+# Commands
+
+
+def demo(arguments: list[str]) -> int:
+    """Hold the conversation; the arguments are those of `python -m rtvi_sync demo`."""
+    return show([own_environment(DEMO_PARTS), "-m", "rtvi_sync", "demo", *arguments], DEMO_SECONDS)
+
+
+def test(arguments: list[str]) -> int:
+    """Run pytest; its own arguments are passed on untouched."""
+    ours = {"--real", "--matrix", "--require"} & set(arguments)
+    python = own_environment(TEST_PARTS)
+    lacking: list[str] = []
+    variables: dict[str, str] = {}
+    try:
+        own_environment(LINT_PARTS)
+    except SetupError as error:
+        lacking.append(str(error))
+    if ours & {"--real", "--matrix"}:
+        variables, more = real_parts()
+        lacking += more
+    for line in lacking:
+        say(f"Cannot be had, what needs it is skipped by name: {line}")
+    required = "--require" in ours
+    if required:
+        variables["RTVI_REQUIRE_REAL"] = "1"
+    selected = "" if "--matrix" in ours else "not matrix" if "--real" in ours else "not real and not matrix"
+    rest = [argument for argument in arguments if argument not in ours]
+    status = show([python, "-m", "pytest", "-m", selected, *rest], TEST_SECONDS, ROOT, **variables)
+    return 1 if required and lacking else status
+
+
+def lint(arguments: list[str]) -> int:
+    """Check style, types and floors; all three always run."""
+    python = own_environment(LINT_PARTS)
+    contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    checks = (["-m", "ruff", "check", *arguments], ["-m", "mypy"], ["-c", contracts])
+    return max([show([python, *check], STEP_SECONDS, ROOT) for check in checks])
+
+
+COMMANDS = {"demo": demo, "test": test, "lint": lint}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command that the arguments name; returns the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP)
+        return 0
+    if arguments[0] not in COMMANDS:
+        print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
+        return 2
+    try:
+        CACHE.mkdir(exist_ok=True)
+        LOG.write_text("", encoding="utf-8")
+        return COMMANDS[arguments[0]](arguments[1:])
+    except KeyboardInterrupt:
+        return 130
+    except (SetupError, OSError, subprocess.TimeoutExpired) as error:
+        tail = LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if LOG.exists() else []
+        print(*(f"  | {line}" for line in tail), f"run.py: {error}", sep="\n", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
