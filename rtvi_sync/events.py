@@ -1,0 +1,188 @@
+"""The names of everything that can happen, and the record that carries one happening to a handler."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from .messages import RTVIMessage
+
+
+class RTVIEvent(str, Enum):
+    """Every event of a client, named as in the JavaScript client.
+
+    A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
+    aliases at the end are second names of the same event: what a callback or the wire calls it where that differs.
+    """
+
+    # The client's own session
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    TRANSPORT_STATE_CHANGED = "transportStateChanged"
+    ERROR = "error"
+    MESSAGE_ERROR = "messageError"
+    UNSUPPORTED_FEATURE = "unsupportedFeature"
+    HANDLER_ERROR = "handlerError"
+    UNKNOWN_MESSAGE = "unknownMessage"
+
+    # The bot's side of it
+    BOT_STARTED = "botStarted"
+    BOT_CONNECTED = "botConnected"
+    BOT_READY = "botReady"
+    BOT_DISCONNECTED = "botDisconnected"
+    PARTICIPANT_CONNECTED = "participantConnected"
+    PARTICIPANT_LEFT = "participantLeft"
+
+    # What the user says
+    USER_STARTED_SPEAKING = "userStartedSpeaking"
+    USER_STOPPED_SPEAKING = "userStoppedSpeaking"
+    VAD_USER_STARTED_SPEAKING = "vadUserStartedSpeaking"
+    VAD_USER_STOPPED_SPEAKING = "vadUserStoppedSpeaking"
+    USER_MUTE_STARTED = "userMuteStarted"
+    USER_MUTE_STOPPED = "userMuteStopped"
+    USER_INPUT = "userInput"
+    USER_TRANSCRIPT = "userTranscript"
+    USER_LLM_TEXT = "userLlmText"
+    STT_RAW_TEXT = "sttRawText"
+
+    # What the bot says
+    BOT_STARTED_SPEAKING = "botStartedSpeaking"
+    BOT_STOPPED_SPEAKING = "botStoppedSpeaking"
+    BOT_INTERRUPTED = "botInterrupted"
+    BOT_OUTPUT = "botOutput"
+    BOT_TRANSCRIPT = "botTranscript"
+    BOT_LLM_STARTED = "botLlmStarted"
+    BOT_LLM_TEXT = "botLlmText"
+    BOT_LLM_STOPPED = "botLlmStopped"
+    BOT_LLM_MARKER = "botLlmMarker"
+    BOT_LLM_SEARCH_RESPONSE = "botLlmSearchResponse"
+    LLM_RAW_TEXT = "llmRawText"
+    LLM_JSON_COMPLETION = "llmJsonCompletion"
+    BOT_TTS_STARTED = "botTtsStarted"
+    BOT_TTS_TEXT = "botTtsText"
+    BOT_TTS_AUDIO = "botTtsAudio"
+    BOT_TTS_STOPPED = "botTtsStopped"
+    TTS_RAW_TEXT = "ttsRawText"
+
+    # Function calls
+    LLM_FUNCTION_CALL = "llmFunctionCall"
+    LLM_FUNCTION_CALL_START = "llmFunctionCallStart"
+    LLM_FUNCTION_CALL_STARTED = "llmFunctionCallStarted"
+    LLM_FUNCTION_CALL_IN_PROGRESS = "llmFunctionCallInProgress"
+    LLM_FUNCTION_CALL_STOPPED = "llmFunctionCallStopped"
+
+    # Messages of the application
+    SERVER_MESSAGE = "serverMessage"
+    SERVER_RESPONSE = "serverResponse"
+    APPEND_TO_CONTEXT_RESULT = "appendToContextResult"
+    STORAGE_ITEM_STORED = "storageItemStored"
+    UI_COMMAND = "uiCommand"
+    UI_JOB_GROUP = "uiJobGroup"
+
+    # Config and actions
+    CONFIG = "config"
+    CONFIG_UPDATED = "configUpdated"
+    CONFIG_DESCRIBE = "configDescribe"
+    ACTIONS_AVAILABLE = "actionsAvailable"
+    ACTION_RESPONSE = "actionResponse"
+
+    # Measurements and logs of the bot
+    METRICS = "metrics"
+    USER_AUDIO_LEVEL = "userAudioLevel"
+    BOT_AUDIO_LEVEL = "botAudioLevel"
+    SYSTEM_LOG = "systemLog"
+
+    # Tracks and devices of the client
+    TRACK_STARTED = "trackStarted"
+    TRACK_STOPPED = "trackStopped"
+    SCREEN_TRACK_STARTED = "screenTrackStarted"
+    SCREEN_TRACK_STOPPED = "screenTrackStopped"
+    SCREEN_SHARE_ERROR = "screenShareError"
+    LOCAL_AUDIO_LEVEL = "localAudioLevel"
+    REMOTE_AUDIO_LEVEL = "remoteAudioLevel"
+    AVAILABLE_CAMS_UPDATED = "availableCamsUpdated"
+    AVAILABLE_MICS_UPDATED = "availableMicsUpdated"
+    AVAILABLE_SPEAKERS_UPDATED = "availableSpeakersUpdated"
+    CAM_UPDATED = "camUpdated"
+    MIC_UPDATED = "micUpdated"
+    SPEAKER_UPDATED = "speakerUpdated"
+    DEVICE_ERROR = "deviceError"
+    MEDIA_STATE_UPDATED = "mediaStateUpdated"
+
+    # Aliases: names of callbacks
+    BOT_TEXT = BOT_LLM_TEXT
+    CONFIG_UPDATE = CONFIG_UPDATED
+    GENERIC_MESSAGE = UNKNOWN_MESSAGE
+    MEDIA_STATE_CHANGED = MEDIA_STATE_UPDATED
+    PARTICIPANT_JOINED = PARTICIPANT_CONNECTED
+
+    # Aliases: wire types
+    BOT_TRANSCRIPTION = BOT_TRANSCRIPT
+    CONFIG_AVAILABLE = CONFIG_DESCRIBE
+    ERROR_RESPONSE = MESSAGE_ERROR
+    USER_TRANSCRIPTION = USER_TRANSCRIPT
+
+    @property
+    def snake(self) -> str:
+        """The event's name in Python: "bot_ready"."""
+        return self._name_.lower()
+
+    def __str__(self) -> str:
+        return self._value_
+
+
+def _spellings() -> dict[str, RTVIEvent]:
+    found: dict[str, RTVIEvent] = {}
+    for name, event in RTVIEvent.__members__.items():
+        snake = name.lower()
+        for spelling in (event.value, name, snake, snake.replace("_", "-")):
+            found[spelling] = event
+    return found
+
+
+_BY_SPELLING = _spellings()
+
+
+def event_from(name: str | RTVIEvent) -> RTVIEvent:
+    """Returns the event that `name` means.
+
+    Args:
+        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY") or the wire type that
+            causes it ("bot-ready"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
+
+    Raises:
+        ValueError: no event has this name; the message suggests the nearest one.
+        TypeError: `name` is not a string.
+    """
+    if isinstance(name, RTVIEvent):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"an event is named by an RTVIEvent or a string, not by {type(name).__name__}")
+    event = _BY_SPELLING.get(name)
+    if event is None:
+        import difflib  # only a mistake needs it
+
+        near = difflib.get_close_matches(name[:100], _BY_SPELLING, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "RTVIEvent lists them all"
+        raise ValueError(f"no event is named {name[:100]!r}; {hint}")
+    return event
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """One event as a handler receives it.
+
+    Attributes:
+        type: what happened.
+        data: the payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None where there is none.
+        received_at: seconds of the monotonic clock when it arrived, or happened here.
+        message: the message of the bot that caused it, or None for an event of the client's own.
+    """
+
+    type: RTVIEvent
+    data: Any = None
+    received_at: float
+    message: RTVIMessage | None = None

@@ -1,0 +1,153 @@
+"""The message that both sides exchange, and the classes that an inbound message's `data` is decoded into."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import attrs
+
+from .protocol.decoding import Payload
+from .protocol.payloads import (
+    AboutBotData,
+    AppendToContextResultData,
+    AudioLevelData,
+    BotCapabilities,
+    BotLLMMarkerData,
+    BotLLMSearchResponseData,
+    BotLLMTextData,
+    BotOutputData,
+    BotReadyData,
+    BotTTSAudioData,
+    BotTTSTextData,
+    ErrorData,
+    LLMFunctionCallData,
+    LLMFunctionCallInProgressData,
+    LLMFunctionCallStartedData,
+    LLMFunctionCallStoppedData,
+    LLMSearchOrigin,
+    LLMSearchResult,
+    ServerResponseData,
+    SpokenProgressData,
+    StorageItemStoredData,
+    SystemLogData,
+    TranscriptData,
+    UICommandData,
+    UIJobCompletedEnvelope,
+    UIJobGroupCompletedEnvelope,
+    UIJobGroupData,
+    UIJobGroupStartedEnvelope,
+    UIJobUpdateEnvelope,
+    UserInputData,
+    UserLLMTextData,
+    UserTranscriptionData,
+)
+from .protocol.service_payloads import (
+    ActionDescription,
+    ActionResponseData,
+    ActionsAvailableData,
+    ConfigAvailableData,
+    ConfigData,
+    ConfigDescription,
+    ConfigOption,
+    LLMTokenUsageData,
+    OptionDescription,
+    PipecatMetricData,
+    PipecatMetricsData,
+    RTVIClientConfigOption,
+    STTUsageData,
+    STTUsageMetricData,
+    TTFAMetricData,
+    TTFATMetricData,
+)
+
+__all__ = [
+    "RTVIMessage",
+    "Payload",
+    # the bot
+    "AboutBotData",
+    "BotCapabilities",
+    "BotReadyData",
+    "ErrorData",
+    # speech and text
+    "AudioLevelData",
+    "BotLLMMarkerData",
+    "BotLLMSearchResponseData",
+    "BotLLMTextData",
+    "BotOutputData",
+    "BotTTSAudioData",
+    "BotTTSTextData",
+    "LLMSearchOrigin",
+    "LLMSearchResult",
+    "SpokenProgressData",
+    "SystemLogData",
+    "TranscriptData",
+    "UserInputData",
+    "UserLLMTextData",
+    "UserTranscriptionData",
+    # function calls
+    "LLMFunctionCallData",
+    "LLMFunctionCallInProgressData",
+    "LLMFunctionCallStartedData",
+    "LLMFunctionCallStoppedData",
+    # metrics
+    "LLMTokenUsageData",
+    "PipecatMetricData",
+    "PipecatMetricsData",
+    "STTUsageData",
+    "STTUsageMetricData",
+    "TTFAMetricData",
+    "TTFATMetricData",
+    # messages of the application
+    "AppendToContextResultData",
+    "ServerResponseData",
+    "StorageItemStoredData",
+    "UICommandData",
+    "UIJobCompletedEnvelope",
+    "UIJobGroupCompletedEnvelope",
+    "UIJobGroupData",
+    "UIJobGroupStartedEnvelope",
+    "UIJobUpdateEnvelope",
+    # config and actions
+    "ActionDescription",
+    "ActionResponseData",
+    "ActionsAvailableData",
+    "ConfigAvailableData",
+    "ConfigData",
+    "ConfigDescription",
+    "ConfigOption",
+    "OptionDescription",
+    "RTVIClientConfigOption",
+]
+
+
+def _new_id() -> str:
+    # The system's randomness, not `random`: a forked child must not repeat its parent's ids.
+    return os.urandom(4).hex()
+
+
+@attrs.frozen
+class RTVIMessage:
+    """One RTVI message.
+
+    Attributes:
+        type: the wire type, such as "client-message".
+        data: plain JSON (what `json.loads` returns), or None for a message without data.
+        id: relates an answer to its request. A new message gets 8 random hex digits; None: the message has no id,
+            which is usual for messages of the bot. Bots refuse a message without one.
+        label: "rtvi-ai"; bots silently ignore a message with another one.
+    """
+
+    type: str
+    data: Any = None
+    id: str | None = attrs.field(factory=_new_id)
+    label: str = "rtvi-ai"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the message as JSON would hold it, without an `id` or `data` that is None."""
+        document: dict[str, Any] = {"label": self.label, "type": self.type}
+        if self.id is not None:
+            document["id"] = self.id
+        if self.data is not None:
+            document["data"] = self.data
+        return document

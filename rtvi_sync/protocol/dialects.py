@@ -1,0 +1,228 @@
+"""Which messages there are: one table for all versions of the protocol.
+
+Decoding, the gate for outbound messages and the documentation all read it. The versions are those that Pipecat
+announced when it began or ceased to know a message; a version here is (major, minor).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import attrs
+
+from ..errors import UnsupportedFeatureError
+from ..events import RTVIEvent
+from . import payloads as p
+from . import service_payloads as s
+from .decoding import Decoder, Payload, decoder_of
+
+PayloadClass = type[Payload]
+Version = tuple[int, int]
+
+
+def _decoder(spec: MessageSpec) -> Decoder | None:
+    return decoder_of(spec.payload) if spec.payload is not None else None
+
+
+def _own_type(spec: MessageSpec) -> str:
+    return spec.type
+
+
+@attrs.frozen(kw_only=True)
+class MessageSpec:
+    """What is known about one type of message.
+
+    Attributes:
+        type: the wire type, such as "bot-output".
+        direction: "in": from the bot. "out": to the bot.
+        event: the event that an inbound message causes; None for outbound ones.
+        payload: the class that its data is decoded into, or None: the data is handed over as it came.
+        since: the first protocol version that knows it; None: all do.
+        until: the first protocol version that no longer knows it; None: none yet.
+        feature: what an `UnsupportedFeatureError` calls it.
+    """
+
+    type: str
+    direction: Literal["in", "out"]
+    event: RTVIEvent | None = None
+    payload: PayloadClass | None = None
+    since: Version | None = None
+    until: Version | None = None
+    feature: str = attrs.field(default=attrs.Factory(_own_type, takes_self=True))
+    _decode: Decoder | None = attrs.field(
+        init=False, repr=False, eq=False, default=attrs.Factory(_decoder, takes_self=True)
+    )
+
+
+def decode_payload(spec: MessageSpec, data: Any) -> Any:
+    """Returns the payload that a message with this data has. Any thread.
+
+    Args:
+        spec: the row of the message's type.
+        data: its data, plain JSON as `json.loads` returns it. None (the message has no data) is an empty object
+            where an object is meant.
+
+    Raises:
+        ProtocolError: the data is not of the shape that the type has; the message names the type and the path, as in
+            "bot-output: data.text: expected str, got int".
+    """
+    decode = spec._decode
+    if decode is None:
+        return data
+    return decode({} if data is None else data, f"{spec.type}: data")
+
+
+# Versions above 99999 and suffixes over 40 characters are nobody's; what matches is safe to print.
+_VERSION = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})(?:[.+-][0-9A-Za-z.+-]{0,40})?")
+
+
+def require_feature(type: str, bot_version: str | None) -> None:
+    """Checks that a bot can know messages of this type before one is sent to it. Any thread.
+
+    Types that the table does not have pass, and so does everything if the version is unknown or makes no sense.
+
+    Args:
+        type: the wire type of an outbound message.
+        bot_version: the protocol version of the bot's `bot-ready`, or None.
+
+    Raises:
+        UnsupportedFeatureError: bots of this version do not know the type yet, or no longer.
+    """
+    spec = OUTBOUND.get(type)
+    match = _VERSION.fullmatch(bot_version or "")
+    if spec is None or match is None:
+        return
+    version = int(match[1]), int(match[2])
+    if spec.since is not None and version < spec.since:
+        raise UnsupportedFeatureError(
+            f"{type!r} needs a bot that speaks RTVI {_text(spec.since)} or later; this one speaks {bot_version}. "
+            "Update the bot.",
+            feature=spec.feature,
+        )
+    if spec.until is not None and version >= spec.until:
+        raise UnsupportedFeatureError(
+            f"{type!r} needs a bot that speaks RTVI before {_text(spec.until)}; this one speaks {bot_version}. "
+            "Use client messages instead.",
+            feature=spec.feature,
+        )
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _in(
+    type: str,
+    event: RTVIEvent,
+    payload: PayloadClass | None = None,
+    since: Version | None = None,
+    until: Version | None = None,
+) -> MessageSpec:
+    return MessageSpec(type=type, direction="in", event=event, payload=payload, since=since, until=until)
+
+
+def _out(type: str, since: Version | None = None, until: Version | None = None, feature: str = "") -> MessageSpec:
+    return MessageSpec(type=type, direction="out", since=since, until=until, feature=feature or type)
+
+
+def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
+    return MappingProxyType({row.type: row for row in rows})
+
+
+_E = RTVIEvent
+
+INBOUND = _by_type(
+    # The session
+    _in("bot-ready", _E.BOT_READY, p.BotReadyData),
+    _in("error", _E.ERROR, p.ErrorData),
+    _in("error-response", _E.MESSAGE_ERROR, p.ErrorData),
+    # What the user says
+    _in("user-started-speaking", _E.USER_STARTED_SPEAKING),
+    _in("user-stopped-speaking", _E.USER_STOPPED_SPEAKING),
+    _in("vad-user-started-speaking", _E.VAD_USER_STARTED_SPEAKING, since=(2, 0)),
+    _in("vad-user-stopped-speaking", _E.VAD_USER_STOPPED_SPEAKING, since=(2, 0)),
+    _in("user-mute-started", _E.USER_MUTE_STARTED, since=(1, 2)),
+    _in("user-mute-stopped", _E.USER_MUTE_STOPPED, since=(1, 2)),
+    _in("user-input", _E.USER_INPUT, p.UserInputData, since=(2, 2)),
+    _in("user-transcription", _E.USER_TRANSCRIPT, p.TranscriptData),
+    _in("user-llm-text", _E.USER_LLM_TEXT, p.UserLLMTextData),
+    _in("stt-raw-text", _E.STT_RAW_TEXT, p.TranscriptData, since=(2, 2)),
+    # What the bot says
+    _in("bot-started-speaking", _E.BOT_STARTED_SPEAKING),
+    _in("bot-stopped-speaking", _E.BOT_STOPPED_SPEAKING),
+    _in("bot-interrupted", _E.BOT_INTERRUPTED, since=(2, 0)),
+    _in("bot-output", _E.BOT_OUTPUT, p.BotOutputData, since=(1, 1)),
+    _in("bot-transcription", _E.BOT_TRANSCRIPT, p.BotLLMTextData),
+    _in("bot-llm-started", _E.BOT_LLM_STARTED),
+    _in("bot-llm-text", _E.BOT_LLM_TEXT, p.BotLLMTextData),
+    _in("bot-llm-stopped", _E.BOT_LLM_STOPPED),
+    _in("bot-llm-marker", _E.BOT_LLM_MARKER, p.BotLLMMarkerData, since=(2, 1)),
+    _in("bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, p.BotLLMSearchResponseData),
+    _in("llm-raw-text", _E.LLM_RAW_TEXT, p.BotLLMTextData, since=(2, 2)),
+    _in("llm-json-completion", _E.LLM_JSON_COMPLETION, until=(1, 0)),
+    _in("bot-tts-started", _E.BOT_TTS_STARTED),
+    _in("bot-tts-text", _E.BOT_TTS_TEXT, p.BotTTSTextData),
+    _in("bot-tts-audio", _E.BOT_TTS_AUDIO, p.BotTTSAudioData),
+    _in("bot-tts-stopped", _E.BOT_TTS_STOPPED),
+    _in("tts-raw-text", _E.TTS_RAW_TEXT, p.BotTTSTextData, since=(2, 2)),
+    # Function calls
+    _in("llm-function-call", _E.LLM_FUNCTION_CALL, p.LLMFunctionCallData),
+    _in("llm-function-call-start", _E.LLM_FUNCTION_CALL_START, p.LLMFunctionCallStartedData, until=(1, 2)),
+    _in("llm-function-call-started", _E.LLM_FUNCTION_CALL_STARTED, p.LLMFunctionCallStartedData, since=(1, 2)),
+    _in(
+        "llm-function-call-in-progress",
+        _E.LLM_FUNCTION_CALL_IN_PROGRESS,
+        p.LLMFunctionCallInProgressData,
+        since=(1, 2),
+    ),
+    _in("llm-function-call-stopped", _E.LLM_FUNCTION_CALL_STOPPED, p.LLMFunctionCallStoppedData, since=(1, 2)),
+    # Messages of the application
+    _in("server-message", _E.SERVER_MESSAGE),
+    _in("server-response", _E.SERVER_RESPONSE, p.ServerResponseData, since=(1, 0)),
+    _in(
+        "append-to-context-result",
+        _E.APPEND_TO_CONTEXT_RESULT,
+        p.AppendToContextResultData,
+        since=(1, 0),
+        until=(2, 0),
+    ),
+    _in("storage-item-stored", _E.STORAGE_ITEM_STORED, p.StorageItemStoredData, until=(1, 0)),
+    _in("ui-command", _E.UI_COMMAND, p.UICommandData, since=(1, 3)),
+    _in("ui-job-group", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 4)),
+    # Config and actions
+    _in("config", _E.CONFIG, s.ConfigData, until=(2, 0)),
+    _in("config-available", _E.CONFIG_DESCRIBE, s.ConfigAvailableData, until=(2, 0)),
+    _in("actions-available", _E.ACTIONS_AVAILABLE, s.ActionsAvailableData, until=(2, 0)),
+    _in("action-response", _E.ACTION_RESPONSE, s.ActionResponseData, until=(2, 0)),
+    # Measurements and logs
+    _in("metrics", _E.METRICS, s.PipecatMetricsData),
+    _in("user-audio-level", _E.USER_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0)),
+    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0)),
+    _in("system-log", _E.SYSTEM_LOG, p.SystemLogData, since=(1, 0)),
+)
+"""Every message that a bot may send, by type."""
+
+OUTBOUND = _by_type(
+    _out("client-ready"),
+    _out("disconnect-bot"),
+    _out("raw-audio"),
+    _out("raw-audio-batch"),
+    _out("llm-function-call-result"),
+    _out("client-message", since=(1, 0)),
+    _out("send-text", since=(1, 0)),
+    _out("send-file", since=(2, 2)),
+    _out("append-to-context", since=(1, 0), until=(2, 0)),
+    _out("dtmf", since=(2, 0)),
+    _out("ui-event", since=(1, 3)),
+    _out("ui-snapshot", since=(1, 3)),
+    _out("ui-cancel-job-group", since=(1, 4)),
+    _out("describe-config", until=(2, 0), feature="config"),
+    _out("get-config", until=(2, 0), feature="config"),
+    _out("update-config", until=(2, 0), feature="config"),
+    _out("describe-actions", until=(2, 0), feature="actions"),
+    _out("action", until=(2, 0), feature="actions"),
+)
+"""Every message that this package may send, by type. `send_message()` sends others too."""

@@ -1,0 +1,167 @@
+"""What the `data` of an inbound message holds when it is about the bot's services: config, actions, metrics.
+
+Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+"""
+
+# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from .decoding import Payload, sent_as
+
+# Config
+
+
+@attrs.frozen
+class ConfigOption(Payload):
+    """One option of a service: its name and any JSON value."""
+
+    name: str
+    value: Any = None
+
+
+def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
+    return tuple(options)
+
+
+@attrs.frozen
+class RTVIClientConfigOption(Payload):
+    """The options of one service, the key of which is for example "llm". Both can be given by position."""
+
+    service: str
+    options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options)
+
+
+@attrs.frozen(kw_only=True)
+class ConfigData(Payload):
+    """The bot's whole config, services in the bot's order."""
+
+    config: tuple[RTVIClientConfigOption, ...]
+
+
+@attrs.frozen(kw_only=True)
+class OptionDescription(Payload):
+    """Name and type ("bool", "number", "string", "array", "object") of an option or argument; "" if not told."""
+
+    name: str
+    type: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ConfigDescription(Payload):
+    """The options that a service has. (The wire calls the service "name" here and "service" in a config.)"""
+
+    service: str = attrs.field(metadata=sent_as("service", "name"))
+    options: tuple[OptionDescription, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ConfigAvailableData(Payload):
+    """The options of every service of the bot."""
+
+    config: tuple[ConfigDescription, ...]
+
+
+# Actions
+
+
+@attrs.frozen(kw_only=True)
+class ActionDescription(Payload):
+    """An action of the bot, its arguments, and the type of its result ("" if not told)."""
+
+    service: str
+    action: str
+    arguments: tuple[OptionDescription, ...] = ()
+    result: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ActionsAvailableData(Payload):
+    """Every action of the bot."""
+
+    actions: tuple[ActionDescription, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ActionResponseData(Payload):
+    """What an action returned: any JSON."""
+
+    result: Any = None
+
+
+# Metrics
+
+
+@attrs.frozen(kw_only=True)
+class PipecatMetricData(Payload):
+    """A figure of one processor of the bot: seconds for `ttfb` and `processing`, a count for `characters`."""
+
+    processor: str = ""
+    model: str | None = None
+    value: float
+
+
+@attrs.frozen(kw_only=True)
+class LLMTokenUsageData(Payload):
+    """Tokens of one run of the language model; 0 where the bot does not tell."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class TTFAMetricData(Payload):
+    """Seconds to the first audible sound (`ttfa`): to the first byte (`ttfb`), and of silence after it."""
+
+    processor: str = ""
+    model: str | None = None
+    ttfa: float
+    ttfb: float = 0.0
+    leading_silence: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class TTFATMetricData(Payload):
+    """Seconds to the first token of the answer (`ttfat`): to the first byte (`ttfb`), and of thinking after it."""
+
+    processor: str = ""
+    model: str | None = None
+    ttfat: float
+    ttfb: float = 0.0
+    thinking_time: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class STTUsageData(Payload):
+    """Seconds of audio that speech recognition was given."""
+
+    audio_seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class STTUsageMetricData(Payload):
+    """What one speech recognizer of the bot was used for."""
+
+    processor: str = ""
+    model: str | None = None
+    value: STTUsageData = STTUsageData()
+
+
+@attrs.frozen(kw_only=True)
+class PipecatMetricsData(Payload):
+    """Measurements of the bot; each message carries some kinds, or none at all. Kinds not known are in `extra`."""
+
+    ttfb: tuple[PipecatMetricData, ...] = ()
+    processing: tuple[PipecatMetricData, ...] = ()
+    characters: tuple[PipecatMetricData, ...] = ()
+    tokens: tuple[LLMTokenUsageData, ...] = ()
+    ttfa: tuple[TTFAMetricData, ...] = ()
+    ttfat: tuple[TTFATMetricData, ...] = ()
+    stt_usage: tuple[STTUsageMetricData, ...] = ()

@@ -1,0 +1,121 @@
+"""The message object and the classes of its data."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+from rtvi_sync import messages
+from rtvi_sync.messages import (
+    BotLLMTextData,
+    BotReadyData,
+    ConfigOption,
+    Payload,
+    RTVIClientConfigOption,
+    RTVIMessage,
+    TranscriptData,
+    UserTranscriptionData,
+)
+
+PAYLOADS = [
+    value
+    for name in messages.__all__
+    if isinstance(value := getattr(messages, name), type) and issubclass(value, Payload)
+]
+
+
+def test_fields_by_position() -> None:
+    """The order of a message's fields is type, data, id, label."""
+    message = RTVIMessage("client-message", {"t": "ping"}, "1")
+    assert message == RTVIMessage(type="client-message", data={"t": "ping"}, id="1", label="rtvi-ai")
+
+
+def test_a_new_message_gets_an_id_of_its_own() -> None:
+    """Ids are 8 hex digits, and 1000 messages do not share one."""
+    ids = {RTVIMessage("describe-actions").id for _ in range(1000)}
+    assert all(re.fullmatch(r"[0-9a-f]{8}", text or "") for text in ids)
+    assert len(ids) > 990  # a clash among 1000 of 2**32 is rare, but allowed
+
+
+def test_to_dict_is_the_wire_document() -> None:
+    """All four fields are in the document, and JSON can hold it."""
+    document = RTVIMessage("client-message", {"t": "ping", "d": None}, "66a4a855").to_dict()
+    assert document == {
+        "label": "rtvi-ai",
+        "type": "client-message",
+        "id": "66a4a855",
+        "data": {"t": "ping", "d": None},
+    }
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_to_dict_omits_what_is_none() -> None:
+    """A message without id or data has no such keys; falsy data stays."""
+    assert RTVIMessage("bot-llm-started", None, None).to_dict() == {"label": "rtvi-ai", "type": "bot-llm-started"}
+    falsy: list[Any] = [{}, "", 0, False]
+    assert [RTVIMessage("x", data, None).to_dict()["data"] for data in falsy] == falsy
+
+
+def test_a_message_is_frozen() -> None:
+    """A message cannot be changed once made."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        RTVIMessage("x").type = "y"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cls", PAYLOADS, ids=lambda cls: cls.__name__)
+def test_payload_classes_are_frozen_slotted_and_documented(cls: type[Payload]) -> None:
+    """Each public payload class is immutable, has `.extra`, and says what it is."""
+    payload = cls(**{field.name: field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING})
+    assert payload.extra == {}
+    assert cls.__doc__
+    assert not hasattr(payload, "__dict__")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        payload.extra = {}  # type: ignore[misc]
+
+
+def test_every_payload_class_of_the_protocol_is_public() -> None:
+    """What the decoder can return can be imported from `rtvi_sync.messages`."""
+    from rtvi_sync.protocol import payloads, service_payloads
+
+    defined = {
+        value
+        for module in (payloads, service_payloads)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Payload)
+    }
+    assert defined == set(PAYLOADS)
+
+
+def test_payloads_take_keywords_only() -> None:
+    """The order of a payload's fields is not part of the interface."""
+    with pytest.raises(TypeError):
+        BotLLMTextData("You")  # type: ignore[call-arg, arg-type]
+
+
+def test_config_entries_can_be_written_by_position() -> None:
+    """A program writes a config as service, list of options; the entry keeps a tuple."""
+    entry = RTVIClientConfigOption("llm", options=[ConfigOption("model", "large")])
+    assert entry.options == (ConfigOption(name="model", value="large"),)
+    assert entry == RTVIClientConfigOption(service="llm", options=(ConfigOption("model", "large"),))
+
+
+def test_payloads_of_plain_values_are_hashable_and_compare_by_value() -> None:
+    """Equal payloads are one key; `.extra` counts for equality."""
+    text = BotLLMTextData(text="You")
+    assert {text: 1}[BotLLMTextData(text="You")] == 1
+    assert text != BotLLMTextData(text="You", extra={"new": 1})
+
+
+def test_defaults_of_bot_ready() -> None:
+    """A bot that tells nothing about itself leaves everything unknown, and nothing to trip over."""
+    ready = BotReadyData()
+    assert (ready.version, ready.about.library, ready.capabilities.audio_in, ready.config) == ("", None, None, None)
+
+
+def test_the_wire_name_of_a_transcript_is_the_same_class() -> None:
+    """`UserTranscriptionData` is another name of client-js's `TranscriptData`."""
+    assert UserTranscriptionData is TranscriptData
