@@ -596,7 +596,7 @@ def test_endless_nesting(type: str) -> None:
 )
 def test_a_class_that_json_cannot_mean_is_refused_at_import(annotation: Any, message: str) -> None:
     """A mistake in a payload class shows when its decoder is made, not when a message comes."""
-    cls = attrs.make_class("Odd", {"odd": attrs.field(type=annotation)}, bases=(Payload,), frozen=True, kw_only=True)
+    cls = attrs.frozen(kw_only=True)(type("Odd", (Payload,), {"__annotations__": {"odd": annotation}}))
     with pytest.raises(TypeError, match=message):
         decoder_of(cls)
 
