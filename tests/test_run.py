@@ -1,0 +1,435 @@
+"""`run.py` for real: a small project, a Python that has neither venv nor pip, and no package index but our own."""
+
+import ast
+import base64
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import run
+from tools import machine
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGIN = "a user:pass/word"
+
+PYPROJECT = """
+[project]
+name = "rtvi_sync"
+dependencies = ["throwaway>=1"]
+[project.optional-dependencies]
+testing = ["throwaway-testing"]
+cli = []
+audio = ["absent-audio"]
+[dependency-groups]
+test = ["pytest"]
+lint = []
+"""
+
+# Stands for the package: says what it was given, and ends as it is told to.
+PACKAGE = """
+import sys, threading, throwaway, throwaway_testing
+try:
+    print("arguments", sys.argv[1:], flush=True)
+    if "--wait" in sys.argv:
+        threading.Event().wait(60)
+except KeyboardInterrupt:
+    print("ended its session", flush=True)
+sys.exit(7 if "--fail" in sys.argv else 0)
+"""
+
+PYTEST = """
+import os, sys
+print("pytest", sys.argv[1:], os.environ.get("RTVI_REQUIRE_REAL"), flush=True)
+"""
+
+posix = pytest.mark.skipif(os.name != "posix", reason="the bare Python is laid out as on POSIX")
+
+
+def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes]) -> Path:
+    """Write a wheel of pure Python."""
+    info = f"{name}-{version}.dist-info"
+    content = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*content, f"{info}/RECORD"])
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in [*content.items(), (f"{info}/RECORD", record.encode())]:
+            archive.writestr(path, data)
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the small project needs, pip itself among it, made from the pip of this environment."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name in ("throwaway", "throwaway_testing"):
+        make_wheel(folder, name, "1.0", {f"{name}.py": b""})
+    make_wheel(folder, "pytest", "1.0", {"pytest.py": PYTEST.encode()})
+    pip = metadata.distribution("pip")
+    package = Path(str(pip.locate_file("pip")))
+    files = {
+        path.relative_to(package.parent).as_posix(): path.read_bytes()
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    make_wheel(folder, "pip", pip.version, files)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real Python without venv, ensurepip and pip: a copy of this one's binary beside the rest of its library."""
+    home = tmp_path_factory.mktemp("bare")
+    library = Path(sysconfig.get_path("stdlib"))
+    copy = home / library.relative_to(sys.base_prefix)
+    copy.mkdir(parents=True)
+    for entry in library.iterdir():
+        if entry.name not in ("venv", "ensurepip", "site-packages", "dist-packages", "sitecustomize.py"):
+            (copy / entry.name).symlink_to(entry)
+    python = home / "bin" / f"python3.{sys.version_info[1]}"
+    python.parent.mkdir()
+    shutil.copy2(os.path.realpath(machine.BASE), python)
+    for module in ("venv", "ensurepip", "pip"):
+        assert subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 1
+    return python
+
+
+def new_project(folder: Path) -> Path:
+    """A small project with the real run.py, to which the one fixed place outside of the environment is hidden."""
+    shutil.copy(ROOT / "run.py", folder)
+    (folder / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
+    source = (ROOT / "tools" / "machine.py").read_text(encoding="utf-8")
+    assert source.count('"/usr/share/python-wheels"') == 1
+    hidden = source.replace('"/usr/share/python-wheels"', '"/nonexistent"')
+    (folder / "tools" / "machine.py").write_text(hidden, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "rtvi_sync").mkdir()
+    (folder / "rtvi_sync" / "__init__.py").touch()
+    (folder / "rtvi_sync" / "__main__.py").write_text(PACKAGE)
+    return folder
+
+
+def poor_environ(home: Path, **variables: str) -> dict[str, str]:
+    """An environment in which nothing else of this machine is found: no program, no Python, no settings of pip."""
+    (home / "nothing").mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if name in ("SYSTEMROOT", "TEMP", "TMPDIR", "LANG")}
+    own = {"PATH": str(home / "nothing"), "HOME": str(home), "PYENV_ROOT": str(home), "PIP_CONFIG_FILE": os.devnull}
+    return {**kept, **own, **variables}
+
+
+class Machine:
+    """The small project on a machine of its own."""
+
+    def __init__(self, python: Path, folder: Path, **variables: str) -> None:
+        self.python = python
+        self.project = new_project(folder)
+        self.environ = poor_environ(folder, **variables)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.python), str(self.project / "run.py"), *arguments]
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environ = {**self.environ, **variables}
+        command = self.command(*arguments)
+        return subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, timeout=90)
+
+    @property
+    def log(self) -> str:
+        return (self.project / ".cache" / "setup.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def ready(bare_python: Path, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A machine with nothing but a bare Python and a folder of wheels, on which the set-up has been done once."""
+    box = Machine(bare_python, tmp_path_factory.mktemp("ready"), PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
+    first = box.run("demo", "--url", "http://127.0.0.1:7860/connect")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines() == [
+        "Making .venv",
+        "Installing the packages for cli",
+        "arguments ['demo', '--url', 'http://127.0.0.1:7860/connect']",
+    ]
+    return box
+
+
+class Index(BaseHTTPRequestHandler):
+    """A package index of the simple kind that wants a name and a password."""
+
+    folder: Path
+    wrong_hash = False
+
+    def do_GET(self) -> None:
+        login = "Basic " + base64.b64encode(LOGIN.encode()).decode()
+        allowed = self.headers.get("Authorization") == login
+        self.send_response(200 if allowed else 401)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("WWW-Authenticate", 'Basic realm="index"')
+        self.end_headers()
+        if allowed:
+            self.wfile.write(self.page() if self.path.endswith("/") else self.file().read_bytes())
+
+    def file(self) -> Path:
+        return self.folder / self.path.rpartition("/")[2]
+
+    def page(self) -> bytes:
+        name = self.path.strip("/").rpartition("/")[2].replace("-", "_")
+        links = [
+            '<a href="/files/pip-999.0-py3-none-any.whl" data-requires-python="&gt;=3.99">for a later Python</a>',
+            '<a href="/files/pip-998.0-py3-none-any.whl" data-yanked="broken">withdrawn</a>',
+        ]
+        for wheel in self.folder.glob(f"{name}-*.whl"):
+            digest = hashlib.sha256(b"other" if self.wrong_hash else wheel.read_bytes()).hexdigest()
+            links.append(f'<a href="../../files/{wheel.name}#sha256={digest}" data-requires-python="&gt;=3.7">it</a>')
+        return "<!DOCTYPE html><html><body>{}</body></html>".format("\n".join(links)).encode()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def index(wheels: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of an index, name and password in it; a parameter tells whether its hashes are wrong."""
+    handler = type("Handler", (Index,), {"folder": wheels, "wrong_hash": getattr(request, "param", False)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://a%20user:pass%2Fword@127.0.0.1:{server.server_port}/simple"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_without_arguments_the_commands_are_shown() -> None:
+    """No argument at all prints every command and succeeds."""
+    done = subprocess.run([sys.executable, ROOT / "run.py"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert all(f"\n  {command} " in done.stdout for command in run.COMMANDS)
+
+
+def test_an_unknown_command_is_refused() -> None:
+    """A command that is not there is named, and the exit status is that of a wrong call."""
+    done = subprocess.run([sys.executable, ROOT / "run.py", "dmeo"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("run.py: no such command: dmeo\n")
+
+
+def test_an_older_python_is_refused_in_one_line() -> None:
+    """Under an older version the script says so in one line, before it asks for anything that version lacks."""
+    source = (ROOT / "run.py").read_text(encoding="utf-8")
+    ast.parse(source, feature_version=(3, 6))
+    older = "import sys; sys.version_info = (3, 8, 10); sys.path.clear(); sys.meta_path.clear(); exec(sys.argv[1], {})"
+    done = subprocess.run([sys.executable, "-c", older, source], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == f"run.py needs Python 3.10 or newer, and {sys.executable} is 3.8\n"
+
+
+def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
+    """Where a part of the standard library is missing, one line says which and what to do."""
+    without = "import sys; sys.modules['json'] = None; sys.path.insert(0, sys.argv[1]); import run"
+    done = subprocess.run([sys.executable, "-c", without, ROOT], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "json" in done.stderr
+    assert "apt install python3" in done.stderr
+
+
+def test_requirements_come_from_the_named_tables_alone() -> None:
+    """The package's own requirements come first, then those of the named extras and groups, and no others."""
+    project = {
+        "project": {"dependencies": ["a>=1"], "optional-dependencies": {"testing": ["b"], "audio": ["c"]}},
+        "dependency-groups": {"test": ["d", "e<2"], "lint": ["f"]},
+    }
+    assert run.requirements_of(project, ("testing", "test")) == ["a>=1", "b", "d", "e<2"]
+
+
+def test_the_projects_own_file_has_every_part() -> None:
+    """Each part that a command names is a table of pyproject.toml, and each later command needs more than the last."""
+    project = json.loads(machine.ask(sys.executable, "-c", run.READ_TOML, ROOT / "pyproject.toml"))
+    needs = [set(run.requirements_of(project, parts)) for parts in (run.DEMO_PARTS, run.TEST_PARTS, run.LINT_PARTS)]
+    assert needs[0] < needs[1] < needs[2]
+
+
+@posix
+def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> None:
+    """Once set up, a machine without venv, pip or any program on its path runs the demo at once."""
+    again = ready.run("demo", "a b")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo', 'a b']\n", "")
+    assert ready.log == ""
+    assert not (ready.project / ".cache" / "pip").exists()
+
+
+@posix
+def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
+    """A demo that fails makes the command fail with the same status."""
+    assert ready.run("demo", "--fail").returncode == 7
+
+
+@posix
+def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
+    """The command's own options choose the marks and everything else reaches pytest as it was written."""
+    plain = ready.run("test", "tests/protocol", "-k", "not x")
+    matrix = ready.run("test", "-x", "--matrix", "--require", "--", "a")
+    selected = "['-m', 'not real and not matrix', 'tests/protocol', '-k', 'not x']"
+    assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
+    assert matrix.stdout.splitlines()[-1] == "pytest ['-m', '', '-x', '--', 'a'] 1"
+
+
+@posix
+def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
+    """Every missing part is named, the tests still run, and only `--require` makes the run fail."""
+    plain = ready.run("test", "--real")
+    required = ready.run("test", "--real", "--require")
+    lines = [line for line in plain.stdout.splitlines() if line.startswith("Cannot be had")]
+    assert [line.partition("by name: ")[2].partition(":")[0] for line in lines] == [
+        *run.PROGRAMS,
+        *(f"Pipecat {version}" for version in run.PIPECAT),
+    ]
+    assert plain.returncode == 0
+    assert plain.stdout.splitlines()[-1] == "pytest ['-m', 'not matrix'] None"
+    assert required.returncode == 1
+    assert required.stdout.splitlines()[-1] == "pytest ['-m', 'not matrix'] 1"
+
+
+@posix
+def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> None:
+    """Without the lint tools the tests run, and one line says what is skipped."""
+    file = ready.project / "pyproject.toml"
+    file.write_text(PYPROJECT.replace("lint = []", 'lint = ["absent-linter"]'))
+    done = ready.run("test")
+    file.write_text(PYPROJECT)
+    assert done.returncode == 0
+    assert "by name: the packages for lint: could not be installed" in done.stdout
+    assert "absent-linter" in ready.log
+
+
+@posix
+def test_changed_requirements_are_installed(ready: Machine) -> None:
+    """A requirement that is new in pyproject.toml is installed; other changes of the file cost nothing."""
+    file = ready.project / "pyproject.toml"
+    file.write_text(PYPROJECT.replace("throwaway>=1", "throwaway>=2") + "[tool.other]\nkey = 1\n")
+    failed = ready.run("demo")
+    file.write_text(PYPROJECT + "[tool.other]\nkey = 1\n")
+    mended = ready.run("demo")
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1] == "run.py: the packages for cli: could not be installed"
+    assert "throwaway>=2" in failed.stderr
+    assert mended.stdout == "arguments ['demo']\n"
+
+
+@posix
+def test_an_environment_of_another_python_is_made_anew(ready: Machine) -> None:
+    """An environment that was half made, or by another Python, is replaced."""
+    stamp = ready.project / ".venv" / run.STAMP
+    facts = json.loads(stamp.read_text())
+    stamp.write_text(json.dumps({**facts, "base": "another Python"}))
+    left_over = ready.project / ".venv" / "left over"
+    left_over.touch()
+    done = ready.run("demo")
+    assert done.stdout.splitlines()[0] == "Making .venv"
+    assert not left_over.exists()
+    assert json.loads(stamp.read_text())["base"] == facts["base"]
+
+
+@posix
+def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
+    """Ctrl-C lets the demo end its session and then exits with 130 and no traceback."""
+    with subprocess.Popen(
+        ready.command("demo", "--wait"),
+        cwd=ready.project,
+        env=ready.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a process group of its own, as a terminal gives each command
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "arguments ['demo', '--wait']\n"
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (130, "ended its session\n", "")
+
+
+@posix
+def test_an_environment_that_the_user_made_is_left_alone(
+    bare_python: Path, wheels: Path, tmp_path: Path
+) -> None:
+    """A `.venv` that is not run.py's own stays as it is, and the set-up goes elsewhere."""
+    box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
+    theirs = box.project / ".venv" / "theirs"
+    theirs.parent.mkdir()
+    theirs.touch()
+    done = box.run("demo")
+    assert done.stdout.splitlines()[0] == f"Making {Path('.cache', 'venv')}", done.stderr
+    assert list(theirs.parent.iterdir()) == [theirs]
+
+
+@posix
+def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_path: Path) -> None:
+    """Where no pip is anywhere, its wheel is fetched from the index that pip's settings name, login included."""
+    box = Machine(bare_python, tmp_path)
+    settings = tmp_path / "pip.conf"
+    settings.write_text(f"[global]\nindex_url = {index}\n")
+    done = box.run("demo", PIP_CONFIG_FILE=str(settings))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("arguments ['demo']\n")
+    assert [wheel.name for wheel in (box.project / ".cache" / "pip").iterdir()] == [
+        f"pip-{metadata.version('pip')}-py3-none-any.whl"
+    ]
+
+
+@posix
+@pytest.mark.parametrize("index", [True], indirect=True)
+def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp_path: Path) -> None:
+    """A pip whose bytes are not those that the index promises is not run."""
+    box = Machine(bare_python, tmp_path, PIP_INDEX_URL=index)
+    done = box.run("demo")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("run.py: no pip was found: install it")
+    assert "does not have the hash" in box.log
+    assert not list((box.project / ".cache").glob("pip/*"))
+
+
+@posix
+def test_where_no_pip_is_to_be_had_one_line_says_what_to_install(bare_python: Path, tmp_path: Path) -> None:
+    """Without any pip and any index the last line names the ways out, and the next run tries again."""
+    box = Machine(bare_python, tmp_path)
+    for _ in range(2):
+        done = box.run("demo")
+        assert done.returncode == 1
+        assert done.stdout == "Making .venv\n"
+        assert done.stderr.splitlines()[-1] == (
+            "run.py: no pip was found: install it (apt install python3-pip) or set PIP_INDEX_URL to a package index"
+        )
+
+
+def test_an_index_without_tls_is_not_used() -> None:
+    """pip is fetched from another machine over a secure connection only, and the error does not show the password."""
+    with pytest.raises(ValueError, match=r"^not a secure address: http://index\.invalid$"):
+        machine.fetch("http://user:secret@index.invalid/simple/pip/", None)
+
+
+def test_with_venv_the_environment_is_an_ordinary_one(wheels: Path, tmp_path: Path) -> None:
+    """Where `python -m venv` works it is what is used."""
+    pytest.importorskip("ensurepip")
+    box = Machine(Path(machine.BASE), tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
+    done = box.run("demo")
+    assert done.returncode == 0, done.stderr
+    assert "-m venv" in box.log
+    assert "--no-deps" not in box.log
