@@ -1,1 +1,93 @@
+"""Blocking, thread-based Python client for RTVI voice bots.
 
+from rtvi_sync import RTVIClient, WebSocketTransport
+
+with RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client")) as client:
+    client.send_text("Hello!")
+    print(client.wait_for("bot-transcription").data.text)
+"""
+
+from . import messages, signals
+from ._version import __version__
+from .client import RTVIClient, RTVIClientOptions
+from .concurrency.cancel import AbortController, AbortSignal
+from .connect import ConnectTimeout
+from .dispatch import EventStream, HandlerError
+from .errors import (
+    ActionEndpointNotSetError,
+    BotAlreadyStartedError,
+    BotError,
+    BotNotReadyError,
+    ConfigUpdateError,
+    ConnectionTimeoutError,
+    DeviceError,
+    DisconnectedError,
+    ForkedProcessError,
+    InvalidTransportParamsError,
+    MessageTooLargeError,
+    MissingExtraError,
+    ProtocolError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIError,
+    StartBotError,
+    TransportStartError,
+    UnsupportedFeatureError,
+    WouldDeadlockError,
+)
+from .events import Event, RTVIEvent
+from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
+from .options import APIRequest, Endpoints, RTVIClientParams, RTVIEventCallbacks
+from .protocol.states import CloseInfo, TransportState
+from .transports.base import Transport, TransportOptions
+from .transports.memory import MemoryTransport
+from .transports.websocket import WebSocketTransport
+
+__all__ = [
+    "RTVIClient",
+    "RTVIClientOptions",
+    "RTVIClientParams",
+    "RTVIEventCallbacks",
+    "Endpoints",
+    "APIRequest",
+    "AbortController",
+    "AbortSignal",
+    "ConnectTimeout",
+    # transports
+    "Transport",
+    "TransportOptions",
+    "TransportState",
+    "CloseInfo",
+    "MemoryTransport",
+    "WebSocketTransport",
+    # events
+    "Event",
+    "EventStream",
+    "HandlerError",
+    "RTVIEvent",
+    "signals",
+    # errors
+    "ActionEndpointNotSetError",
+    "BotAlreadyStartedError",
+    "BotError",
+    "BotNotReadyError",
+    "ConfigUpdateError",
+    "ConnectionTimeoutError",
+    "DeviceError",
+    "DisconnectedError",
+    "ForkedProcessError",
+    "InvalidTransportParamsError",
+    "MessageTooLargeError",
+    "MissingExtraError",
+    "ProtocolError",
+    "RTVIError",
+    "RequestRejectedError",
+    "RequestTimeoutError",
+    "StartBotError",
+    "TransportStartError",
+    "UnsupportedFeatureError",
+    "WouldDeadlockError",
+    # messages
+    *messages.__all__,
+    "__version__",
+]

@@ -71,9 +71,7 @@ class DisconnectedError(RTVIError, ConnectionError):
         initiator: who ended the session: "client", "server" or "network".
     """
 
-    def __init__(
-        self, message: str, *, code: int | None = None, reason: str = "", initiator: str = "network"
-    ) -> None:
+    def __init__(self, message: str, *, code: int | None = None, reason: str = "", initiator: str = "network") -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason

@@ -1,7 +1,8 @@
 """Abandoning a blocking attempt from another thread.
 
-A thread that sits in a system call cannot be interrupted, but its socket can be shut down: the call then returns at once.
-That, and nothing else, is how an attempt is cancelled here; closing a descriptor that another thread uses is never safe.
+A thread that sits in a system call cannot be interrupted, but its socket can be shut down: the call then returns at
+once. That, and nothing else, is how an attempt is cancelled here; closing a descriptor that another thread uses is
+never safe.
 """
 
 from __future__ import annotations
@@ -131,5 +132,5 @@ class AbortController:
 def _run_callback(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except Exception:  # noqa: BLE001 - a caller's function must not keep the others from being told
+    except Exception:
         logger.exception("A function given to on_abort() raised")

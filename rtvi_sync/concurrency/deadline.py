@@ -6,9 +6,14 @@ import os
 import threading
 import time
 
-# On Windows a lock cannot be interrupted while it is waited for: there an endless wait is cut into slices, so that Ctrl-C
-# is seen in between. Elsewhere one slice is as long as the platform allows.
+# On Windows a lock cannot be interrupted while it is waited for: there a wait is cut into slices, so that Ctrl-C is
+# seen in between. Elsewhere one slice is as long as the platform allows.
 _SLICE = 0.2 if os.name == "nt" else threading.TIMEOUT_MAX
+
+
+def slice_of(remaining: float | None) -> float:
+    """How long one wait of `remaining` seconds (None: no limit) may last, so that Ctrl-C is seen on every platform."""
+    return _SLICE if remaining is None else min(remaining, _SLICE)
 
 
 class Deadline:
@@ -46,8 +51,7 @@ class Deadline:
 def wait_for_lock(lock: threading.Lock, deadline: Deadline) -> bool:
     """Acquire `lock` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
     while True:
-        remaining = deadline.remaining()
-        if lock.acquire(timeout=_SLICE if remaining is None else min(remaining, _SLICE)):
+        if lock.acquire(timeout=slice_of(deadline.remaining())):
             return True
         if deadline.expired:
             return False
@@ -56,8 +60,7 @@ def wait_for_lock(lock: threading.Lock, deadline: Deadline) -> bool:
 def join_thread(thread: threading.Thread, deadline: Deadline) -> bool:
     """Join `thread` before `deadline`; False if it is still alive. Ctrl-C interrupts the wait on every platform."""
     while thread.is_alive():
-        remaining = deadline.remaining()
-        thread.join(_SLICE if remaining is None else min(remaining, _SLICE))
+        thread.join(slice_of(deadline.remaining()))
         if deadline.expired:
             return not thread.is_alive()
     return True
@@ -66,8 +69,7 @@ def join_thread(thread: threading.Thread, deadline: Deadline) -> bool:
 def wait_for_event(event: threading.Event, deadline: Deadline) -> bool:
     """Wait for `event` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
     while not event.is_set():
-        remaining = deadline.remaining()
-        event.wait(_SLICE if remaining is None else min(remaining, _SLICE))
+        event.wait(slice_of(deadline.remaining()))
         if deadline.expired:
             return event.is_set()
     return True

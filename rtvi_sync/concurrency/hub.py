@@ -21,7 +21,7 @@ class Hub:
         self.users = 0  # guarded by the lock of the one `_HubSlot`
 
     def release(self) -> bool:
-        """One session less. The last one retires the hub: its threads end, `join()` waits for them. True for the last."""
+        """One session less. The last one retires the hub (True): its threads end, and `join()` waits for them."""
         if not _slot.leave(self):
             return False
         self.pacer.close()
@@ -45,7 +45,8 @@ class _HubSlot:
     """Where the current hub is found."""
 
     def __init__(self) -> None:
-        # Guards `current` and the `users` of every hub. Any thread may hold it; making a hub starts one thread under it.
+        # Guards `current` and the `users` of every hub. Any thread may hold it; making a hub starts one thread under
+        # it.
         self._lock = threading.Lock()
         self._current: Hub | None = None
         register_for_fork(self)

@@ -70,7 +70,7 @@ class IOThread:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def call(self, command: Callable[[], object]) -> None:
-        """Run `command()` on the io thread, soon and in order. Never blocks and takes no lock: a finalizer may call it."""
+        """Run `command()` on the io thread, soon and in order. Never blocks, takes no lock: a finalizer may call it."""
         self._commands.append(command)
         if not self.is_current:
             # A full pipe means that the thread is awake already; a closed one, that it has ended.
@@ -142,7 +142,7 @@ class IOThread:
             return []
 
     def _drop_bad_descriptors(self, error: BaseException) -> None:
-        """Somebody closed a descriptor that is not his (a daemonizing program, say): find it, fail its channel, go on."""
+        """Somebody closed a descriptor that is not his (a daemonizing program, say): fail its channel, go on."""
         for key in list(self._selector.get_map().values()):
             try:
                 socket.close(socket.dup(key.fd))
@@ -162,11 +162,11 @@ class IOThread:
         """No channel can end the thread that serves the others."""
         try:
             call()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             logger.exception("Serving a connection failed; it is closed")
             try:
                 channel.on_failure(error)
-            except Exception:  # noqa: BLE001
+            except Exception:
                 logger.exception("Closing a failed connection failed")
 
     def _run_commands(self) -> None:
@@ -184,7 +184,7 @@ class IOThread:
     def _run_call(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception:  # noqa: BLE001 - as above: the thread serves others too
+        except Exception:
             logger.exception("A command of the io thread failed")
 
     def after_fork_in_child(self) -> None:

@@ -1,8 +1,8 @@
 """Serial queues that shared workers drain.
 
-A *lane* keeps the order of one client's events. Few workers serve many lanes: one is woken or started only when a lane has
-something to do and nobody drains it, so that 500 quiet clients need no thread, and a handler that blocks holds up its own
-lane only.
+A *lane* keeps the order of one client's events. Few workers serve many lanes: one is woken or started only when a
+lane has something to do and nobody drains it, so that 500 quiet clients need no thread, and a handler that blocks
+holds up its own lane only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from .deadline import Deadline, wait_for_lock
+from .deadline import Deadline, slice_of, wait_for_lock
 from .lifecycle import start_thread
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class Lane:
             workers: where a thread is found if nobody drains the lane now.
             size: bytes that the item holds.
             force: queue it even when the lane is full (for the last events of a session).
-            when: called under the lane's lock, so that what it decides and the place of the item in the queue are one step.
-                It may only read and assign; if it returns False nothing is queued.
+            when: called under the lane's lock, so that what it decides and the place of the item in the queue are one
+                step. It may only read and assign; if it returns False nothing is queued.
 
         Returns:
             False if `when` said no.
@@ -108,6 +108,14 @@ class Lane:
         while self._run_one():
             pass
 
+    def resume(self, workers: LaneWorkers) -> None:
+        """Draining was broken off by an exception: have the rest drained."""
+        with self._lock:
+            if not self._items:
+                self._scheduled = False
+                return
+        workers.submit(self)
+
     def run_queued(self, deadline: Deadline, until: Callable[[], bool] | None = None) -> int:
         """Wait until `deadline` for a first item, then run what is queued, on this thread. Returns how many ran.
 
@@ -122,8 +130,7 @@ class Lane:
                 remaining = deadline.remaining()
                 if remaining == 0.0 or (until is not None and until()):
                     return 0
-                # Sliced, so that Ctrl-C is seen on every platform.
-                self._arrival.wait(0.2 if remaining is None else min(remaining, 0.2))
+                self._arrival.wait(slice_of(remaining))
             self._scheduled = True
             count = len(self._items)
         done = 0
@@ -136,6 +143,11 @@ class Lane:
                 self._arrival.notify_all()
         return done
 
+    def wake(self) -> None:
+        """Let `run_queued()` ask its `until` again."""
+        with self._lock:
+            self._arrival.notify_all()
+
     def _run_one(self) -> bool:
         with self._lock:
             if not self._items:
@@ -146,7 +158,7 @@ class Lane:
             self._running_on = threading.get_ident()
         try:
             item()
-        except Exception:  # noqa: BLE001 - an item answers for its own errors; whatever slips through must not end the lane
+        except Exception:
             logger.exception("An item of an event lane raised")
         finally:
             self._running_on = None
@@ -186,7 +198,7 @@ class LaneWorkers:
         self._closed = False
 
     def submit(self, lane: Lane) -> None:
-        """Have `lane` drained by an idle worker, or by a new one. Works after `close()` too: that worker then leaves."""
+        """Have `lane` drained by an idle worker, or by a new one; after `close()` too, that worker then leaves."""
         with self._lock:
             worker = self._idle.pop() if self._idle else None
             if worker is not None:
@@ -221,7 +233,11 @@ class LaneWorkers:
 
     def _run(self, worker: _Worker) -> None:
         while worker.lane is not None:
-            worker.lane.drain()
+            try:
+                worker.lane.drain()
+            except BaseException:
+                logger.exception("An item of an event lane ended its thread")
+                worker.lane.resume(self)
             with self._lock:
                 worker.lane = None
                 if self._closed:

@@ -92,7 +92,7 @@ def _at_exit() -> None:
     for thing in list(_exit_aware):
         try:
             thing.at_exit()
-        except Exception:  # noqa: BLE001 - the others must still be ended
+        except Exception:
             logger.exception("Ending a live session at exit failed")
 
 

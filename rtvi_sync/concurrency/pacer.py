@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from rtvi_sync.concurrency.lifecycle import start_thread
+from .lifecycle import start_thread
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # The time-out of a lock is limited (Windows: 49 days), so what is due later costs an idle wake-up an hour.
 _LONGEST_WAIT = 3600.0
@@ -158,7 +158,7 @@ class Pacer:
             try:
                 due = step(self._clock())
             except Exception:
-                _logger.exception("A paced step failed; its task has ended")
+                logger.exception("A paced step failed; its task has ended")
                 task.cancel()
 
     def _next(self, due: float | None) -> tuple[PacerTask, Step] | None:

@@ -17,8 +17,8 @@ class Waiter(Generic[T]):
     __slots__ = ("_error", "_gate", "_value")
 
     def __init__(self) -> None:
-        # Not a mutex: held from the start, released by whoever settles, acquired by whoever waits. A bare lock wakes in one
-        # system call, where a threading.Event takes three objects and two.
+        # Not a mutex: held from the start, released by whoever settles, acquired by whoever waits. A bare lock wakes
+        # in one system call, where a threading.Event takes three objects and two.
         self._gate = threading.Lock()
         self._gate.acquire()
         self._value: T | None = None
@@ -98,8 +98,8 @@ class Pending(Generic[T]):
         """Fail every waiting call and every later `register()`. Returns how many were waiting.
 
         Args:
-            make_error: makes one exception per call, because an exception raised on two threads mixes their tracebacks. It
-                is called under the lock by `register()`: it must only construct.
+            make_error: makes one exception per call, because an exception raised on two threads mixes their
+                tracebacks. It is called under the lock by `register()`: it must only construct.
         """
         with self._lock:
             if self._make_failure is None:

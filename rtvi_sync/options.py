@@ -1,0 +1,216 @@
+"""What a client is made with, and the mutable parameters of its requests."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import attrs
+
+from .errors import RTVIError
+from .events import RTVIEvent, event_from
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Milliseconds = float
+Seconds = float
+
+
+def snake_case(name: str) -> str:
+    """``"requestData"`` → ``"request_data"``; what is snake_case already stays as it is."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def from_mapping(cls: type[T], value: T | Mapping[str, Any] | None) -> T:
+    """An object of the attrs class `cls`: `value` itself, or made of a mapping with snake_case or camelCase keys.
+
+    Raises:
+        TypeError: an unknown key, or neither mapping nor object.
+    """
+    if isinstance(value, cls):
+        return value
+    if value is None:
+        return cls()
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{cls.__name__} or a mapping is needed, not {type(value).__name__}")
+    names = [field.alias for field in attrs.fields(cls)]  # type: ignore[arg-type]
+    given = {snake_case(key): item for key, item in value.items()}
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(names)}")
+    return cls(**given)
+
+
+def _names_only(value: Mapping[str, Any] | None) -> str:
+    """A repr that tells what is there and no value: headers and request data hold credentials."""
+    return "None" if value is None else "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
+
+
+def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if value is None else dict(value)
+
+
+@attrs.define(kw_only=True)
+class Endpoints:
+    """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
+
+    connect: str | None = "connect/"
+    action: str | None = "action/"
+
+
+def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
+    return from_mapping(Endpoints, value)
+
+
+@attrs.define(kw_only=True)
+class RTVIClientParams:
+    """Parameters of the requests to the server. May be changed at any time; each request reads them afresh.
+
+    Attributes:
+        base_url: URL of the developer's API, or None.
+        endpoints: paths below it.
+        request_data: sent with every request, as fields of its JSON body.
+        headers: sent with every request to `base_url`, and never to the WebSocket.
+        config: pipeline configuration for bots that take one: a list of services; their order matters.
+        services: service key to provider, for servers that choose by it.
+    """
+
+    base_url: str | None = None
+    endpoints: Endpoints = attrs.field(factory=Endpoints, converter=_endpoints)
+    request_data: dict[str, Any] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
+    headers: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
+    config: list[Any] | None = attrs.field(default=None, repr=False)
+    services: dict[str, str] | None = None
+
+    def config_as_json(self) -> list[Any]:
+        """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or dicts of that shape."""
+        return [
+            attrs.asdict(entry, filter=lambda field, _: field.name != "extra") if attrs.has(type(entry)) else entry
+            for entry in self.config or []
+        ]
+
+    def construct_url(self, endpoint: str) -> str:
+        """`base_url` and an endpoint, joined with exactly one slash; a query of the base is kept.
+
+        Args:
+            endpoint: "connect", "action", or a path.
+
+        Raises:
+            RTVIError: `base_url` is missing, or the endpoint is None.
+        """
+        if not self.base_url:
+            raise RTVIError(
+                "There is no base_url to make a URL with: set client.params.base_url to your server, "
+                "such as 'https://api.example/v1'"
+            )
+        path = getattr(self.endpoints, endpoint) if endpoint in ("connect", "action") else endpoint
+        if path is None:
+            raise RTVIError(f"params.endpoints.{endpoint} is None: there is no such endpoint")
+        parts = urlsplit(self.base_url)
+        return parts._replace(path=f"{parts.path.rstrip('/')}/{path.lstrip('/')}").geturl()
+
+
+@attrs.frozen(kw_only=True)
+class APIRequest:
+    """A request that starts a bot, for `start_bot()`.
+
+    Attributes:
+        endpoint: its URL.
+        headers: added to, and winning over, those of the client's parameters.
+        request_data: fields of the JSON body; as above.
+        timeout: seconds; None: the client's connect timeout.
+    """
+
+    endpoint: str
+    headers: Mapping[str, str] | None = attrs.field(default=None, repr=_names_only)
+    request_data: Mapping[str, Any] | None = attrs.field(default=None, repr=_names_only)
+    timeout: Seconds | None = None
+
+
+class RTVIEventCallbacks:
+    """Functions to call for events, by their callback names: ``RTVIEventCallbacks(on_bot_ready=greet)``.
+
+    May be subclassed instead: every method named ``on_<event>`` is a callback. A mapping does as well wherever one is
+    taken.
+    """
+
+    def __init__(self, **callbacks: Callable[..., Any]) -> None:
+        for name, function in callbacks.items():
+            setattr(self, snake_case(name), function)
+
+    def items(self) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
+        """Event and function of each callback."""
+        names = [name for name in dir(self) if name.startswith("on_")]
+        return [(callback_event(name), getattr(self, name)) for name in names]
+
+
+def callback_event(name: str) -> RTVIEvent:
+    """The event of a callback: ``"on_bot_ready"`` or ``"onBotReady"``.
+
+    Raises:
+        TypeError: there is no such callback.
+    """
+    snake = snake_case(name)
+    try:
+        if not snake.startswith("on_"):
+            raise ValueError("callbacks are named on_<event>")
+        return event_from(snake.removeprefix("on_"))
+    except ValueError as error:
+        raise TypeError(f"There is no callback {name!r}: {error}") from None
+
+
+def callbacks_of(
+    value: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None,
+) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
+    """Event and function of each of a client's callbacks."""
+    if value is None:
+        return []
+    if isinstance(value, RTVIEventCallbacks):
+        return value.items()
+    return [(callback_event(name), function) for name, function in value.items()]
+
+
+def _default_timeout_hint(milliseconds: float) -> None:
+    if milliseconds < 100:
+        logger.warning(
+            "timeout=%g means %g milliseconds, as the interface has it; for seconds pass connect_timeout=%g",
+            milliseconds,
+            milliseconds,
+            milliseconds,
+        )
+
+
+def connect_limit(
+    timeout: Milliseconds | timedelta | None, connect_timeout: Seconds | timedelta | None
+) -> Seconds | None:
+    """The one limit that `timeout` (milliseconds) and `connect_timeout` (seconds) are two spellings of, in seconds.
+
+    Raises:
+        TypeError: both are given, or one is not a number.
+        ValueError: it is not positive.
+    """
+    if timeout is not None and connect_timeout is not None:
+        raise TypeError("timeout (milliseconds) and connect_timeout (seconds) are the same limit: give one of them")
+    if timeout is not None:
+        limit = _seconds("timeout", timeout)
+        if isinstance(timeout, timedelta):
+            return limit
+        _default_timeout_hint(limit)
+        return limit / 1000
+    return None if connect_timeout is None else _seconds("connect_timeout", connect_timeout)
+
+
+def _seconds(name: str, value: float | timedelta) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is a number or a timedelta, not {type(value).__name__}")
+    if not value > 0 or value == float("inf"):
+        raise ValueError(f"{name} must be positive and finite; leave it out for no limit")
+    return float(value)
