@@ -237,7 +237,7 @@ def real_parts() -> tuple[dict[str, str], list[str]]:
     for version in PIPECAT:
         try:
             variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(pipecat_environment(version))
-        except (SetupError, OSError) as error:  # noqa: PERF203 (each part for itself)
+        except (SetupError, OSError) as error:
             lacking.append(f"Pipecat {version}: {error}")
     return variables, lacking
 

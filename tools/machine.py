@@ -190,16 +190,24 @@ def index_wheels(index: str, cafile: str | None, target: Path) -> Iterator[Path]
 def fetch(url: str, cafile: str | None, limit_bytes: int = 1 << 25) -> bytes:
     """Download a file through the environment's proxy, with the name and password that the URL may hold."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError(f"not a secure address: {parts.scheme}://{parts.hostname}")
+    require_safe(url)
     request = urllib.request.Request(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
     if parts.username:
         login = unquote(f"{parts.username}:{parts.password or ''}")
-        request.add_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
+        # "Unredirected": another host must not see it.
+        request.add_unredirected_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
     tls = ssl.create_default_context(cafile=cafile)
     with urllib.request.urlopen(request, timeout=30, context=tls) as answer:
+        require_safe(answer.url)
         body: bytes = answer.read(limit_bytes)
     return body
+
+
+def require_safe(url: str) -> None:
+    """Refuse to take a program from an address that anyone on the way could speak for."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError(f"not a secure address: {parts.scheme}://{parts.hostname}")
 
 
 def apt_wheels(folder: Path) -> Iterator[Path]:
