@@ -1,0 +1,60 @@
+"""What every test is held to: no thread of the package and no descriptor outlives it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+_FD_DIR = Path("/proc/self/fd")
+
+
+def package_threads() -> set[threading.Thread]:
+    """The live threads that this package started."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")}
+
+
+def open_descriptors() -> dict[str, str]:
+    """Number and target of each open descriptor; empty where the system does not tell."""
+    if not _FD_DIR.exists():
+        return {}
+    found = {}
+    for entry in _FD_DIR.iterdir():
+        try:
+            target = os.readlink(entry)
+        except OSError:  # the descriptor of the listing itself
+            continue
+        # Descriptors of files that libraries load lazily and keep are not connections.
+        if target.startswith(("socket:", "pipe:", "anon_inode:")):
+            found[entry.name] = target
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a thread of the package, a socket, a pipe or an epoll instance behind."""
+    threads_before, descriptors_before = package_threads(), open_descriptors()
+    yield
+    deadline = time.monotonic() + 2.0
+    # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package itself may not.
+    while True:
+        gc.collect()
+        threads = package_threads() - threads_before
+        descriptors = {n: t for n, t in open_descriptors().items() if descriptors_before.get(n) != t}
+        if not threads and not descriptors:
+            return
+        if time.monotonic() > deadline:
+            break
+        for thread in threads:
+            thread.join(0.05)
+        threading.Event().wait(0.02)
+    pytest.fail(f"left behind: threads {[t.name for t in threads]}, descriptors {descriptors}")
