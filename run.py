@@ -263,9 +263,9 @@ def test(arguments: list[str]) -> int:
     if ours & {"--real", "--matrix"}:
         variables, more = real_parts()
         lacking += more
-    for line in lacking:
-        say(f"Cannot be had, what needs it is skipped by name: {line}")
     required = "--require" in ours
+    for line in lacking:
+        say(f"Cannot be had, what needs it {'fails' if required else 'is skipped by name'}: {line}")
     if required:
         variables["RTVI_REQUIRE_REAL"] = "1"
     selected = "" if "--matrix" in ours else "not matrix" if "--real" in ours else "not real and not matrix"
