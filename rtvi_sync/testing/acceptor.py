@@ -1,0 +1,88 @@
+"""Accepts connections and can end them all: what both servers of the embedded bot stand on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from rtvi_sync.concurrency.lifecycle import start_thread
+
+logger = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Serves every connection to a listening socket in a thread of its own, from its construction to `stop()`.
+
+    Args:
+        listening: the socket; closed in the end.
+        role: of the threads that serve connections.
+        serve: called with an accepted socket and its address; when it returns the socket is closed.
+    """
+
+    def __init__(self, listening: socket.socket, role: str, serve: Callable[[socket.socket, Any], object]) -> None:
+        listening.setblocking(False)
+        self.port: Final[int] = listening.getsockname()[1]
+        self._listening = listening
+        self._role = role
+        self._serve = serve
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        # Guards _open. Held for a moment by the threads of connections, the accepting one and the one that stops.
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        # Belongs to the accepting thread, and to stop() once that has ended.
+        self._threads: list[threading.Thread] = []
+        self._accept_thread = start_thread("bot-accept", self._accept)
+
+    def stop(self, timeout: float) -> None:
+        """Close the listening socket and cut every connection; returns when all threads have ended, or at the limit."""
+        deadline = time.monotonic() + timeout
+        self._wake_writer.close()
+        self._accept_thread.join(max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            lines = list(self._open)
+        for line in lines:
+            cut(line)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        late = [thread.name for thread in (self._accept_thread, *self._threads) if thread.is_alive()]
+        if late:
+            logger.warning("still running after %.1f s: %s", timeout, ", ".join(late))
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as selector, self._listening, self._wake_reader:
+            selector.register(self._listening, selectors.EVENT_READ)
+            selector.register(self._wake_reader, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._wake_reader in ready:
+                    return
+                try:
+                    line, address = self._listening.accept()
+                except OSError:
+                    continue
+                line.setblocking(True)
+                with self._lock:
+                    self._open.add(line)
+                thread = start_thread(self._role, self._serve_line, line, address)
+                self._threads = [*(old for old in self._threads if old.is_alive()), thread]
+
+    def _serve_line(self, line: socket.socket, address: Any) -> None:
+        try:
+            self._serve(line, address)
+        finally:
+            with self._lock:
+                self._open.remove(line)
+            line.close()
+
+
+def cut(line: socket.socket) -> None:
+    """Cut a connection from any thread: who reads or writes wakes up, and closes the socket itself."""
+    # Not the method of an SSL socket, which would drop its TLS state under the thread that uses it.
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(line, socket.SHUT_RDWR)

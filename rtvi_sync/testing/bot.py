@@ -1,0 +1,159 @@
+"""The embedded bot: a small RTVI server for tests, demonstrations and development without a network."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
+from rtvi_sync.testing.conversation import Conversation
+from rtvi_sync.testing.http_endpoint import HTTPEndpoint
+from rtvi_sync.testing.options import BotOptions
+from rtvi_sync.testing.session import BotSession, Link
+
+if TYPE_CHECKING:
+    from rtvi_sync.testing.listener import Listener
+
+# "Service restart": what a server that is told to stop sends.
+_STOP_CODE: Final = 1012
+
+
+@attrs.define(kw_only=True, eq=False)
+class EmbeddedBot(BotOptions):
+    """A real RTVI bot on the loopback interface, in threads of this process.
+
+    It listens, finds the end of what the user says by level, and answers: transcripts and replies from a script, and
+    for a voice the user's own or a tone for each word. It takes any number of clients; each has a conversation of
+    its own. Use it as a context manager, or call `start()` and `stop()`. It needs the extra `testing`.
+
+        with EmbeddedBot(transcripts=["What time is it?"], replies=["Time to go."]) as bot:
+            client.connect({"endpoint": f"{bot.base_url}/connect"})
+
+    Attributes:
+        transcripts: what the user is taken to say, turn by turn and again from the first; without a script the
+            transcript tells how long the user spoke.
+        replies: what the bot answers, turn by turn and again from the first, or a function from the user's words to
+            the reply. Without it the bot says "You said: ...".
+        on_request: answers to `client-message` requests by their type: a value, or a function of the request's data
+            whose exception becomes an `error-response`. A type that is not there gets its data back.
+        handler: called with session and message for every RTVI message, on the thread of the session, before the bot
+            looks at it; what returns True is done with. An exception becomes an `error-response`.
+        echo: True: what was spoken is answered with the user's own sound; False: with tones.
+        audio_out_sample_rate_hz: rate of all audio; None: the user's own rate, and 24000 for tones.
+        ready: False: `client-ready` is never answered.
+        version: the protocol version that the bot speaks.
+        metrics: True: a `metrics` message comes before `bot-ready`.
+        speech_threshold: RMS, of 32768, from which sound counts as speech.
+        hang_over: seconds of quiet that end what the user says.
+        host: address to listen on.
+        port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
+        ssl_context: server-side context; makes both HTTPS and WSS.
+        base_url: "http://host:port", once started. `POST /connect` and `POST /start` are there.
+        ws_url: "ws://host:port/ws", once started. Every other path works too.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    ssl_context: ssl.SSLContext | None = None
+    base_url: str = attrs.field(init=False, default="")
+    ws_url: str = attrs.field(init=False, default="")
+    _listener: Listener | None = attrs.field(init=False, default=None, repr=False)
+    _endpoint: HTTPEndpoint | None = attrs.field(init=False, default=None, repr=False)
+    # Guards _sessions and _newcomers, and wakes who waits for a session. Held for a moment by the threads of sessions
+    # and by the test's threads.
+    _changed: threading.Condition = attrs.field(init=False, factory=threading.Condition, repr=False)
+    _sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
+    _newcomers: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
+
+    def start(self) -> None:
+        """Listen; the addresses are known when this returns.
+
+        Raises:
+            MissingExtraError: the extra `testing` is not installed.
+            OSError: the port is taken.
+            RuntimeError: it is running already.
+        """
+        try:
+            from rtvi_sync.testing.listener import Listener
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("EmbeddedBot", "testing") from error
+        if self._listener is not None:
+            raise RuntimeError("the bot is running already")
+        secure = "s" if self.ssl_context else ""
+        self._listener = Listener(self.host, self.ssl_context, self._serve)
+        self.ws_url = f"ws{secure}://{self.host}:{self._listener.port}/ws"
+        try:
+            self._endpoint = HTTPEndpoint(self.host, self.port, self.ssl_context, self.ws_url)
+        except BaseException:
+            self.stop()
+            raise
+        self.base_url = f"http{secure}://{self.host}:{self._endpoint.port}"
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End all sessions (close code 1012) and all threads. May be called twice, and before `start()`.
+
+        Args:
+            timeout: seconds after which it returns even if a session's `handler` still runs.
+        """
+        deadline = time.monotonic() + timeout
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            endpoint.stop(timeout)
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        closing = [start_thread("bot-close", session.close, _STOP_CODE) for session in self.sessions]
+        polite_until = min(deadline, time.monotonic() + 1.0)
+        for thread in closing:
+            thread.join(max(0.0, polite_until - time.monotonic()))
+        listener.stop(max(0.0, deadline - time.monotonic()))
+        for thread in closing:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def sessions(self) -> list[BotSession]:
+        """The live sessions, oldest first."""
+        with self._changed:
+            return list(self._sessions)
+
+    def wait_for_session(self, timeout: float = 5.0) -> BotSession:
+        """Wait for a client that has connected, and that no earlier call returned; it may have left again.
+
+        Raises:
+            RequestTimeoutError: none came within `timeout` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._newcomers, timeout):
+                raise RequestTimeoutError(f"no client connected within {timeout:g} s")
+            return self._newcomers.pop(0)
+
+    def __enter__(self) -> EmbeddedBot:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _serve(self, link: Link) -> None:
+        session = BotSession(link)
+        with self._changed:
+            self._sessions.append(session)
+            self._newcomers.append(session)
+            self._changed.notify_all()
+        end = DisconnectedError("the bot failed", initiator="server")
+        try:
+            Conversation(session, self).run()
+        except DisconnectedError as error:
+            end = error
+        finally:
+            with self._changed:
+                self._sessions.remove(session)
+            session.finish(end)

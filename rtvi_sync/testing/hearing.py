@@ -1,0 +1,131 @@
+"""Where speech begins and ends, by level alone. Pure: no thread, socket or clock."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from operator import mul
+from typing import Final, TypeAlias
+
+import attrs
+
+_WINDOW: Final = 0.01
+_START_WINDOWS: Final = 5
+# Kept before and after the loud part, so that soft first and last sounds are not cut off.
+_MARGIN_WINDOWS: Final = 10
+_PROGRESS_WINDOWS: Final = 50
+
+
+@attrs.frozen
+class SpeechStarted:
+    """The user began to speak."""
+
+
+@attrs.frozen
+class SpeechGoesOn:
+    """The user is still speaking; comes twice a second.
+
+    Attributes:
+        duration: seconds since the user began.
+    """
+
+    duration: float
+
+
+@attrs.frozen(kw_only=True)
+class Utterance:
+    """What the user said, from the first sound to the last.
+
+    Attributes:
+        pcm: signed 16 bit, little endian, mono; a slice of what was heard, not one bit changed.
+        sample_rate: samples per second.
+    """
+
+    pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
+    sample_rate: int
+
+    @property
+    def duration(self) -> float:
+        """Length in seconds."""
+        return len(self.pcm) / 2 / self.sample_rate
+
+
+Heard: TypeAlias = SpeechStarted | SpeechGoesOn | Utterance
+
+
+class SpeechDetector:
+    """Finds utterances in PCM. Time is counted in samples, so a burst and real time give the same result.
+
+    Not for two threads.
+
+    Args:
+        threshold: RMS, of 32768, from which 10 ms of sound count as loud.
+        hang_over: seconds of quiet that end an utterance.
+        max_speech: seconds after which an utterance is ended in any case.
+    """
+
+    def __init__(self, *, threshold: float, hang_over: float, max_speech: float = 60.0) -> None:
+        self._energy = threshold * threshold
+        self._quiet_limit = round(hang_over / _WINDOW)
+        self._length_limit = round(max_speech / _WINDOW)
+        self._recent: deque[bytes] = deque(maxlen=_START_WINDOWS + _MARGIN_WINDOWS)
+        self._speech: list[bytes] = []
+        self._pending = bytearray()
+        self._sample_rate = 0
+        self._loud_run = 0
+        self._quiet_run = 0
+
+    @property
+    def speaking(self) -> bool:
+        """True between a `SpeechStarted` and its `Utterance`."""
+        return bool(self._speech)
+
+    def hear(self, pcm: bytes, sample_rate: int) -> Iterator[Heard]:
+        """Take in PCM (signed 16 bit, little endian, mono) and tell what it brings. A new rate ends the utterance."""
+        if sample_rate != self._sample_rate:
+            if self.speaking:
+                yield self.end()
+            self._sample_rate = sample_rate
+            self._recent.clear()
+            self._pending.clear()
+            self._loud_run = 0
+        self._pending += pcm
+        size = 2 * max(1, round(sample_rate * _WINDOW))
+        while len(self._pending) >= size:
+            window = bytes(self._pending[:size])
+            del self._pending[:size]
+            samples = array("h", window)
+            loud = sum(map(mul, samples, samples)) >= self._energy * len(samples)
+            yield from self._go_on(window, loud) if self.speaking else self._listen(window, loud)
+
+    def end(self) -> Utterance:
+        """End the utterance under way now, because nothing more is heard."""
+        if not self._quiet_run:
+            self._speech.append(bytes(self._pending))
+        self._pending.clear()
+        return self._finish()
+
+    def _listen(self, window: bytes, loud: bool) -> Iterator[Heard]:
+        self._recent.append(window)
+        self._loud_run = self._loud_run + 1 if loud else 0
+        if self._loud_run >= _START_WINDOWS:
+            self._speech = list(self._recent)
+            self._recent.clear()
+            self._loud_run = self._quiet_run = 0
+            yield SpeechStarted()
+
+    def _go_on(self, window: bytes, loud: bool) -> Iterator[Heard]:
+        self._speech.append(window)
+        self._quiet_run = 0 if loud else self._quiet_run + 1
+        if self._quiet_run >= self._quiet_limit or len(self._speech) >= self._length_limit:
+            yield self._finish()
+        elif len(self._speech) % _PROGRESS_WINDOWS == 0:
+            yield SpeechGoesOn(len(self._speech) * _WINDOW)
+
+    def _finish(self) -> Utterance:
+        spare = max(0, self._quiet_run - _MARGIN_WINDOWS)
+        pcm = b"".join(self._speech[: len(self._speech) - spare])
+        self._speech = []
+        self._quiet_run = 0
+        return Utterance(pcm=pcm, sample_rate=self._sample_rate)

@@ -1,0 +1,202 @@
+"""A bot's turn: what is sent, in which order, when; and what it sounds like."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import groupby, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing.hearing import Utterance
+from rtvi_sync.testing.script import Step, bot_turn, sentences_of, words_of
+from rtvi_sync.testing.voice import Speech, echo, tones
+
+RATE = 16000
+REPLY = "One two. Three."
+
+
+def speech(seconds: float, *word_starts: float) -> Speech:
+    return Speech(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
+
+
+def play(reply: str, sound: Speech | None, *, legacy: bool = False) -> list[Step]:
+    return list(bot_turn(reply, sound, first_segment_id=7, legacy=legacy))
+
+
+def outline(steps: list[Step]) -> list[str]:
+    """One word per step: the type, with what tells bot-output messages apart; neighbouring audio is one entry."""
+    return [name for name, _ in groupby(map(name_of, steps))]
+
+
+def name_of(step: Step) -> str:
+    item = step[1]
+    if isinstance(item, AudioRawFrame):
+        return "audio"
+    data = item.get("data", {})
+    if item["type"] == "bot-output":
+        kind = data["text"] if data["aggregated_by"] == "word" else data["spoken_status"]
+        return f"bot-output {kind} {data.get('spoken_progress', {}).get('accumulated_text', '')}".rstrip()
+    return " ".join([item["type"], *data.values()])
+
+
+LLM = [
+    "bot-llm-started",
+    "bot-llm-text One",
+    "bot-llm-text  two.",
+    "bot-transcription One two.",
+    "bot-llm-text  Three.",
+    "bot-transcription Three.",
+    "bot-llm-stopped",
+]
+
+
+def test_order_of_a_spoken_turn() -> None:
+    """The order is that of a real 2.x bot, its first progress before bot-started-speaking included."""
+    assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8))) == [
+        *LLM,
+        "bot-tts-started",
+        "bot-output in-progress One",
+        "bot-started-speaking",
+        "bot-output new",
+        "bot-tts-text One",
+        "audio",
+        "bot-tts-stopped",
+        "audio",
+        "bot-output completed One two.",
+        "bot-tts-text two.",
+        "audio",
+        "bot-output new",
+        "bot-output completed Three.",
+        "bot-tts-text Three.",
+        "audio",
+        "bot-stopped-speaking",
+    ]
+
+
+def test_order_for_clients_of_protocol_1() -> None:
+    """Clients of 1.x get each sentence once and then every word."""
+    assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8), legacy=True)) == [
+        *LLM,
+        "bot-tts-started",
+        "bot-started-speaking",
+        "bot-output new",
+        "bot-output One",
+        "bot-tts-text One",
+        "audio",
+        "bot-tts-stopped",
+        "audio",
+        "bot-output two.",
+        "bot-tts-text two.",
+        "audio",
+        "bot-output new",
+        "bot-output Three.",
+        "bot-tts-text Three.",
+        "audio",
+        "bot-stopped-speaking",
+    ]
+
+
+def test_order_of_a_turn_without_sound() -> None:
+    """A reply that is not spoken has no speech events, and each sentence comes once."""
+    steps = play(REPLY, None)
+
+    assert outline(steps) == [*LLM, "bot-output new"]
+    assert [item["data"]["will_be_spoken"] for _, item in steps[-2:] if isinstance(item, dict)] == [False, False]
+
+
+def test_a_reply_of_nothing() -> None:
+    """An empty reply is a turn without words, whatever it sounds like."""
+    assert outline(play("", speech(1.0))) == ["bot-llm-started", "bot-llm-stopped"]
+
+
+def test_fields_of_bot_output() -> None:
+    """The fields are those of a real bot, and all reports of a sentence have one segment id."""
+    items = [item for _, item in play("Hi you.", speech(0.4, 0.0, 0.2)) if isinstance(item, dict)]
+    outputs = [item["data"] for item in items if item["type"] == "bot-output"]
+    new, done = [data for data in outputs if data["spoken_status"] in ("new", "completed")]
+    sentence = {"output_type": "sentence", "text_type": "sentence", "aggregated_by": "sentence", "segment_id": 7}
+
+    assert new == {
+        "text": "Hi you.",
+        **sentence,
+        "spoken": False,
+        "will_be_spoken": True,
+        "spoken_status": "new",
+        "spoken_progress": {"accumulated_text": "", "remaining_text": "Hi you."},
+    }
+    assert done == {
+        "text": "Hi you.",
+        **sentence,
+        "will_be_spoken": True,
+        "spoken_status": "completed",
+        "spoken_progress": {"accumulated_text": "Hi you.", "remaining_text": ""},
+    }
+
+
+def test_audio_is_due_in_real_time_with_a_head_start_of_two_frames() -> None:
+    """Whole chunks of 40 ms, the last padded with silence; two at once, then one every 40 ms."""
+    steps = play("Hi.", speech(0.21, 0.0))
+    audio = [(due, item) for due, item in steps if isinstance(item, AudioRawFrame)]
+
+    assert [round(due, 3) for due, _ in audio] == [0.0, 0.0, 0.04, 0.08, 0.12, 0.16]
+    assert {len(item.audio) for _, item in audio} == {1280}
+    assert b"".join(item.audio for _, item in audio) == b"\1\2" * 3360 + bytes(2 * 480)
+    assert steps[-1][0] == pytest.approx(0.20)
+
+
+texts = st.text(st.sampled_from("ab .!?"), max_size=60)
+
+
+@given(texts, st.floats(0.01, 1.0), st.booleans())
+def test_every_word_is_said_once_and_nothing_goes_back_in_time(reply: str, seconds: float, legacy: bool) -> None:
+    """Whatever the reply and however short its sound: all words in order, time that does not go back."""
+    words = words_of(reply)
+    sound = speech(seconds, *(index * 0.3 for index in range(len(words))))
+    steps = play(reply, sound, legacy=legacy)
+    said = [item["data"]["text"] for _, item in steps if isinstance(item, dict) and item["type"] == "bot-tts-text"]
+    times = [due for due, _ in steps]
+
+    assert said == words
+    assert times == sorted(times)
+
+
+@given(texts)
+def test_sentences_hold_all_words(reply: str) -> None:
+    """Splitting into sentences loses and adds no word."""
+    assert words_of(" ".join(sentences_of(reply))) == words_of(reply)
+
+
+def test_echo_is_bit_exact_at_the_users_rate() -> None:
+    """The user's own sound comes back unchanged, its length shared among the words."""
+    said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"])
+
+    assert said == Speech(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
+
+
+@pytest.mark.parametrize("rate", [8000, 24000, 44100])
+def test_echo_at_another_rate_sounds_the_same(rate: int) -> None:
+    """A ramp stays a ramp of the same length in time and the same values at its ends."""
+    ramp = array("h", range(-16000, 16000, 2))
+
+    said = echo(Utterance(pcm=ramp.tobytes(), sample_rate=RATE), ["a"], rate)
+    samples = array("h", said.pcm)
+
+    assert (said.sample_rate, len(samples)) == (rate, rate)
+    assert (samples[0], list(samples)) == (-16000, sorted(samples))
+    assert samples[-1] == pytest.approx(16000, abs=10)
+
+
+def test_tones_differ_by_word_and_have_soft_edges() -> None:
+    """The same word is the same tone wherever it stands, another word another, and no tone begins with a click."""
+    said = tones(["hello", "you", "hello"], 24000)
+    starts = [round(start * 24000) * 2 for start in said.word_starts]
+    first, second, third = said.pcm[: starts[1]], said.pcm[starts[1] : starts[2]], said.pcm[starts[2] :]
+    samples = array("h", said.pcm)
+
+    assert first == third != second
+    assert max(map(abs, samples)) > 5000
+    assert max(abs(after - before) for before, after in pairwise(samples)) < 2000
+    assert samples[0] == samples[-1] == 0
