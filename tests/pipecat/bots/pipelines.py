@@ -1,0 +1,117 @@
+"""Pipelines of Pipecat 1.14.0 over any of its WebSocket transports."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pipecat.frames.frames import EndFrame, ErrorFrame, Frame, InputAudioRawFrame, OutputAudioRawFrame
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.processors.frameworks.rtvi import RTVIProcessor
+from pipecat.processors.frameworks.rtvi.models import ClientMessage
+from pipecat.serializers.protobuf import ProtobufFrameSerializer
+from pipecat.transports.base_transport import BaseTransport
+from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
+from pipecat.turns.user_turn_strategies import UserTurnStrategies
+from pipecat.workers.runner import WorkerRunner
+from standins import LevelVAD, RepeatingLLM, ScriptedSTT, ToneTTS
+
+
+def transport_options() -> dict[str, Any]:
+    """What the parameters of every WebSocket transport have in common here."""
+    return {"audio_in_enabled": True, "audio_out_enabled": True, "serializer": ProtobufFrameSerializer()}
+
+
+class Echo(FrameProcessor):
+    """Sends the user's audio back."""
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, InputAudioRawFrame):
+            frame = OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels)
+        await self.push_frame(frame, direction)
+
+
+def echo_worker(transport: BaseTransport) -> PipelineWorker:
+    """A bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled."""
+    params = PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=16000)
+    return _worker([transport.input(), Echo(), transport.output()], params)
+
+
+def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWorker:
+    """A bot that listens, answers and speaks, and answers client messages."""
+    turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=0.2)])
+    aggregators = LLMContextAggregatorPair(
+        LLMContext(), user_params=LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
+    )
+    processors = [
+        transport.input(),
+        ScriptedSTT(transcripts),
+        aggregators.user(),
+        RepeatingLLM(),
+        ToneTTS(),
+        transport.output(),
+        aggregators.assistant(),
+    ]
+    worker = _worker(processors, PipelineParams(enable_metrics=True, enable_usage_metrics=True))
+    worker.rtvi.add_event_handler("on_client_message", answer)
+    return worker
+
+
+def _worker(processors: list[FrameProcessor], params: PipelineParams) -> PipelineWorker:
+    # A bot waits for its test, however long that takes: no idle timeout.
+    return PipelineWorker(Pipeline(processors), params=params, idle_timeout_secs=None)
+
+
+async def answer(rtvi: RTVIProcessor, message: ClientMessage) -> None:
+    """Answers a client message by its type: ping, slow (`d`: seconds), fail, twice, never."""
+    match message.type:
+        case "ping":
+            await rtvi.send_server_response(message, {"pong": message.data})
+        case "slow":
+            await asyncio.sleep(message.data)
+            await rtvi.send_server_response(message, {"slept": message.data})
+        case "twice":
+            await rtvi.send_server_response(message, {"answer": 1})
+            await rtvi.send_server_response(message, {"answer": 2})
+        case "fail":
+            await rtvi.send_error_response(message, "no way")
+        case "never":
+            pass
+        case _:
+            await rtvi.send_error_response(message, f"no answer to {message.type!r}")
+
+
+class WorkerSession:
+    """One running worker, as the controls see it."""
+
+    def __init__(self, worker: PipelineWorker) -> None:
+        self._worker = worker
+
+    async def end(self) -> None:
+        await self._worker.queue_frame(EndFrame())
+
+    async def cancel(self) -> None:
+        await self._worker.cancel()
+
+    async def fail(self, error: str) -> None:
+        await self._worker.queue_frame(ErrorFrame(error, fatal=True), FrameDirection.UPSTREAM)
+
+    async def send(self, data: Any) -> None:
+        await self._worker.rtvi.send_server_message(data)
+
+
+async def run(worker: PipelineWorker, transport: BaseTransport) -> None:
+    """Runs a worker until it ends by itself or its client leaves."""
+
+    @transport.event_handler("on_client_disconnected")
+    async def on_client_disconnected(*_: object) -> None:
+        await worker.cancel()
+
+    runner = WorkerRunner(handle_sigint=False)
+    await runner.add_workers(worker)
+    await runner.run()

@@ -1,0 +1,231 @@
+"""Real Pipecat bots as fixtures: each is a process of its own, run by the Python of a Pipecat environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import httpx
+import pytest
+
+_BOTS = Path(__file__).parent / "bots"
+# Kind of bot -> version of Pipecat, program
+_KINDS = {
+    "echo": ("1.14.0", "echo.py"),
+    "talk": ("1.14.0", "talk.py"),
+    "standalone": ("1.14.0", "standalone.py"),
+    "runner": ("1.14.0", "runner.py"),
+    "echo-0.3": ("0.0.73", "echo_0_3.py"),
+}
+_START_TIMEOUT = 60.0
+_LOG_TAIL = 8000
+
+
+@attrs.frozen
+class BotServer:
+    """A bot program that listens on 127.0.0.1.
+
+    Attributes:
+        base_url: HTTP: `POST /connect` (the runner: `POST /start`) and the controls of bots/serving.py.
+        ws_url: the bot's WebSocket. The runner with `--ws-auth token` refuses it without a token of `/start`.
+        process: the program. Signal or kill it as you like if it came from `pipecat_process`.
+        log: what it wrote to its standard error.
+    """
+
+    base_url: str
+    ws_url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def control(self, name: str, **params: Any) -> int:
+        """Has the bot do something (see bots/serving.py); returns how many sessions that concerned."""
+        reply = httpx.post(f"{self.base_url}/control/{name}", json=params, timeout=10, trust_env=False)
+        reply.raise_for_status()
+        return int(reply.json()["sessions"])
+
+    def live_sessions(self, expected: int | None = None, timeout: float = 5.0) -> int:
+        """The number of live sessions; with `expected`, waits up to `timeout` seconds until it is that number."""
+        query = {} if expected is None else {"expected": expected, "timeout": timeout}
+        url = f"{self.base_url}/control/sessions"
+        reply = httpx.get(url, params=query, timeout=timeout + 10, trust_env=False)
+        reply.raise_for_status()
+        return int(reply.json()["live"])
+
+    def kill(self) -> None:
+        """Ends the process at once, also a stopped one, and waits for its end."""
+        _end(self.process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(10)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-_LOG_TAIL:]
+
+
+def _interpreter(version: str) -> str:
+    variable = f"RTVI_PIPECAT_{version.replace('.', '_')}"
+    python = os.environ.get(variable)
+    if python:
+        return python
+    message = f"Pipecat {version} is not installed: run `python3 run.py test --real`"
+    if os.environ.get("RTVI_REQUIRE_REAL") == "1":
+        pytest.fail(f"{message} ({variable} is not set)", pytrace=False)
+    pytest.skip(message)
+
+
+def _start(kind: str, args: tuple[str, ...], directory: Path) -> BotServer:
+    version, program = _KINDS[kind]
+    python = _interpreter(version)
+    log = directory / f"{kind}-{len(list(directory.iterdir()))}.log"
+    environment = {"LOGURU_LEVEL": "INFO", **os.environ, "RTVI_BOT_ENDS_WITH_STDIN": "1", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [python, str(_BOTS / program), *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment,
+            cwd=directory,
+        )
+    line = _first_line(process)
+    if not line.endswith(b"\n"):
+        _end(process)
+        pytest.fail(f"the {kind} bot did not start\n{_tail(log)}", pytrace=False)
+    return BotServer(**json.loads(line), process=process, log=log)
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> bytes:
+    """The program's first line, or as much of it as came before its end or the timeout."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + _START_TIMEOUT
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(process.stdout.fileno(), 4096)
+            if not chunk:
+                break
+            line += chunk
+    return line
+
+
+class _Shared:
+    """Long-lived processes, one for each kind, started at first use."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: dict[str, BotServer] = {}
+
+    def server(self, kind: str) -> BotServer:
+        """The server of a kind without any session: a new one if the last test killed it or left a session in it."""
+        server = self._servers.get(kind)
+        if server is not None and not self._is_idle(server):
+            server.kill()
+            server = None
+        if server is None:
+            server = self._servers[kind] = _start(kind, (), self._directory)
+        return server
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.kill()
+
+    @staticmethod
+    def _is_idle(server: BotServer) -> bool:
+        try:
+            return server.process.poll() is None and server.live_sessions(expected=0) == 0
+        except httpx.HTTPError:
+            return False
+
+
+@pytest.fixture(scope="session")
+def _shared_bots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Shared]:
+    shared = _Shared(tmp_path_factory.mktemp("pipecat"))
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def pipecat_echo(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 1.14.0 behind FastAPI: sends the user's audio back, 16 kHz both ways."""
+    return _shared_bots.server("echo")
+
+
+@pytest.fixture
+def pipecat_talk(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 1.14.0 behind FastAPI: hears "hello bot" in every utterance, answers and speaks (24 kHz)."""
+    return _shared_bots.server("talk")
+
+
+@pytest.fixture
+def pipecat_standalone(_shared_bots: _Shared) -> BotServer:
+    """The talking bot on Pipecat's standalone server: one client at a time, messages up to 1 MiB."""
+    return _shared_bots.server("standalone")
+
+
+@pytest.fixture
+def pipecat_runner(_shared_bots: _Shared) -> BotServer:
+    """The talking bot in Pipecat's development runner, `-t websocket`, without tokens."""
+    return _shared_bots.server("runner")
+
+
+@pytest.fixture
+def pipecat_0_3(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 0.0.73 (RTVI 0.3.0) behind FastAPI: has a configuration, sends the user's audio back."""
+    return _shared_bots.server("echo-0.3")
+
+
+class PipecatProcesses:
+    """Starts bot programs for one test: `pipecat_process("runner", "--ws-auth", "token")`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.servers: list[BotServer] = []
+
+    def __call__(self, kind: str, *args: str) -> BotServer:
+        """Starts a bot; `kind` is echo, talk, standalone, runner or echo-0.3, `args` are its program's."""
+        server = _start(kind, args, self._directory)
+        self.servers.append(server)
+        return server
+
+
+@pytest.fixture
+def pipecat_process(tmp_path: Path) -> Iterator[Callable[..., BotServer]]:
+    """Starts bots of this test's own, which it may kill, stop or signal; they end with the test."""
+    processes = PipecatProcesses(tmp_path)
+    yield processes
+    for server in processes.servers:
+        server.kill()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test of this directory as one that needs a real part."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("real")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Shows with a failed test what its bots logged."""
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            servers = value.servers if isinstance(value, PipecatProcesses) else [value]
+            for server in servers:
+                if isinstance(server, BotServer):
+                    report.sections.append((f"bot log: {server.log.name}", _tail(server.log)))
+    return report
