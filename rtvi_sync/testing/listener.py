@@ -18,6 +18,8 @@ from rtvi_sync.testing.acceptor import Acceptor, cut
 logger = logging.getLogger(__name__)
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _CLOSE_TIMEOUT: Final = 2.0
+_DONE: Final = 1000
+_FAILED: Final = 1011
 
 
 class Link:
@@ -100,11 +102,19 @@ class Listener:
 
     def _serve_connection(self, connection: ServerConnection) -> None:
         name = threading.current_thread().name
-        connection.recv_events_thread.name = name.replace("session", "receive")
-        keepalive = getattr(connection, "keepalive_thread", None)
-        if keepalive is not None:
-            keepalive.name = name.replace("session", "ping")
-        self._serve_client(Link(connection))
+        helpers = {"receive": connection.recv_events_thread, "ping": getattr(connection, "keepalive_thread", None)}
+        for role, thread in helpers.items():
+            if thread is not None:
+                thread.name = name.replace("session", role)
+        code = _FAILED
+        try:
+            self._serve_client(Link(connection))
+            code = _DONE
+        finally:
+            connection.close(code)
+            for thread in helpers.values():
+                if thread is not None:
+                    thread.join(_CLOSE_TIMEOUT)
 
 
 def _disconnected(error: ConnectionClosed) -> DisconnectedError:

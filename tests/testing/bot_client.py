@@ -1,0 +1,107 @@
+"""The other end for tests of the embedded bot: raw frames over a library that the SDK does not use."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from array import array
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+from websockets.sync.client import ClientConnection
+
+from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
+from rtvi_sync.testing import EmbeddedBot
+
+RATE = 16000
+LIMIT = 10.0
+# Seconds of silence that end a turn here: short, so that the tests are.
+QUICK = 0.2
+
+
+def tone(seconds: float) -> bytes:
+    return array("h", [int(8000 * math.sin(index / 7)) for index in range(round(seconds * RATE))]).tobytes()
+
+
+def silence(seconds: float) -> bytes:
+    return bytes(2 * round(seconds * RATE))
+
+
+class Client:
+    """The other end: raw frames over `websockets`."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    def send(self, type: str, data: Any = None, id: str = "id-1") -> None:
+        self.send_json({"label": "rtvi-ai", "type": type, "id": id, "data": data})
+
+    def send_json(self, message: Any) -> None:
+        self.send_frame(MessageFrame(data=json.dumps(message)))
+
+    def send_frame(self, frame: Frame) -> None:
+        self.connection.send(encode(frame))
+
+    def say(self, pcm: bytes, rate: int = RATE) -> None:
+        for start in range(0, len(pcm), 640):
+            self.send_frame(AudioRawFrame(audio=pcm[start : start + 640], sample_rate=rate))
+
+    def receive(self) -> Frame:
+        data = self.connection.recv(LIMIT)
+        assert isinstance(data, bytes)
+        frame = decode(data)
+        assert frame is not None
+        return frame
+
+    def until(self, type: str) -> list[Any]:
+        """Everything up to the first message of a type: messages as objects, other frames as they are."""
+        items: list[Any] = []
+        while True:
+            frame = self.receive()
+            items.append(json.loads(frame.data) if isinstance(frame, MessageFrame) else frame)
+            if isinstance(frame, MessageFrame) and items[-1]["type"] == type:
+                return items
+
+    def message(self, type: str) -> dict[str, Any]:
+        """The next message, which must be of this type."""
+        (item,) = self.until(type)
+        assert isinstance(item, dict)
+        return item
+
+
+Talk = Callable[[EmbeddedBot], Client]
+
+
+def names(items: list[Any]) -> list[str]:
+    """Types of messages and kinds of frames; what is repeated comes once."""
+    kinds = [item["type"] if isinstance(item, dict) else type(item).__name__ for item in items]
+    return [kind for kind, _ in groupby(kinds)]
+
+
+def pcm_of(items: list[Any]) -> bytes:
+    return b"".join(item.audio for item in items if isinstance(item, AudioRawFrame))
+
+
+def threads_of_bots() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-bot")]
+
+
+# The answer to a user who said something, when it is the one word "Yes."
+ANSWER = [
+    "user-llm-text",
+    "bot-llm-started",
+    "bot-llm-text",
+    "bot-transcription",
+    "bot-llm-stopped",
+    "bot-tts-started",
+    "bot-output",
+    "bot-started-speaking",
+    "bot-output",
+    "bot-tts-text",
+    "AudioRawFrame",
+    "bot-tts-stopped",
+    "AudioRawFrame",
+    "bot-stopped-speaking",
+]

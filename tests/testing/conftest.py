@@ -1,0 +1,23 @@
+"""What the tests of the embedded bot share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from bot_client import Client, Talk
+from websockets.sync.client import connect
+
+from rtvi_sync.testing import EmbeddedBot
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    """Connects clients, and closes them at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def connect_to(bot: EmbeddedBot) -> Client:
+            return Client(stack.enter_context(connect(bot.ws_url, compression=None, close_timeout=1)))
+
+        yield connect_to

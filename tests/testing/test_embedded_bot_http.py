@@ -1,0 +1,115 @@
+"""The HTTP side of the embedded bot, and TLS on both of its sides."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+import trustme
+from bot_client import LIMIT, Client, threads_of_bots
+from websockets.sync.client import connect
+
+from rtvi_sync.testing import EmbeddedBot
+
+
+def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:
+    """Status, JSON body and headers of an HTTP request, whatever the status."""
+    names_and_values = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, method=method, headers=names_and_values)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=LIMIT) as response:
+            status, data, found = response.status, response.read(), response.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            status, data, found = error.code, error.read(), error.headers
+    return status, json.loads(data) if data else None, {name.lower(): value for name, value in found.items()}
+
+
+def test_connect_endpoint() -> None:
+    """POST /connect tells the address of the WebSocket, whatever the body, the query and the slash at its end."""
+    with EmbeddedBot() as bot:
+        answers = [ask(f"{bot.base_url}/connect", body=body)[:2] for body in (b'{"a": 1}', b"", b"no json")]
+        answers += [ask(f"{bot.base_url}{path}")[:2] for path in ("/connect/", "/connect?a=1")]
+
+        assert answers == [(200, {"ws_url": bot.ws_url})] * 5
+
+
+def test_start_endpoint() -> None:
+    """POST /start answers like the development runner: wsUrl, a new session id, and a token that is null."""
+    with EmbeddedBot() as bot:
+        status, first, _ = ask(f"{bot.base_url}/start", body=b'{"transport": "websocket", "body": {}}')
+        second = ask(f"{bot.base_url}/start")[1]
+
+    assert (status, first) == (200, {"wsUrl": bot.ws_url, "sessionId": first["sessionId"], "token": None})
+    assert first["sessionId"] != second["sessionId"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/start", b'{"transport": "webrtc"}', 400),
+        ("POST", "/start", b"[]", 500),
+        ("GET", "/start", None, 405),
+        ("GET", "/connect", None, 405),
+        ("GET", "/", None, 404),
+        ("POST", "/elsewhere", b"{}", 404),
+    ],
+)
+def test_refused_requests(method: str, path: str, body: bytes | None, status: int) -> None:
+    """What cannot be answered gets the status and the `detail` of a real server."""
+    with EmbeddedBot() as bot:
+        answer = ask(bot.base_url + path, method, body)
+
+    assert (answer[0], list(answer[1])) == (status, ["detail"])
+
+
+def test_pages_of_every_origin_may_ask() -> None:
+    """A browser's preflight and its request get the CORS headers, for requests with credentials too."""
+    with EmbeddedBot() as bot:
+        preflight = ask(
+            f"{bot.base_url}/connect",
+            "OPTIONS",
+            None,
+            Origin="https://example.org",
+            Access_Control_Request_Method="POST",
+            Access_Control_Request_Headers="content-type, x-key",
+        )
+        request = ask(f"{bot.base_url}/connect", Origin="https://example.org")
+
+    assert (preflight[0], request[0]) == (200, 200)
+    assert "POST" in preflight[2]["access-control-allow-methods"]
+    assert preflight[2]["access-control-allow-headers"] == "content-type, x-key"
+    for _, _, headers in (preflight, request):
+        assert headers["access-control-allow-origin"] == "https://example.org"
+        assert headers["access-control-allow-credentials"] == "true"
+        assert headers["vary"] == "Origin"
+
+
+def test_tls() -> None:
+    """With a server context both addresses are secure; a client that stalls its handshake holds up nobody."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    with EmbeddedBot(ssl_context=server) as bot, contextlib.ExitStack() as stack:
+        ports = [int(url.split(":")[2].split("/")[0]) for url in (bot.base_url, bot.ws_url)]
+        for port in ports:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=client)
+        )
+        with opener.open(f"{bot.base_url}/connect", data=b"{}", timeout=LIMIT) as response:
+            address = json.load(response)["ws_url"]
+        with connect(address, ssl=client) as connection:
+            Client(connection).send("client-ready", {"version": "2.2.0"})
+            Client(connection).message("bot-ready")
+
+        assert (bot.base_url[:8], address[:6]) == ("https://", "wss://")
+    assert threads_of_bots() == []

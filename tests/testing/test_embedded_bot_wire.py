@@ -1,0 +1,235 @@
+"""What the embedded bot makes of each message and frame, good and bad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bot_client import ANSWER, RATE, Talk, names
+from websockets.exceptions import ConnectionClosed
+
+from rtvi_sync.protocol.frames import (
+    AudioRawFrame,
+    MessageFrame,
+    TextFrame,
+    TranscriptionFrame,
+    encode,
+)
+from rtvi_sync.testing import EmbeddedBot
+
+
+@pytest.mark.parametrize(
+    ("client_version", "warning", "version"),
+    [
+        ("2.2.0", None, "2.2.0"),
+        ("2.0.0", None, "2.2.0"),
+        ("1.4.0", None, "1.4.0"),
+        ("0.3.0", "RTVI version 0.3.0 is not compatible with server protocol 2.2.0.", "2.2.0"),
+        ("2.1", "Invalid client version format (2.1).", "2.2.0"),
+        ("abc", "Invalid client version format (abc).", "2.2.0"),
+        (None, "Client version unknown.", "2.2.0"),
+    ],
+)
+def test_version_negotiation(talk: Talk, client_version: str | None, warning: str | None, version: str) -> None:
+    """bot-ready has the id of client-ready; a version that does not fit is an error-response before it, no more."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send("client-ready", None if client_version is None else {"version": client_version}, id="abc")
+        *warnings, ready = client.until("bot-ready")
+
+    assert [(item["type"], item["id"], item["data"]["error"]) for item in warnings] == (
+        [("error-response", "abc", f"{warning} Compatibility issues may occur.")] if warning else []
+    )
+    assert (ready["id"], ready["data"]["version"]) == ("abc", version)
+    assert set(ready["data"]) == {"version", "about", "capabilities"}
+
+
+def test_clients_of_protocol_1_get_words(talk: Talk) -> None:
+    """After a client-ready of 1.x bot-output comes word by word."""
+    with EmbeddedBot(replies="Yes sir.") as bot:
+        client = talk(bot)
+        client.send("client-ready", {"version": "1.4.0"})
+        client.send("send-text", {"content": "Hello"})
+        items = [item for item in client.until("bot-stopped-speaking") if isinstance(item, dict)]
+
+    outputs = [item["data"] for item in items if item["type"] == "bot-output"]
+    assert [(data["text"], data["aggregated_by"]) for data in outputs] == [
+        ("Yes sir.", "sentence"),
+        ("Yes", "word"),
+        ("sir.", "word"),
+    ]
+
+
+def test_metrics_come_before_bot_ready(talk: Talk) -> None:
+    """With `metrics` the first message is not bot-ready, as with real bots."""
+    with EmbeddedBot(metrics=True) as bot:
+        client = talk(bot)
+        client.send("client-ready", {"version": "2.2.0"})
+
+        assert names(client.until("bot-ready")) == ["metrics", "bot-ready"]
+
+
+def test_a_bot_that_never_gets_ready(talk: Talk) -> None:
+    """With `ready=False` client-ready is not answered, everything else is."""
+    with EmbeddedBot(ready=False) as bot:
+        client = talk(bot)
+        client.send("client-ready", {"version": "2.2.0"})
+        client.send("client-message", {"t": "fence"})
+
+        assert names(client.until("server-response")) == ["server-response"]
+
+
+def test_requests_are_answered_from_the_script(talk: Talk) -> None:
+    """A value, a function's result, nothing at all, or the request's own data where the script has no answer."""
+    script = {"time": "noon", "double": lambda data: data * 2, "void": lambda data: None}
+    with EmbeddedBot(on_request=script) as bot:
+        client = talk(bot)
+        answers = []
+        for number, (kind, data) in enumerate([("time", None), ("double", 21), ("void", 1), ("other", {"a": [1]})]):
+            client.send("client-message", {"t": kind, "d": data}, id=f"request-{number}")
+            answers.append(client.message("server-response"))
+
+    assert [answer["id"] for answer in answers] == [f"request-{number}" for number in range(4)]
+    assert [answer["data"] for answer in answers] == [
+        {"t": "time", "d": "noon"},
+        {"t": "double", "d": 42},
+        {"t": "void"},
+        {"t": "other", "d": {"a": [1]}},
+    ]
+
+
+def test_requests_are_refused_by_raising(talk: Talk) -> None:
+    """The exception of a scripted answer becomes the error-response of that request."""
+
+    def refuse(data: Any) -> None:
+        raise LookupError("no such thing")
+
+    with EmbeddedBot(on_request={"find": refuse}) as bot:
+        client = talk(bot)
+        client.send("client-message", {"t": "find"}, id="abc")
+        answer = client.message("error-response")
+
+    assert (answer["id"], answer["data"]) == ("abc", {"error": "no such thing"})
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "error"),
+    [
+        ("no-such-type", {}, "Unsupported type no-such-type"),
+        ("get-config", {}, "Unsupported type get-config"),
+        ("send-text", {"text": "?"}, "Invalid message: 1 validation error\ncontent"),
+        ("client-message", None, "Invalid message: 1 validation error\nt"),
+        ("send-file", {"content": "look"}, "Invalid message: 1 validation error\nfile"),
+        (
+            "raw-audio",
+            {"base64Audio": "abc", "sampleRate": 1, "numChannels": 1},
+            "Exception processing message: Incorrect padding",
+        ),
+    ],
+)
+def test_bad_messages_get_an_error_response(talk: Talk, type: str, data: Any, error: str) -> None:
+    """Unknown types and bad payloads are refused with the id of the message, and the session lives."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send(type, data, id="abc")
+        answer = client.message("error-response")
+        client.send("client-message", {"t": "fence"})
+        client.message("server-response")
+
+    assert answer["id"] == "abc"
+    assert answer["data"]["error"].startswith(error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"label": "rtvi-ai", "type": "send-text", "data": {}},
+        {"label": "rtvi-ai", "type": "send-text", "id": 7},
+        {"label": "rtvi-ai", "id": "a"},
+        {"label": "rtvi-ai", "type": "send-text", "id": "a", "data": []},
+    ],
+)
+def test_envelopes_that_are_wrong_get_an_error(talk: Talk, message: Any) -> None:
+    """Without a proper id there is nothing to respond to: a general error that is not fatal."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_json(message)
+        answer = client.message("error")
+
+    assert answer["data"]["fatal"] is False
+    assert answer["data"]["error"].startswith("Invalid RTVI transport message")
+
+
+def test_what_is_not_for_it_is_ignored(talk: Talk) -> None:
+    """Other labels, JSON that is no object, no JSON, empty and unknown frames, odd audio: no answer, no harm."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_json({"label": "other", "type": "client-message", "id": "1", "data": {"t": "x"}})
+        client.send_json([1])
+        client.send_frame(MessageFrame(data="no json"))
+        client.send_frame(MessageFrame(data="[" * 100_000))
+        client.send_frame(TextFrame(text="hello"))
+        client.send_frame(AudioRawFrame(audio=b"\1", sample_rate=RATE))
+        client.connection.send(b"")
+        client.connection.send(b"\x8a\x01\x00")
+        client.send("dtmf", {"buttons": ["1"]})
+        client.send("client-message", {"t": "fence"})
+
+        assert names(client.until("server-response")) == ["server-response"]
+
+
+def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:
+    """A client's own transcription comes back as what the user said."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_frame(TranscriptionFrame(text="Hello", user_id="me", timestamp="now"))
+        items = client.until("user-transcription")
+
+    assert [(item["type"], item["data"]["text"], item["data"]["final"]) for item in items] == [
+        ("user-input", "Hello", True),
+        ("user-transcription", "Hello", True),
+    ]
+
+
+def test_a_file_is_answered_without_user_input(talk: Talk) -> None:
+    """send-file runs a turn that no user-input announces."""
+    source = {"type": "bytes", "bytes": "aGVsbG8="}
+    with EmbeddedBot(replies="Yes.") as bot:
+        client = talk(bot)
+        client.send("send-file", {"content": "look", "file": {"format": "text/plain", "source": source}})
+
+        assert names(client.until("bot-stopped-speaking")) == ["InterruptionFrame", "bot-interrupted", *ANSWER]
+
+
+def test_audio_without_a_rate_is_an_error(talk: Talk) -> None:
+    """A frame without a sample rate gets an error, and the session lives."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_frame(AudioRawFrame(audio=b"\1\2", sample_rate=0))
+
+        assert client.message("error")["data"]["error"] == "Error processing frame: Sample rate should be over 0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\xff\xff\xff", id="garbage"),
+        pytest.param("text", id="text-message"),
+        pytest.param(encode(AudioRawFrame(audio=b"\1\2", sample_rate=RATE, num_channels=0)), id="no-channels"),
+        pytest.param(
+            encode(MessageFrame(data='{"label": "rtvi-ai", "type": "disconnect-bot", "id": "1"}')), id="disconnect-bot"
+        ),
+    ],
+)
+def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
+    """Undecodable frames and disconnect-bot alike: closed with 1000 and no reason."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.connection.send(data)
+        with pytest.raises(ConnectionClosed) as caught:
+            client.receive()
+        end = bot.wait_for_session().wait_ended()
+
+    assert caught.value.rcvd is not None
+    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, "")
+    assert (end.code, end.initiator) == (1000, "server")
