@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import attrs
 import httpx
@@ -66,9 +66,6 @@ class BotServer:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait(10)
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def _tail(log: Path) -> str:
@@ -86,36 +83,51 @@ def _interpreter(version: str) -> str:
     pytest.skip(message)
 
 
-def _start(kind: str, args: tuple[str, ...], directory: Path) -> BotServer:
-    version, program = _KINDS[kind]
-    python = _interpreter(version)
-    log = directory / f"{kind}-{len(list(directory.iterdir()))}.log"
-    environment = {"LOGURU_LEVEL": "INFO", **os.environ, "RTVI_BOT_ENDS_WITH_STDIN": "1", "PYTHONUNBUFFERED": "1"}
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [python, str(_BOTS / program), *args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment,
-            cwd=directory,
-        )
-    line = _first_line(process)
-    if not line.endswith(b"\n"):
-        _end(process)
-        pytest.fail(f"the {kind} bot did not start\n{_tail(log)}", pytrace=False)
-    return BotServer(**json.loads(line), process=process, log=log)
+@attrs.frozen
+class _Launcher:
+    """Starts bot programs.
+
+    Attributes:
+        directory: where they run and where their logs are.
+        lifeline: the reading end of a pipe that nobody writes to. It ends with this process, and the bots with it.
+    """
+
+    directory: Path
+    lifeline: int
+
+    def start(self, kind: str, *args: str) -> BotServer:
+        """Starts a bot and waits until it listens."""
+        version, program = _KINDS[kind]
+        python = _interpreter(version)
+        log = self.directory / f"{kind}-{len(list(self.directory.iterdir()))}.log"
+        environment = {"LOGURU_LEVEL": "INFO", **os.environ, "RTVI_BOT_ENDS_WITH_STDIN": "1"}
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                [python, str(_BOTS / program), *args],
+                stdin=self.lifeline,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                cwd=self.directory,
+            )
+        assert process.stdout is not None
+        # One line is all that a bot writes there: nothing is left to read, no pipe to keep.
+        with process.stdout:
+            line = _first_line(process.stdout)
+        if not line.endswith(b"\n"):
+            _end(process)
+            pytest.fail(f"the {kind} bot did not start\n{_tail(log)}", pytrace=False)
+        return BotServer(**json.loads(line), process=process, log=log)
 
 
-def _first_line(process: subprocess.Popen[bytes]) -> bytes:
-    """The program's first line, or as much of it as came before its end or the timeout."""
-    assert process.stdout is not None
+def _first_line(output: IO[bytes]) -> bytes:
+    """A program's first line, or as much of it as came before its end or the timeout."""
     deadline = time.monotonic() + _START_TIMEOUT
     line = b""
     with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(output, selectors.EVENT_READ)
         while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            chunk = os.read(process.stdout.fileno(), 4096)
+            chunk = os.read(output.fileno(), 4096)
             if not chunk:
                 break
             line += chunk
@@ -125,8 +137,8 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes:
 class _Shared:
     """Long-lived processes, one for each kind, started at first use."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, launcher: _Launcher) -> None:
+        self._launcher = launcher
         self._servers: dict[str, BotServer] = {}
 
     def server(self, kind: str) -> BotServer:
@@ -136,7 +148,7 @@ class _Shared:
             server.kill()
             server = None
         if server is None:
-            server = self._servers[kind] = _start(kind, (), self._directory)
+            server = self._servers[kind] = self._launcher.start(kind)
         return server
 
     def close(self) -> None:
@@ -151,9 +163,18 @@ class _Shared:
             return False
 
 
+# Used by every test here, so that the pipe is there before anyone counts the descriptors of a test.
+@pytest.fixture(scope="session", autouse=True)
+def _launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Launcher]:
+    reading, writing = os.pipe()
+    yield _Launcher(directory=tmp_path_factory.mktemp("pipecat"), lifeline=reading)
+    os.close(writing)
+    os.close(reading)
+
+
 @pytest.fixture(scope="session")
-def _shared_bots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Shared]:
-    shared = _Shared(tmp_path_factory.mktemp("pipecat"))
+def _shared_bots(_launcher: _Launcher) -> Iterator[_Shared]:
+    shared = _Shared(_launcher)
     yield shared
     shared.close()
 
@@ -191,21 +212,21 @@ def pipecat_0_3(_shared_bots: _Shared) -> BotServer:
 class PipecatProcesses:
     """Starts bot programs for one test: `pipecat_process("runner", "--ws-auth", "token")`."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, launcher: _Launcher) -> None:
+        self._launcher = launcher
         self.servers: list[BotServer] = []
 
     def __call__(self, kind: str, *args: str) -> BotServer:
         """Starts a bot; `kind` is echo, talk, standalone, runner or echo-0.3, `args` are its program's."""
-        server = _start(kind, args, self._directory)
+        server = self._launcher.start(kind, *args)
         self.servers.append(server)
         return server
 
 
 @pytest.fixture
-def pipecat_process(tmp_path: Path) -> Iterator[Callable[..., BotServer]]:
+def pipecat_process(_launcher: _Launcher) -> Iterator[Callable[..., BotServer]]:
     """Starts bots of this test's own, which it may kill, stop or signal; they end with the test."""
-    processes = PipecatProcesses(tmp_path)
+    processes = PipecatProcesses(_launcher)
     yield processes
     for server in processes.servers:
         server.kill()
