@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 
-from bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
+from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
 
 from rtvi_sync.protocol.frames import (
     AudioRawFrame,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
-from bot_client import LIMIT, Client, threads_of_bots
+from .bot_client import LIMIT, Client, threads_of_bots
 from websockets.sync.client import connect
 
 from rtvi_sync.testing import EmbeddedBot

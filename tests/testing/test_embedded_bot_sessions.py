@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
+from .bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bot_client import ANSWER, RATE, Talk, names
+from .bot_client import ANSWER, RATE, Talk, names
 from websockets.exceptions import ConnectionClosed
 
 from rtvi_sync.protocol.frames import (
