@@ -1,0 +1,227 @@
+"""How sessions with real bots end: whoever waits is told at once, and nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rtvi_sync import BotError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
+
+from ..conftest import open_descriptors, package_threads
+from .conftest import BotServer
+from .test_conversation import client_of
+
+# What is promised to whoever waits when the line dies, in seconds.
+PROMISE = 1.0
+
+
+class Waiting:
+    """Calls that wait while something happens to the line: a request, an event, a stream."""
+
+    def __init__(self, client: RTVIClient) -> None:
+        self._calls: list[Callable[[], object]] = [
+            lambda: client.send_client_request("never", timeout=30),
+            lambda: client.send_client_request("never", timeout=None),
+            lambda: client.wait_for("server-message", timeout=30),
+            lambda: list(client.events("server-message", timeout=30)),
+        ]
+        self.errors: list[BaseException | None] = []
+        self._started = threading.Barrier(len(self._calls) + 1)
+        self._threads = [threading.Thread(target=self._run, args=(call,)) for call in self._calls]
+        for thread in self._threads:
+            thread.start()
+        self._started.wait(5)
+        # Requests overtake nothing: once this one is answered, those before it are on their way.
+        client.send_client_request("ping", 1)
+
+    def _run(self, call: Callable[[], object]) -> None:
+        self._started.wait(5)
+        try:
+            call()
+            self.errors.append(None)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def all_answered_within(self, seconds: float) -> list[BaseException]:
+        """The errors that the calls raised; the stream just ends."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        assert not any(thread.is_alive() for thread in self._threads)
+        errors = [error for error in self.errors if error is not None]
+        assert len(errors) == len(self._calls) - 1
+        return errors
+
+
+def kill(server: BotServer) -> None:
+    server.kill()
+
+
+def terminate(server: BotServer) -> None:
+    server.process.send_signal(signal.SIGTERM)
+
+
+def drop(server: BotServer) -> None:
+    server.control("drop")
+
+
+def end(server: BotServer) -> None:
+    server.control("end")
+
+
+def cancel(server: BotServer) -> None:
+    server.control("cancel")
+
+
+def fail(server: BotServer) -> None:
+    server.control("fail", error="it broke")
+
+
+@pytest.mark.parametrize(
+    ("how", "initiator", "code"),
+    [
+        pytest.param(kill, "network", None, id="killed"),
+        pytest.param(drop, "network", None, id="dropped"),
+        pytest.param(terminate, "server", 1012, id="SIGTERM"),
+        pytest.param(cancel, "server", 1000, id="cancelled"),
+        pytest.param(end, "server", 1000, id="ended"),
+    ],
+)
+def test_everyone_who_waits_is_told(
+    pipecat_process: Callable[..., BotServer], how: Callable[[BotServer], None], initiator: str, code: int | None
+) -> None:
+    """Whatever ends the line, every waiting call returns within a second, with the code and who ended it."""
+    server = pipecat_process("talk")
+    client = client_of(server)
+    ended = threading.Event()
+    client.on("disconnected", ended.set)
+    client.connect()
+    waiting = Waiting(client)
+
+    how(server)
+    assert ended.wait(10)  # the fact
+    errors = waiting.all_answered_within(PROMISE)
+
+    for error in errors:
+        assert isinstance(error, DisconnectedError)
+        assert (error.initiator, error.code) == (initiator, code)
+    with pytest.raises(DisconnectedError):
+        client.send_text("Hello?")
+    client.disconnect()
+    assert client.state.value == "disconnected"
+
+
+def test_fatal_error(pipecat_talk: BotServer) -> None:
+    """A fatal error of the bot is an event, and the cause of what waiting calls raise."""
+    with client_of(pipecat_talk) as client, client.events("error", "disconnected", timeout=10) as events:
+        waiting = Waiting(client)
+        fail(pipecat_talk)
+
+        assert next(events).data.fatal
+        closing = next(events)
+        assert closing.type is RTVIEvent.DISCONNECTED
+        assert isinstance(closing.data.error, BotError)
+        for error in waiting.all_answered_within(PROMISE):
+            assert "it broke" in str(error)
+
+
+def test_stall(pipecat_talk: BotServer) -> None:
+    """A bot whose loop hangs for a while costs a request its time-out, and no more."""
+    with client_of(pipecat_talk) as client:
+        pipecat_talk.control("stall", seconds=1.0)
+        with pytest.raises(RequestTimeoutError):
+            client.send_client_request("ping", 1, timeout=0.2)
+        assert client.send_client_request("ping", 2, timeout=10) == {"pong": 2}
+
+
+def test_disconnect_from_a_stopped_bot(pipecat_process: Callable[..., BotServer]) -> None:
+    """disconnect() from a bot whose process is stopped returns within its limit, and nothing is left."""
+    server = pipecat_process("talk")
+    client = client_of(server)
+    client.connect()
+    server.process.send_signal(signal.SIGSTOP)
+
+    began = time.monotonic()
+    client.disconnect()
+
+    assert time.monotonic() - began < 5.0
+    assert not package_threads()
+
+
+def test_bot_leaves_on_request(pipecat_talk: BotServer) -> None:
+    """disconnect_bot() does not close by itself: the bot ends the session."""
+    with client_of(pipecat_talk) as client:
+        client.disconnect_bot()
+        closing = client.wait_for("disconnected", timeout=10)
+
+    assert closing.data.initiator == "server"
+    assert closing.data.code == 1000
+
+
+def test_reconnect_after_every_end(pipecat_talk: BotServer) -> None:
+    """One client connects again and again: after its own disconnect, after drops, also inside the handler of one."""
+    client = client_of(pipecat_talk)
+    reconnected = threading.Event()
+
+    @client.on("disconnected")
+    def reconnect(info: object) -> None:
+        if not reconnected.is_set():
+            client.connect()
+            reconnected.set()
+
+    client.connect()
+    drop(pipecat_talk)
+    assert reconnected.wait(10)
+    assert client.send_client_request("ping", 1) == {"pong": 1}
+    client.disconnect()
+    client.connect()
+    assert client.send_client_request("ping", 2) == {"pong": 2}
+    client.disconnect()
+
+
+def test_ten_sessions_leave_nothing(pipecat_talk: BotServer) -> None:
+    """Ten sessions on one client: the moment disconnect() returns, not one thread or descriptor more is there."""
+    client = client_of(pipecat_talk)
+    client.connect()
+    client.disconnect()
+    before = open_descriptors()
+
+    for _ in range(10):
+        client.connect()
+        assert client.send_client_request("ping", 1) == {"pong": 1}
+        client.disconnect()
+        assert not package_threads()
+        assert len(open_descriptors()) == len(before)
+
+    assert pipecat_talk.live_sessions(expected=0) == 0
+
+
+def test_hundred_clients_at_once(pipecat_echo: BotServer) -> None:
+    """A hundred sessions in real time need a handful of threads, and leave none and no descriptor."""
+    before = open_descriptors()
+    clients = [client_of(pipecat_echo) for _ in range(100)]
+    connecting = [threading.Thread(target=client.connect) for client in clients]
+    for thread in connecting:
+        thread.start()
+    for thread in connecting:
+        thread.join(60)
+    try:
+        assert all(client.state.value == "ready" for client in clients)
+        assert pipecat_echo.live_sessions(expected=100) == 100
+        heard = [next(client.tracks().bot.audio.frames()) for client in clients[:10]]
+        assert all(frame.sample_rate_hz == 16000 for frame in heard)
+        assert len(package_threads()) <= 10
+    finally:
+        closing = [threading.Thread(target=client.disconnect) for client in clients]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join(30)
+
+    assert not package_threads()
+    assert len(open_descriptors()) == len(before)
+    assert pipecat_echo.live_sessions(expected=0) == 0
