@@ -45,7 +45,8 @@ class EmbeddedBot(BotOptions):
         handler: called with session and message for every RTVI message, on the thread of the session, before the bot
             looks at it; what returns True is done with. An exception becomes an `error-response`.
         echo: True: what was spoken is answered with the user's own sound; False: with tones.
-        audio_out_sample_rate_hz: rate of all audio; None: the user's own rate, and 24000 for tones.
+        audio_out_sample_rate_hz: rate of the bot's audio; None: that of the first audio heard from the user, or 24000
+            if the bot speaks before.
         ready: False: `client-ready` is never answered.
         version: the protocol version that the bot speaks.
         metrics: True: a `metrics` message comes before `bot-ready`.

@@ -53,6 +53,8 @@ class Conversation:
         self._segment_ids = itertools.count(1, 100)
         self._interims = 0
         self._user_turn = 0
+        self._rate = options.audio_out_sample_rate_hz
+        self._heard_rate: int | None = None
         self._turn: threading.Thread | None = None
         self._turn_cancelled = threading.Event()
         self._speaking = False
@@ -107,6 +109,7 @@ class Conversation:
         elif frame.sample_rate == 0:
             self._error("Error processing frame: Sample rate should be over 0")
         elif len(frame.audio) % 2 == 0:
+            self._heard_rate = self._heard_rate or frame.sample_rate
             for heard in self._detector.hear(frame.audio, frame.sample_rate):
                 self._heard(heard)
 
@@ -265,11 +268,12 @@ class Conversation:
 
     def _script(self, reply: str, utterance: Utterance | None, aloud: bool) -> Iterator[Step]:
         speech: Speech | None = None
-        rate = self._options.audio_out_sample_rate_hz
+        # A bot has one rate: it is settled when it first speaks.
+        self._rate = self._rate or self._heard_rate or _TONES_HZ
         if aloud and utterance is not None and self._options.echo:
-            speech = echo(utterance, words_of(reply), rate)
+            speech = echo(utterance, words_of(reply), self._rate)
         elif aloud:
-            speech = tones(words_of(reply), rate or _TONES_HZ)
+            speech = tones(words_of(reply), self._rate)
         yield from bot_turn(reply, speech, first_segment_id=next(self._segment_ids), legacy=self._legacy)
 
     def _play(self, script: Iterator[Step], cancelled: threading.Event) -> None:

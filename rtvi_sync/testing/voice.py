@@ -35,13 +35,13 @@ class Speech:
     word_starts: tuple[float, ...]
 
 
-def echo(utterance: Utterance, words: Sequence[str], sample_rate: int | None = None) -> Speech:
+def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> Speech:
     """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
-    pcm, rate = utterance.pcm, sample_rate or utterance.sample_rate
-    if rate != utterance.sample_rate:
-        pcm = _resample(pcm, utterance.sample_rate, rate)
+    pcm = utterance.pcm
+    if sample_rate != utterance.sample_rate:
+        pcm = _resample(pcm, utterance.sample_rate, sample_rate)
     pace = utterance.duration / max(1, len(words))
-    return Speech(pcm=pcm, sample_rate=rate, word_starts=tuple(index * pace for index in range(len(words))))
+    return Speech(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
 
 
 def tones(words: Sequence[str], sample_rate: int) -> Speech:

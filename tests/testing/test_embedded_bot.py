@@ -129,6 +129,23 @@ def test_audio_can_have_a_fixed_rate(talk: Talk) -> None:
     assert {(frame.sample_rate, len(frame.audio)) for frame in frames} == {(8000, 640)}
 
 
+@pytest.mark.parametrize(("speech_first", "rate"), [(True, RATE), (False, 24000)])
+def test_audio_has_one_rate_a_session(talk: Talk, speech_first: bool, rate: int) -> None:
+    """Without a fixed rate the bot takes the user's, or its own if it speaks before it hears, and keeps it."""
+    with EmbeddedBot(replies="Yes.", hang_over=QUICK) as bot:
+        client = talk(bot)
+        items = []
+        for speech in (speech_first, not speech_first):
+            if speech:
+                client.say(tone(0.3) + silence(0.3))
+            else:
+                client.send("send-text", {"content": "Hello"})
+            items += client.until("bot-stopped-speaking")
+
+    frames = [item for item in items if isinstance(item, AudioRawFrame)]
+    assert {frame.sample_rate for frame in frames} == {rate}
+
+
 def test_text_without_audio_response_is_answered_in_text(talk: Talk) -> None:
     """`audio_response: false` silences one turn; its text comes as output that is not spoken."""
     with EmbeddedBot(replies="Yes.") as bot:

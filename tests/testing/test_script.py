@@ -171,7 +171,7 @@ def test_sentences_hold_all_words(reply: str) -> None:
 
 def test_echo_is_bit_exact_at_the_users_rate() -> None:
     """The user's own sound comes back unchanged, its length shared among the words."""
-    said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"])
+    said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"], RATE)
 
     assert said == Speech(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
 
