@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import time
 
-from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
+import pytest
 
 from rtvi_sync.protocol.frames import (
     AudioRawFrame,
 )
 from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
 
 
 def test_a_text_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
