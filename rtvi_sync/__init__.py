@@ -3,16 +3,16 @@
 from rtvi_sync import RTVIClient, WebSocketTransport
 
 with RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client")) as client:
-    client.send_text("Hello!")
-    print(client.wait_for("bot-transcription").data.text)
+    with client.events("bot-transcription", timeout=10) as events:
+        client.send_text("Hello!")
+        print(next(events).data.text)
 """
 
 from . import messages, signals
 from ._version import __version__
-from .client import RTVIClient, RTVIClientOptions
+from .client import RTVIClient
 from .concurrency.cancel import AbortController, AbortSignal
-from .connect import ConnectTimeout
-from .dispatch import EventStream, HandlerError
+from .dispatch import HandlerError
 from .errors import (
     ActionEndpointNotSetError,
     BotAlreadyStartedError,
@@ -37,8 +37,16 @@ from .errors import (
 )
 from .events import Event, RTVIEvent
 from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
-from .options import APIRequest, Endpoints, RTVIClientParams, RTVIEventCallbacks
+from .options import (
+    APIRequest,
+    ConnectTimeout,
+    Endpoints,
+    RTVIClientOptions,
+    RTVIClientParams,
+    RTVIEventCallbacks,
+)
 from .protocol.states import CloseInfo, TransportState
+from .streams import EventStream
 from .transports.base import Transport, TransportOptions
 from .transports.memory import MemoryTransport
 from .transports.websocket import WebSocketTransport

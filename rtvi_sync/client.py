@@ -1,55 +1,37 @@
-"""The client: a blocking facade. What it does is done by `connect`, `session` and `dispatch`."""
+"""The client: a blocking facade without logic. What it does is done by `connect`, `session` and `dispatch`."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
+import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
-import attrs
 import httpx
 
 from ._version import __version__
-from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline
-from .concurrency.hub import acquire_hub
-from .concurrency.lanes import LaneWorkers
-from .concurrency.lifecycle import register_for_fork
-from .connect import ConnectAttempt, ConnectHandler, ConnectRequest, start_bot
-from .dispatch import Dispatcher, EventStream, wait_for
-from .errors import (
-    BotAlreadyStartedError,
-    BotNotReadyError,
-    InvalidTransportParamsError,
-    RTVIError,
-    StartBotError,
-    UnsupportedFeatureError,
-    WouldDeadlockError,
-)
+from .connect import Connector
+from .dispatch import Dispatcher
 from .events import Event, RTVIEvent
 from .media import AudioSink, AudioSource, Tracks, VideoSource
 from .messages import BotReadyData, RTVIMessage
 from .options import (
     APIRequest,
+    ConnectHandler,
     Milliseconds,
+    RTVIClientOptions,
     RTVIClientParams,
     RTVIEventCallbacks,
     Seconds,
+    api_request,
     callbacks_of,
-    connect_limit,
     from_mapping,
 )
-from .protocol.states import ACTIVE, CloseInfo, TransportState, may_follow
-from .session import TEARDOWN_LIMIT, Session, StateCell, collected, forked_error
-from .transports.base import Transport, TransportOptions
-from .transports.net import Network
-
-logger = logging.getLogger(__name__)
+from .protocol.states import ACTIVE, TransportState
+from .streams import EventStream
+from .transports.base import Transport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,31 +44,6 @@ class _Default:
 
 
 _DEFAULT = _Default()
-
-
-@attrs.define(kw_only=True)
-class RTVIClientOptions:
-    """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
-
-    transport: Transport | None = None
-    params: RTVIClientParams | Mapping[str, Any] | None = None
-    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None
-    timeout: Milliseconds | timedelta | None = None
-    enable_mic: bool = True
-    enable_cam: bool | None = None
-    enable_camera: bool | None = None
-    custom_connect_handler: ConnectHandler | None = None
-    connect_timeout: Seconds | timedelta | None = None
-    request_timeout: Seconds | None = 10.0
-    mic: str | AudioSource | None = None
-    speaker: str | AudioSink | None = None
-    cam: str | VideoSource | None = None
-    http_client: httpx.Client | None = None
-    events: Literal["thread", "manual"] = "thread"
-    ssl_context: Any = attrs.field(default=None, repr=False)
-    proxy: str | bool | None = attrs.field(default=None, repr=False)
-    max_queued_events: int = 100_000
-    max_queued_bytes: int = 64 * 1024 * 1024
 
 
 class RTVIClient:
@@ -118,20 +75,37 @@ class RTVIClient:
         TypeError: an unknown option, or two spellings of one.
     """
 
+    @overload
+    def __init__(self, options: RTVIClientOptions | Mapping[str, Any], /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        *,
+        transport: Transport | None = None,
+        params: RTVIClientParams | Mapping[str, Any] | None = None,
+        callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None,
+        timeout: Milliseconds | timedelta | None = None,
+        connect_timeout: Seconds | timedelta | None = None,
+        enable_mic: bool = True,
+        enable_cam: bool | None = None,
+        enable_camera: bool | None = None,
+        custom_connect_handler: ConnectHandler | None = None,
+        request_timeout: Seconds | None = 10.0,
+        mic: str | AudioSource | None = None,
+        speaker: str | AudioSink | None = None,
+        cam: str | VideoSource | None = None,
+        http_client: httpx.Client | None = None,
+        events: Literal["thread", "manual"] = "thread",
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | bool | None = None,
+        max_queued_events: int = 100_000,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+    ) -> None: ...
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
             raise TypeError("Give RTVIClient either one options object or keyword arguments")
         given = from_mapping(RTVIClientOptions, options if options is not None else keywords)
-        if given.enable_cam is not None and given.enable_camera is not None:
-            raise TypeError("enable_cam and enable_camera are the same option: give one of them")
-        if given.events not in ("thread", "manual"):
-            raise ValueError(f'events is "thread" or "manual", not {given.events!r}')
-        self._options = given
-        self._params = from_mapping(RTVIClientParams, given.params)
-        self._connect_timeout = connect_limit(given.timeout, given.connect_timeout)
-        self._network = Network(ssl_context=given.ssl_context, proxy=given.proxy)
-        self._mic_enabled = given.enable_mic
-        self._closed = False
+        self._request_timeout = given.request_timeout
         self._dispatcher = Dispatcher(
             self,
             manual=given.events == "manual",
@@ -140,20 +114,11 @@ class RTVIClient:
         )
         for event, function in callbacks_of(given.callbacks):
             self._dispatcher.add(event, function)
-        self._states = StateCell(self._dispatcher.lane)
-        # Guards `_current`: of two threads that connect at once one begins a session. Any thread may hold it, for an
-        # assignment.
-        self._lock = threading.Lock()
-        self._current: dict[str, Session | None] = {"session": None}
-        register_for_fork(self)
-        weakref.finalize(self, collected(self._current)).atexit = False
-        if (given.enable_cam or given.enable_camera) and (
-            given.transport is None or not given.transport.supports_video
-        ):
-            logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+        self._connector = Connector(given, self._dispatcher)
+        weakref.finalize(self, self._connector.slot.collected).atexit = False
 
     def __repr__(self) -> str:
-        transport = self._options.transport
+        transport = self._connector.transport
         return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
 
     # -- connecting ---------------------------------------------------------------------------------------------------
@@ -177,11 +142,11 @@ class RTVIClient:
             DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
             ready.
         """
-        return self._connect(self._connect_timeout, given=connection_params)
+        return self._connector.connect(given=connection_params)
 
     def start_bot(
         self,
-        endpoint: str | APIRequest,
+        endpoint: str | APIRequest | Mapping[str, Any],
         request_data: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
@@ -201,38 +166,17 @@ class RTVIClient:
         Raises:
             StartBotError, ConnectionTimeoutError, BotAlreadyStartedError
         """
-        request = _api_request(endpoint, request_data, headers, timeout)
-        deadline = Deadline(request.timeout if request.timeout is not None else self._connect_timeout)
-        with self._lock:
-            session = self._current["session"]
-            if session is not None and not session.closed.is_set():
-                raise self._already_started()
-            owner = self._states.owner = object()
-        hub = acquire_hub()
-        try:
-            self._move(owner, TransportState.AUTHENTICATING, hub.workers)
-            abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
-            try:
-                bundle = start_bot(abort, self._request(start=request), deadline)
-            except BaseException:
-                self._move(owner, TransportState.ERROR, hub.workers)
-                raise
-            self._move(owner, TransportState.AUTHENTICATED, hub.workers)
-            return bundle
-        finally:
-            if hub.release():
-                hub.join(Deadline(1.0))
+        return self._connector.start_bot(api_request(endpoint, request_data, headers, timeout))
 
     def start_bot_and_connect(
         self,
-        endpoint: str | APIRequest,
+        endpoint: str | APIRequest | Mapping[str, Any],
         request_data: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
     ) -> BotReadyData:
         """`start_bot()` and `connect()` in one, under one limit. Arguments as of `start_bot()`, errors as of both."""
-        request = _api_request(endpoint, request_data, headers, timeout)
-        return self._connect(request.timeout if request.timeout is not None else self._connect_timeout, start=request)
+        return self._connector.connect(start=api_request(endpoint, request_data, headers, timeout))
 
     def disconnect(self) -> None:
         """End the session. Idempotent, bounded (5 s), callable on any thread.
@@ -241,18 +185,11 @@ class RTVIClient:
         `disconnected` was delivered; called inside a handler of this client, `disconnected` follows when the handler
         returns.
         """
-        session = self._current["session"]
-        if session is None or session.forked:
-            return
-        session.end(CloseInfo(initiator="client"))
-        deadline = Deadline(TEARDOWN_LIMIT)
-        session.wait_closed(deadline)
-        session.wait_finished(deadline)
+        self._connector.disconnect()
 
     def close(self) -> None:
         """`disconnect()` for good: `connect()` raises from now on."""
-        self._closed = True
-        self.disconnect()
+        self._connector.close()
 
     def __enter__(self) -> RTVIClient:
         self.connect()
@@ -270,10 +207,7 @@ class RTVIClient:
     @property
     def state(self) -> TransportState:
         """The state now. In a forked child, whose parent holds the session, `disconnected`."""
-        session = self._current["session"]
-        if session is not None and session.forked:
-            return TransportState.DISCONNECTED
-        return self._states.value
+        return self._connector.state
 
     @property
     def connected(self) -> bool:
@@ -288,16 +222,17 @@ class RTVIClient:
     @property
     def transport_expiry(self) -> float | None:
         """Unix time at which the server will end the session, if the transport knows."""
-        return self._options.transport.expiry if self._options.transport is not None else None
+        transport = self._connector.transport
+        return transport.expiry if transport is not None else None
 
     @property
     def params(self) -> RTVIClientParams:
         """The parameters of the requests to your server. May be changed, or replaced by a mapping, at any time."""
-        return self._params
+        return self._connector.params
 
     @params.setter
     def params(self, value: RTVIClientParams | Mapping[str, Any]) -> None:
-        self._params = from_mapping(RTVIClientParams, value)
+        self._connector.params = from_mapping(RTVIClientParams, value)
 
     def construct_url(self, endpoint: str) -> str:
         """The URL of an endpoint: "connect", "action", or a path below `params.base_url`.
@@ -305,7 +240,7 @@ class RTVIClient:
         Raises:
             RTVIError: `base_url` is missing.
         """
-        return self._params.construct_url(endpoint)
+        return self.params.construct_url(endpoint)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -315,7 +250,7 @@ class RTVIClient:
         Raises:
             BotNotReadyError, DisconnectedError, MessageTooLargeError, UnsupportedFeatureError
         """
-        self._session().send(message)
+        self._connector.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
         """Send a message of your application's own; waits for no answer. Errors as of `send_message()`."""
@@ -338,7 +273,9 @@ class RTVIClient:
             DisconnectedError: the session ended first.
             BotNotReadyError, MessageTooLargeError, UnsupportedFeatureError
         """
-        answer = self._session().request(_client_message(type, data), self._deadline(timeout))
+        answer = self._connector.session().request(
+            _client_message(type, data), Deadline(self._request_timeout if isinstance(timeout, _Default) else timeout)
+        )
         return answer.data.get("d") if isinstance(answer.data, Mapping) else None
 
     def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
@@ -409,7 +346,7 @@ class RTVIClient:
             DisconnectedError: the session ended first.
             WouldDeadlockError: called inside a handler of this client.
         """
-        return wait_for(self._dispatcher, event, where, timeout)
+        return self._dispatcher.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
         """In manual mode: wait up to `timeout` seconds for a first event, then run the handlers of all that are queued.
@@ -421,45 +358,40 @@ class RTVIClient:
             RTVIError: the client is not in manual mode.
             WouldDeadlockError: called inside a handler.
         """
-        lane = self._dispatcher.lane
-        if not lane.manual:
-            raise RTVIError(
-                "Handlers of this client run on a thread; make it with events='manual' to run them yourself"
-            )
-        if lane.is_current:
-            raise WouldDeadlockError("process_events() was called inside a handler that it runs")
-        return lane.run_queued(Deadline(timeout))
+        return self._dispatcher.run_queued(Deadline(timeout))
 
     # -- media --------------------------------------------------------------------------------------------------------
 
     def tracks(self) -> Tracks:
         """The local and the bot's tracks there are now."""
-        return self._options.transport.tracks() if self._options.transport is not None else Tracks()
+        transport = self._connector.transport
+        return transport.tracks() if transport is not None else Tracks()
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, now and for sessions to come."""
-        self._mic_enabled = enable
-        session = self._live_session()
-        if session is not None:
-            session.transport.enable_mic(enable)
+        """Unmute or mute the microphone, now and for sessions to come.
+
+        Raises:
+            UnsupportedFeatureError: to unmute it, in a session whose transport carries no audio.
+        """
+        self._connector.enable_mic(enable)
 
     @property
     def is_mic_enabled(self) -> bool:
-        return self._mic_enabled
+        """False: muted."""
+        return self._connector.mic_enabled
 
     def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off.
+        """Turn the camera on or off, now and for sessions to come.
 
         Raises:
             UnsupportedFeatureError: the transport carries no video.
         """
-        if self._options.transport is None:
-            raise UnsupportedFeatureError("A client without a transport has no camera", feature="cam")
-        self._options.transport.enable_cam(enable)
+        self._connector.enable_cam(enable)
 
     @property
     def is_cam_enabled(self) -> bool:
-        return self._options.transport is not None and self._options.transport.is_cam_enabled
+        """False: off, or the transport carries no video."""
+        return self._connector.cam_enabled
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -474,99 +406,6 @@ class RTVIClient:
 
         return register
 
-    def _connect(self, timeout: Seconds | None, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
-        deadline = Deadline(timeout)
-        session = self._begin_session(deadline)
-        return ConnectAttempt(session, self._request(given=given, start=start), deadline).run()
-
-    def _begin_session(self, deadline: Deadline) -> Session:
-        transport = self._options.transport
-        if transport is None:
-            raise InvalidTransportParamsError(
-                "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
-            )
-        previous = self._current["session"]
-        if previous is not None and previous.ending and not previous.forked:
-            # It is on its way out: what remains takes a moment.
-            previous.wait_closed(Deadline(deadline.sooner(TEARDOWN_LIMIT)))
-        with self._lock:
-            if self._closed:
-                raise RTVIError("This client is closed for good; make a new one")
-            previous = self._current["session"]
-            if previous is not None and not previous.closed.is_set():
-                raise forked_error() if previous.forked else self._already_started()
-            session = Session(transport, self._dispatcher, self._states, deadline, self._transport_options)
-            self._current["session"] = session
-        return session
-
-    def _transport_options(self, **own: Any) -> TransportOptions:
-        options = self._options
-        return TransportOptions(
-            mic=options.mic,
-            speaker=options.speaker,
-            cam=options.cam,
-            enable_mic=self._mic_enabled,
-            network=self._network,
-            **own,
-        )
-
-    def _request(self, *, given: Any = None, start: APIRequest | None = None) -> ConnectRequest:
-        options = self._options
-        return ConnectRequest(
-            params=self._params,
-            given=given,
-            start=start,
-            handler=options.custom_connect_handler,
-            transport_name=options.transport.name if options.transport is not None else "custom",
-            network=self._network,
-            http_client=options.http_client,
-        )
-
-    def _session(self) -> Session:
-        session = self._current["session"]
-        if session is None:
-            raise BotNotReadyError("There is no bot: call connect() first")
-        return session
-
-    def _live_session(self) -> Session | None:
-        session = self._current["session"]
-        return session if session is not None and not session.ending and not session.forked else None
-
-    def _already_started(self) -> BotAlreadyStartedError:
-        return BotAlreadyStartedError(f"A session is active (state {self.state.value}); call disconnect() first")
-
-    def _deadline(self, timeout: Seconds | _Default | None) -> Deadline:
-        return Deadline(self._options.request_timeout if isinstance(timeout, _Default) else timeout)
-
-    def _move(self, owner: object, state: TransportState, workers: LaneWorkers) -> None:
-        """Enter `state` outside of a session, unless one has begun meanwhile."""
-        cell = self._states
-
-        def enter() -> bool:
-            if cell.owner is not owner or not may_follow(cell.value, state):
-                return False
-            cell.value = state
-            return True
-
-        event = Event(type=RTVIEvent.TRANSPORT_STATE_CHANGED, data=state, received_at=time.monotonic())
-        cell.lane.post(partial(self._dispatcher.deliver, event), workers, force=True, when=enter)
-
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-
 
 def _client_message(type_: str, data: Any) -> RTVIMessage:
     return RTVIMessage("client-message", {"t": type_} if data is None else {"t": type_, "d": data})
-
-
-def _api_request(
-    endpoint: str | APIRequest,
-    request_data: Mapping[str, Any] | None,
-    headers: Mapping[str, str] | None,
-    timeout: Seconds | None,
-) -> APIRequest:
-    if isinstance(endpoint, APIRequest):
-        if request_data is not None or headers is not None or timeout is not None:
-            raise TypeError("Give start_bot() either an APIRequest or its parts")
-        return endpoint
-    return APIRequest(endpoint=endpoint, request_data=request_data, headers=headers, timeout=timeout)

@@ -1,146 +1,270 @@
-"""An attempt to connect: its phases run on one thread, which the caller joins with one deadline."""
+"""How the sessions of a client begin and end: one attempt at a time, each on a thread, all phases on one deadline."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
-import httpx
-
-from ._version import __version__
-from .concurrency.cancel import AbortController, AbortSignal
-from .concurrency.deadline import Deadline, join_thread
-from .concurrency.lifecycle import start_thread
-from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, StartBotError, TransportStartError
+from .announce import Announcer, StateCell
+from .concurrency.cancel import AbortController
+from .concurrency.deadline import Deadline, join_thread, wait_for_event
+from .concurrency.hub import acquire_hub
+from .concurrency.lifecycle import register_for_fork, start_thread
+from .dispatch import Dispatcher, forked_error
+from .errors import (
+    BotAlreadyStartedError,
+    BotNotReadyError,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    InvalidTransportParamsError,
+    RTVIError,
+    StartBotError,
+    TransportStartError,
+    UnsupportedFeatureError,
+)
 from .messages import BotReadyData
-from .options import APIRequest, RTVIClientParams
+from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
 from .protocol.states import CloseInfo, TransportState
-from .session import TEARDOWN_LIMIT, Session
-from .transports.http import origin_of, post_json
+from .session import Session, SessionSlot
+from .start import ConnectRequest
+from .transports.base import Transport, TransportOptions
 from .transports.net import Network
 
 logger = logging.getLogger(__name__)
 
 # Without a limit, whoever waits is told this often, in seconds, what for.
 _REMINDER_INTERVAL = 10.0
+# What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
 _LINGER_TIMEOUT = 0.1
 
+_DOING = {
+    "devices": "opening the devices",
+    "http": "the connect request",
+    "transport": "opening the transport",
+    "bot-ready": "waiting for the bot to be ready",
+}
 
-class ConnectTimeout:
-    """The time-out that a custom connect handler gets, as the interface has it.
 
-    `clear()` ends the handler's own limit; the one of `connect()` runs on until the bot is ready, so there is nothing
-    that the handler could leave hanging.
+class Connector:
+    """Begins and ends the sessions of one client. Nothing in it refers to the client.
+
+    Args:
+        options: of the client.
+        dispatcher: of the client.
     """
 
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline: Deadline | None = deadline
+    def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
+        self.params = from_mapping(RTVIClientParams, options.params)
+        self.transport = options.transport
+        self.states = StateCell(dispatcher.lane)
+        self.slot = SessionSlot()
+        self.mic_enabled = options.enable_mic
+        supports_video = options.transport is not None and options.transport.supports_video
+        self.cam_enabled = bool(options.enable_cam or options.enable_camera)
+        if self.cam_enabled and not supports_video:
+            self.cam_enabled = False
+            logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+        self._options = options
+        self._dispatcher = dispatcher
+        self._limit = connect_limit(options.timeout, options.connect_timeout)
+        self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
+        # Guards `_beginning`, `_starting` and the state's owner: of two threads that connect at once one begins a
+        # session. Any thread may hold it, for an assignment.
+        self._lock = threading.Lock()
+        self._beginning = False
+        self._starting: AbortController | None = None
+        self._closed = False
+        register_for_fork(self)
 
-    def clear(self) -> None:
-        """The handler's request has settled."""
-        self._deadline = None
+    # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def remaining(self) -> float | None:
-        """Seconds left; None without a limit, or after `clear()`."""
-        return self._deadline.remaining() if self._deadline is not None else None
+    def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
+        """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
+        deadline = Deadline(self._limit_of(start))
+        attempt = ConnectAttempt(self._begin(deadline), self, self._request(given=given, start=start), deadline)
+        return attempt.run()
 
+    def _begin(self, deadline: Deadline) -> Session:
+        transport = self.transport
+        if transport is None:
+            raise InvalidTransportParamsError(
+                "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
+            )
+        previous = self.slot.session
+        if previous is not None and previous.ending and not previous.foreign:
+            # It is on its way out: what remains takes a moment.
+            previous.wait_closed(Deadline(deadline.sooner(5.0)))
+        with self._lock:
+            self._check_idle()
+            self._beginning = True
+        try:
+            session = Session(transport, self._dispatcher, self.states, deadline)
+            self.slot.session = session
+        finally:
+            with self._lock:
+                self._beginning = False
+        return session
 
-ConnectHandler = Callable[[RTVIClientParams, ConnectTimeout, AbortController], Any]
+    def _check_idle(self) -> None:
+        if self._closed:
+            raise RTVIError("This client is closed for good; make a new one")
+        session = self.slot.session
+        if session is not None and session.forked:
+            raise forked_error()
+        if self._beginning or (session is not None and not session.closed.is_set()):
+            raise BotAlreadyStartedError(
+                f"A session is active (state {self.states.value}); call disconnect() before you connect again"
+            )
 
+    def start_bot(self, request: APIRequest) -> Any:
+        """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
+        deadline = Deadline(self._limit_of(request))
+        abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
+        with self._outside_of_sessions() as announcer:
+            with self._lock:
+                self._starting = abort
+            try:
+                announcer.move(TransportState.AUTHENTICATING)
+                bundle = _on_a_thread(lambda: self._request(start=request).send(deadline, abort), abort, deadline)
+            except BaseException as error:
+                by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
+                announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
+                raise
+            announcer.move(TransportState.AUTHENTICATED)
+            return bundle
 
-@attrs.frozen(kw_only=True)
-class ConnectRequest:
-    """Where the transport's parameters come from.
+    @contextlib.contextmanager
+    def _outside_of_sessions(self) -> Iterator[Announcer]:
+        """Announces states while there is no session."""
+        hub = acquire_hub()
+        try:
+            with self._lock:
+                self._check_idle()
+                announcer = Announcer(self._dispatcher, self.states, hub.workers)
+            yield announcer
+        finally:
+            if hub.release():
+                hub.join(Deadline(1.0))
 
-    Attributes:
-        params: the client's, read when the request is made.
-        given: parameters that the caller of `connect()` has already; then no request is made.
-        start: a request that starts the bot instead of the default one.
-        handler: the caller's own way to make the request.
-        transport_name: for servers that start more than one kind.
-        network: TLS and proxy.
-        http_client: the caller's own, or None.
-    """
+    # -- ending -------------------------------------------------------------------------------------------------------
 
-    params: RTVIClientParams
-    given: Any = attrs.field(default=None, repr=False)
-    start: APIRequest | None = None
-    handler: ConnectHandler | None = None
-    transport_name: str = "custom"
-    network: Network = attrs.field(factory=Network)
-    http_client: httpx.Client | None = None
+    def disconnect(self) -> None:
+        """End what there is. See `RTVIClient.disconnect()`."""
+        session = self.slot.session
+        if session is not None and session.foreign:
+            return
+        with self._lock:
+            starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.abort(DisconnectedError("disconnect() was called meanwhile", initiator="client"))
+        if session is not None:
+            session.end_and_wait(CloseInfo(initiator="client"))
+        if self.states.value is TransportState.AUTHENTICATED:
+            with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
+                announcer.move(TransportState.DISCONNECTED)
+
+    def close(self) -> None:
+        """`disconnect()` for good."""
+        self._closed = True
+        self.disconnect()
+
+    # -- what is ------------------------------------------------------------------------------------------------------
 
     @property
-    def needed(self) -> bool:
-        """True if a request, or the caller's handler, is to be called."""
-        if self.given is not None:
-            return False
-        if self.start is not None or self.handler is not None:
-            return True
-        return bool(self.params.base_url) and self.params.endpoints.connect is not None
+    def state(self) -> TransportState:
+        """The state now; in a forked child, whose parent has the session, `disconnected`."""
+        session = self.slot.session
+        return TransportState.DISCONNECTED if session is not None and session.forked else self.states.value
 
-    def send(self, deadline: Deadline, abort: AbortController) -> Any:
-        """Make the request and return what the transport is to be given.
+    def session(self) -> Session:
+        """The session, live or not.
 
         Raises:
-            StartBotError: it failed.
-            BaseException: the reason for which the attempt was abandoned.
+            BotNotReadyError: there was none yet.
         """
-        if self.given is not None or not self.needed:
-            return self.given
-        if self.start is not None:
-            return self._start(self.start, abort.signal)
-        if self.handler is not None:
-            return self._call_handler(self.handler, deadline, abort)
-        return self._post(
-            self.params.construct_url("connect"), self._default_body(), self.params.headers or {}, abort.signal
+        if self.slot.session is None:
+            raise BotNotReadyError("There is no bot: call connect() first")
+        return self.slot.session
+
+    def enable_mic(self, enable: bool) -> None:
+        """Remember it for sessions to come, and tell the transport of the one that is."""
+        self.mic_enabled = enable
+        transport = self._transport_in_use()
+        if transport is not None:
+            transport.enable_mic(enable)
+
+    def enable_cam(self, enable: bool) -> None:
+        """As `enable_mic()`, if the transport carries video."""
+        if self.transport is None:
+            raise UnsupportedFeatureError("A client without a transport has no camera", feature="cam")
+        if not self.transport.supports_video:
+            self.transport.enable_cam(enable)  # says that it cannot
+            return
+        self.cam_enabled = enable
+        transport = self._transport_in_use()
+        if transport is not None:
+            transport.enable_cam(enable)
+
+    def initialize_transport(self, session: Session) -> None:
+        """Tell the transport of its session. On the connect thread."""
+        options, transport = self._options, session.transport
+        mic_enabled = self.mic_enabled
+        cam_enabled = self.cam_enabled
+        session.initialize_transport(
+            TransportOptions(
+                mic=options.mic,
+                speaker=options.speaker,
+                cam=options.cam,
+                enable_mic=mic_enabled,
+                enable_cam=cam_enabled,
+                network=self._network,
+                **session.own_options(),
+            )
+        )
+        # What was switched before the transport knew of its session.
+        if self.mic_enabled is not mic_enabled:
+            transport.enable_mic(self.mic_enabled)
+        if self.cam_enabled is not cam_enabled:
+            transport.enable_cam(self.cam_enabled)
+
+    def _transport_in_use(self) -> Transport | None:
+        session = self.slot.session
+        return session.transport if session is not None and session.live and session.initialized else None
+
+    def _limit_of(self, start: APIRequest | None) -> Seconds | None:
+        return start.timeout if start is not None and start.timeout is not None else self._limit
+
+    def _request(self, *, given: Any = None, start: APIRequest | None = None) -> ConnectRequest:
+        options = self._options
+        return ConnectRequest(
+            params=lambda: self.params,
+            given=given,
+            start=start,
+            handler=options.custom_connect_handler,
+            transport_name=options.transport.name if options.transport is not None else "custom",
+            network=self._network,
+            http_client=options.http_client,
         )
 
-    def _call_handler(self, handler: ConnectHandler, deadline: Deadline, abort: AbortController) -> Any:
-        timeout = ConnectTimeout(deadline)
-        abort.signal.on_abort(timeout.clear)
-        try:
-            bundle = handler(self.params, timeout, abort)
-        except RTVIError:
-            raise
-        except Exception as error:
-            abort.signal.raise_if_aborted()
-            raise StartBotError(f"The custom connect handler raised {type(error).__name__}: {error}") from error
-        abort.signal.raise_if_aborted()
-        return bundle
-
-    def _start(self, request: APIRequest, signal: AbortSignal) -> Any:
-        base = self.params.base_url
-        # Credentials for one server are not for another.
-        trusted = base is not None and origin_of(base) == origin_of(request.endpoint)
-        body: dict[str, Any] = {"transport": self.transport_name}
-        body.update((self.params.request_data or {}) if trusted else {})
-        body.update(request.request_data or {})
-        headers = {**((self.params.headers or {}) if trusted else {}), **(request.headers or {})}
-        return self._post(request.endpoint, body, headers, signal)
-
-    def _default_body(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"config": self.params.config_as_json()}
-        if self.params.services:
-            body["services"] = self.params.services
-        return {**body, **(self.params.request_data or {}), "rtvi_client_version": __version__}
-
-    def _post(self, url: str, body: Any, headers: Mapping[str, str], signal: AbortSignal) -> Any:
-        return post_json(url, body, headers=headers, network=self.network, signal=signal, client=self.http_client)
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._starting, self._beginning = None, False
+        if self.slot.session is not None and self.slot.session.forked:
+            self._dispatcher.lose_session()
 
 
 class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end."""
 
-    def __init__(self, session: Session, request: ConnectRequest, deadline: Deadline) -> None:
+    def __init__(self, session: Session, connector: Connector, request: ConnectRequest, deadline: Deadline) -> None:
         self._session = session
+        self._connector = connector
         self._request = request
         self._deadline = deadline
         self._phase = "devices"
-        self._result: BotReadyData | None = None
         self._error: BaseException | None = None
 
     def run(self) -> BotReadyData:
@@ -151,118 +275,124 @@ class ConnectAttempt:
             RTVIError: what else went wrong; the session has ended.
             KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
         """
+        session = self._session
         try:
-            thread = self._session.connect_thread = start_thread("connect", self._work)
-            self._join(thread)
-        except BaseException as error:
-            self._abandon(error)
-            raise
-        if self._error is not None:
-            self._abandon(self._error)
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    # -- on the caller's thread ---------------------------------------------------------------------------------------
-
-    def _join(self, thread: threading.Thread) -> None:
-        while not join_thread(thread, Deadline(self._deadline.sooner(_REMINDER_INTERVAL))):
-            if self._deadline.expired:
+            thread = start_thread("connect", self._work)
+            if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
                     f"the time was spent on {_DOING[self._phase]}",
                     phase=self._phase,
                     elapsed=self._deadline.elapsed(),
                 )
-            if self._deadline.timeout is None:
-                logger.warning(
-                    "connect() has been waiting for %.0f s, now for %s; set connect_timeout for a limit",
-                    self._deadline.elapsed(),
-                    _DOING[self._phase],
-                )
-
-    def _abandon(self, error: BaseException) -> None:
-        self._session.end(_end_by(error))
-        self._session.wait_closed(Deadline(TEARDOWN_LIMIT))
-        # Its threads end at once, unless a handler is at work; the caller's limit is not to be stretched for that.
-        self._session.wait_finished(Deadline(_LINGER_TIMEOUT))
+            join_thread(thread, Deadline(_LINGER_TIMEOUT))
+            if session.bot is None:
+                own = self._error
+                raise own if own is not None and session.was_ended_by(own) else session.failure()
+            return session.bot
+        except BaseException as error:
+            session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
+            raise
 
     # -- on the connect thread ----------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        self._session.connect_thread = threading.current_thread()
         try:
-            self._result = self._steps()
+            self._steps()
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
             self._error = error
             self._session.end(_end_by(error))
 
-    def _steps(self) -> BotReadyData:
+    def _steps(self) -> None:
         session, transport, signal = self._session, self._session.transport, self._session.abort.signal
-        session.move(TransportState.INITIALIZING)
-        session.initialize_transport()
-        transport.init_devices()
-        session.move(TransportState.INITIALIZED)
+        session.announcer.move(TransportState.INITIALIZING)
+        with self._may_fail("could not be prepared"):
+            self._connector.initialize_transport(session)
+            transport.init_devices()
+        session.announcer.move(TransportState.INITIALIZED)
         if self._request.needed:
             self._phase = "http"
-            session.move(TransportState.AUTHENTICATING)
+            session.announcer.move(TransportState.AUTHENTICATING)
         bundle = self._request.send(self._deadline, session.abort)
         signal.raise_if_aborted()
+        if self._request.start is not None:
+            session.announcer.move(TransportState.AUTHENTICATED)
         self._phase = "transport"
-        session.move(TransportState.CONNECTING)
-        try:
+        session.announcer.move(TransportState.CONNECTING)
+        with self._may_fail("failed to connect"):
             transport.connect(bundle, signal)
-        except RTVIError:
-            raise
-        except Exception as error:
-            signal.raise_if_aborted()
-            raise TransportStartError(f"The {transport.name} transport failed to connect: {error}") from error
-        signal.raise_if_aborted()
         self._phase = "bot-ready"
         session.opened()
-        transport.send_ready_message()
-        # The caller's join has the limit; whatever ends the session settles this wait.
-        session.ready.wait(Deadline(None))
-        return session.ready.result()
+        with self._may_fail("could not send client-ready"):
+            transport.send_ready_message()
+
+    @contextlib.contextmanager
+    def _may_fail(self, how: str) -> Iterator[None]:
+        """Around a call of a transport, which may be anybody's."""
+        signal = self._session.abort.signal
+        signal.raise_if_aborted()
+        try:
+            yield
+        except Exception as error:
+            signal.raise_if_aborted()
+            if isinstance(error, RTVIError):
+                raise
+            raise TransportStartError(f"The {self._session.transport.name} transport {how}: {error}") from error
+        signal.raise_if_aborted()
 
 
-def start_bot(session_abort: AbortController, request: ConnectRequest, deadline: Deadline) -> Any:
-    """Make only the request of an attempt, on a thread joined with `deadline`. Returns what was answered."""
+def _on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
+    """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
+    done = threading.Event()
+    abort.signal.on_abort(done.set)
 
-    def work() -> None:
+    def run() -> None:
         try:
-            outcome.append(request.send(deadline, session_abort))
+            outcome.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             failure.append(error)
+        finally:
+            done.set()
 
-    thread = start_thread("connect", work)
+    thread = start_thread("connect", run)
     try:
-        if not join_thread(thread, deadline):
+        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
             )
     except BaseException as error:
-        session_abort.abort(error)
-        join_thread(thread, Deadline(0.1))
+        abort.abort(error)
         raise
+    finally:
+        join_thread(thread, Deadline(_LINGER_TIMEOUT))
+    abort.signal.raise_if_aborted()
     if failure:
         raise failure[0]
     return outcome[0]
 
 
-_DOING = {
-    "devices": "opening the devices",
-    "http": "the connect request",
-    "transport": "opening the transport",
-    "bot-ready": "waiting for the bot to be ready",
-}
+def _wait(event: threading.Event, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
+    """Wait for `event`; False if `deadline` passed first. Without a limit the program is told now and then."""
+    while not wait_for_event(event, Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+        if deadline.expired:
+            return False
+        if deadline.timeout is None:
+            logger.warning(
+                "%s has been waiting for %.0f s, now for %s; set connect_timeout for a limit",
+                call,
+                deadline.elapsed(),
+                doing(),
+            )
+    return True
 
 
 def _end_by(error: BaseException) -> CloseInfo:
     """How a session ends whose attempt raised `error`."""
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=error)
-    if isinstance(error, Exception):
-        return CloseInfo(initiator="client", error=error)
-    return CloseInfo(initiator="client")  # Ctrl-C: the caller's own wish, not a failure
+    if isinstance(error, KeyboardInterrupt):
+        return CloseInfo(initiator="client")  # the caller's own wish, not a failure
+    return CloseInfo(initiator="client", error=error)

@@ -7,21 +7,32 @@ import logging
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 
 from . import signals
-from .concurrency.deadline import Deadline, slice_of
-from .concurrency.lanes import Lane, LaneOverflow
+from .concurrency.deadline import Deadline
+from .concurrency.lanes import Lane
 from .concurrency.lifecycle import register_for_fork
-from .errors import DisconnectedError, RequestTimeoutError, WouldDeadlockError
+from .errors import DisconnectedError, ForkedProcessError, RTVIError, WouldDeadlockError
 from .events import Event, RTVIEvent, event_from
 from .protocol.states import CloseInfo
+from .streams import EventStream
 
 logger = logging.getLogger(__name__)
+
+# What comes first in a session: it may be waited for before there is one.
+_OPENING = frozenset(
+    {
+        RTVIEvent.TRANSPORT_STATE_CHANGED,
+        RTVIEvent.CONNECTED,
+        RTVIEvent.BOT_STARTED,
+        RTVIEvent.BOT_CONNECTED,
+        RTVIEvent.BOT_READY,
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +50,15 @@ class HandlerError:
     handler: Callable[..., Any]
 
 
+def forked_error() -> ForkedProcessError:
+    """For a call that needs a session which only the parent process has."""
+    return ForkedProcessError(
+        "This client was connected when the process forked, so its session belongs to the parent. "
+        "Make and connect a client in the child process: in a web worker, connect in the request or in a post-fork "
+        "hook, not at import."
+    )
+
+
 @attrs.define(eq=False)
 class _Handler:
     function: Callable[..., Any]
@@ -52,20 +72,26 @@ class Dispatcher:
     Args:
         client: the sender that signals name. Held weakly.
         manual: events are delivered by `process_events()` only.
-        max_events, max_bytes: limits of the queue.
+        max_events, max_bytes: limits of the queue, and of each stream's.
     """
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
         self._client = weakref.ref(client)
         self.lane = Lane(max_items=max_events, max_bytes=max_bytes, manual=manual)
-        self._max_events = max_events
-        # Guards the replacement of `_handlers` and `_streams`, which are never changed in place, and `serial`. Any
-        # thread may hold it, for a few assignments.
+        self._limits = (max_events, max_bytes)
+        # Guards the replacement of `_handlers` and `_streams`, which are never changed in place, and the numbers of
+        # sessions. Any thread may hold it, for a few assignments.
         self._lock = threading.Lock()
         self._handlers: dict[RTVIEvent, tuple[_Handler, ...]] = {}
         self._streams: tuple[weakref.ref[EventStream], ...] = ()
-        # The number of the session that is live, or of the next one. A stream ends with the session it was opened in.
-        self.serial = 1
+        # Sessions are numbered from 1. `_over`: the last one whose last events were, or are being, delivered.
+        self._begun = 0
+        self._over = 0
+        self._over_info = CloseInfo()
+        #: The thread that is in a handler now, for whoever has to tell why it takes so long.
+        self.busy_thread: threading.Thread | None = None
+        self._tally = threading.local()
+        self._forked = False
         register_for_fork(self)
 
     # -- registration: any thread -------------------------------------------------------------------------------------
@@ -85,21 +111,38 @@ class Dispatcher:
             self._handlers = {**self._handlers, type_: kept}
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
-        """A stream of the events of `types` (none: of all) from now on."""
-        stream = EventStream(self, frozenset(map(event_from, types)), timeout, self._max_events)
+        """A stream of the events of `types` (none: of all) from now on.
+
+        Raises:
+            ForkedProcessError: the session is the parent's.
+        """
+        self.check_process()
+        stream = EventStream(self, frozenset(map(event_from, types)), timeout, *self._limits)
         with self._lock:
-            stream.serial = self.serial
+            # It ends with the session that is live, or with the next one.
+            stream.session = max(self._begun, self._over + 1)
+            stream.after = self._over_info if self._begun == self._over > 0 else None
             self._streams = (*(ref for ref in self._streams if ref() is not None), weakref.ref(stream))
         return stream
 
+    def wait_for(self, event: str | RTVIEvent, where: Callable[[Event], object] | None, timeout: float | None) -> Event:
+        """The next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
+        type_ = event_from(event)
+        deadline = Deadline(timeout)
+        with self.open_stream([type_], timeout) as stream:
+            if stream.after is not None and type_ not in _OPENING:
+                raise _ended_before(type_, stream.after)
+            while True:
+                found = stream.next_before(deadline)
+                if found is None:
+                    raise _ended_before(type_, stream.ended or CloseInfo())
+                if where is None or where(found):
+                    return found
+
     def close_stream(self, stream: EventStream) -> None:
+        """Push no more events to `stream`."""
         with self._lock:
             self._streams = tuple(ref for ref in self._streams if ref() not in (None, stream))
-
-    def session_ended(self, serial: int) -> None:
-        """Streams opened from now on belong to the next session."""
-        with self._lock:
-            self.serial = max(self.serial, serial + 1)
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
@@ -112,40 +155,77 @@ class Dispatcher:
     def _live_streams(self) -> list[EventStream]:
         return [stream for ref in self._streams if (stream := ref()) is not None]
 
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def begin_session(self) -> int:
+        """A session begins. Returns its number."""
+        with self._lock:
+            self._begun += 1
+            return self._begun
+
+    def session_over(self, number: int, info: CloseInfo) -> None:
+        """The last event of a session is about to be delivered: streams opened from now on belong to the next."""
+        with self._lock:
+            self._over, self._over_info = max(self._over, number), info
+
+    def end_streams(self, number: int, info: CloseInfo) -> None:
+        """The last event of a session was delivered."""
+        for stream in self._live_streams():
+            if stream.session <= number:
+                stream.end(info)
+                self.close_stream(stream)
+
+    def check_process(self) -> None:
+        """Raise `ForkedProcessError` in a child that was forked while a session was live."""
+        if self._forked:
+            raise forked_error()
+
     # -- delivery: on the client's lane -------------------------------------------------------------------------------
 
-    def deliver(self, event: Event) -> None:
-        """Hand `event` to everybody who listens.
+    def deliver(self, event: Event, size: int = 0) -> bool:
+        """Hand `event` to everybody who listens; False if it was too much for a stream."""
+        self._tally.count = getattr(self._tally, "count", 0) + 1
+        self.busy_thread = threading.current_thread()
+        try:
+            return self._hand_out(event, size)
+        finally:
+            self.busy_thread = None
 
-        Streams come first: what they promise is that the handlers of *earlier* events have returned, and those of
+    def _hand_out(self, event: Event, size: int) -> bool:
+        """Streams come first: what they promise is that the handlers of *earlier* events have returned, and those of
         this one may take their time.
-
-        Raises:
-            LaneOverflow: a stream is full.
         """
-        overflow = False
-        for stream in self._live_streams():
-            if stream.wants(event.type):
-                overflow = not stream.push(event) or overflow
+        taken = [stream.push(event, size) for stream in self._live_streams() if stream.wants(event.type)]
         client = self._client()
         if client is None:
-            return
+            return all(taken)
         for handler in self._handlers.get(event.type, ()):
             if handler.once and not self._take(event.type, handler):
                 continue
             payload = (event.data,) if handler.takes_payload else ()
-            self._call(handler.function, payload, event)
-        for receiver in signals.BY_EVENT[event.type].receivers_of(client):
-            self._call(receiver, (client, event), event)
-        if overflow:
-            raise LaneOverflow
+            taken.append(self._call(handler.function, payload, event))
+        for receiver in signals.BY_EVENT[event.type].receivers_for(client):
+            taken += [self._call(receiver, (client, event), event)]
+        return all(taken)
 
-    def end_streams(self, serial: int, info: CloseInfo) -> None:
-        """The session `serial` has ended, and its last event was delivered to the streams."""
-        for stream in self._live_streams():
-            if stream.serial <= serial:
-                stream.end(info)
-                self.close_stream(stream)
+    def run_queued(self, deadline: Deadline) -> int:
+        """Deliver on this thread what is queued, after waiting for a first event; returns how many events that were.
+
+        Raises:
+            RTVIError: the events of this client are delivered by threads.
+            WouldDeadlockError: called inside a handler.
+            ForkedProcessError: the session is the parent's.
+        """
+        self.check_process()
+        if not self.lane.manual:
+            raise RTVIError(
+                "Handlers of this client run on a thread; make it with events='manual' to run them yourself"
+            )
+        if self.lane.is_current:
+            raise WouldDeadlockError("process_events() was called inside a handler that it runs")
+        self._tally.count = 0
+        self.lane.run_queued(deadline)
+        return int(self._tally.count)
 
     def _take(self, type_: RTVIEvent, handler: _Handler) -> bool:
         with self._lock:
@@ -155,7 +235,7 @@ class Dispatcher:
             self._handlers = {**self._handlers, type_: tuple(h for h in current if h is not handler)}
             return True
 
-    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], event: Event) -> None:
+    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], event: Event) -> bool:
         try:
             function(*arguments)
         except BaseException as error:
@@ -166,142 +246,37 @@ class Dispatcher:
             logger.exception("A handler of %r raised", event.type.value)
             if event.type is not RTVIEvent.HANDLER_ERROR:
                 failure = HandlerError(error=error, event=event, handler=function)
-                self.deliver(Event(type=RTVIEvent.HANDLER_ERROR, data=failure, received_at=time.monotonic()))
+                now = time.monotonic()
+                return self._hand_out(Event(type=RTVIEvent.HANDLER_ERROR, data=failure, received_at=now), 0)
+        return True
+
+    # -- fork ---------------------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
         self.lane.after_fork_in_child()
+        self.busy_thread = None
         for stream in self._live_streams():
             stream.after_fork_in_child()
 
-
-class EventStream:
-    """The events of some types, one after the other. An iterator and a context manager; made by `client.events()`.
-
-    It begins with its creation and ends with the session. One thread iterates at a time.
-    """
-
-    def __init__(
-        self, dispatcher: Dispatcher, types: frozenset[RTVIEvent], timeout: float | None, max_events: int
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._types = types
-        self._timeout = timeout
-        self._max_events = max_events
-        self.serial = 0
-        # Guards `_events` and `_ended`, and wakes whoever waits for one of them. Any thread may hold it, for a moment.
-        self._changed = threading.Condition(threading.Lock())
-        self._events: deque[Event] = deque()
-        self._ended: CloseInfo | None = None
-
-    def wants(self, type_: RTVIEvent) -> bool:
-        return type_ in self._types or (not self._types and self._ended is None)
-
-    def push(self, event: Event) -> bool:
-        """Queue `event`; False if the stream is full. Called on the lane."""
-        with self._changed:
-            if len(self._events) >= self._max_events:
-                return False
-            self._events.append(event)
-            self._changed.notify()
-        return True
-
-    def end(self, info: CloseInfo) -> None:
-        """No event will come any more; those queued are still handed out."""
-        with self._changed:
-            self._ended = info
-            self._changed.notify_all()
-        self._dispatcher.lane.wake()
-
-    @property
-    def ended(self) -> CloseInfo | None:
-        """How the session ended, once the last event was handed out; None before."""
-        return self._ended if not self._events else None
-
-    def next_before(self, deadline: Deadline) -> Event | None:
-        """The next event; None if the session ended first.
-
-        Raises:
-            RequestTimeoutError: `deadline` passed first.
-            WouldDeadlockError: called inside a handler of the same client, and nothing is queued: what is waited for
-                could only come after the handler returns.
-        """
-        while True:
-            with self._changed:
-                if self._events:
-                    return self._events.popleft()
-                if self._ended is not None:
-                    return None
-                if self._dispatcher.lane.is_current:
-                    raise WouldDeadlockError(
-                        "A handler waits for an event that can only be delivered after it returns. "
-                        "Wait on another thread, or react to the event in a handler of its own."
-                    )
-                if not self._dispatcher.lane.manual:
-                    self._changed.wait(slice_of(deadline.remaining()))
-            if self._dispatcher.lane.manual:
-                self._dispatcher.lane.run_queued(deadline, until=self._something_to_say)
-            if deadline.expired and not self._something_to_say():
-                raise RequestTimeoutError(f"No {self._describe()} within {deadline.timeout} s")
-
-    def _something_to_say(self) -> bool:
-        return bool(self._events) or self._ended is not None
-
-    def _describe(self) -> str:
-        return "event" if not self._types else " or ".join(sorted(t.value for t in self._types)) + " event"
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        event = self.next_before(Deadline(self._timeout))
-        if event is None:
-            raise StopIteration
-        return event
-
-    def __enter__(self) -> EventStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop listening. Whoever waits for an event of this stream gets StopIteration."""
-        self._dispatcher.close_stream(self)
-        self.end(CloseInfo())
-
-    def after_fork_in_child(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._ended = CloseInfo(initiator="network")
+    def lose_session(self) -> None:
+        """In a forked child, on its only thread: the session is the parent's."""
+        self._forked = True
 
 
-def wait_for(
-    dispatcher: Dispatcher, event: str | RTVIEvent, where: Callable[[Event], object] | None, timeout: float | None
-) -> Event:
-    """The next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
-    deadline = Deadline(timeout)
-    with dispatcher.open_stream([event], timeout) as stream:
-        while True:
-            found = stream.next_before(deadline)
-            if found is None:
-                info = stream.ended or CloseInfo()
-                raise DisconnectedError(
-                    f"The session ended before the {event_from(event).value} event came",
-                    code=info.code,
-                    reason=info.reason,
-                    initiator=info.initiator,
-                )
-            if where is None or where(found):
-                return found
+def _ended_before(type_: RTVIEvent, info: CloseInfo) -> DisconnectedError:
+    return DisconnectedError(
+        f"The session ended before the {type_.value} event came; call connect() for a new one",
+        code=info.code,
+        reason=info.reason,
+        initiator=info.initiator,
+    )
 
 
 def _takes_payload(function: Callable[..., Any]) -> bool:
     if not callable(function):
         raise TypeError(f"A handler is a function, not {function!r}")
-    if inspect.iscoroutinefunction(function):
-        raise TypeError(
-            f"{function!r} is a coroutine function; handlers are called, not awaited. Register a plain function."
-        )
+    signals.refuse_coroutine_function(function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-ins have none

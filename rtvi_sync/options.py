@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
+import httpx
 
+from .concurrency.cancel import AbortController
+from .concurrency.deadline import Deadline
 from .errors import RTVIError
 from .events import RTVIEvent, event_from
+from .media import AudioSink, AudioSource, VideoSource
+from .transports.base import Transport
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +47,8 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any] | None) -> T:
         raise TypeError(f"{cls.__name__} or a mapping is needed, not {type(value).__name__}")
     names = [field.alias for field in attrs.fields(cls)]  # type: ignore[arg-type]
     given = {snake_case(key): item for key, item in value.items()}
+    if len(given) < len(value):
+        raise TypeError(f"{cls.__name__} is given one of {', '.join(value)} in two spellings")
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(names)}")
@@ -50,6 +58,15 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any] | None) -> T:
 def _names_only(value: Mapping[str, Any] | None) -> str:
     """A repr that tells what is there and no value: headers and request data hold credentials."""
     return "None" if value is None else "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
+
+
+def _url_shown(url: str | None) -> str:
+    """A repr without what may be a credential: user, password and query."""
+    if url is None:
+        return "None"
+    address, query = url.partition("?")[::2]
+    scheme, separator, rest = address.partition("://")
+    return repr(scheme + separator + rest.rpartition("@")[2] + ("?..." if query else ""))
 
 
 def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -81,7 +98,7 @@ class RTVIClientParams:
         services: service key to provider, for servers that choose by it.
     """
 
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=_url_shown)
     endpoints: Endpoints = attrs.field(factory=Endpoints, converter=_endpoints)
     request_data: dict[str, Any] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
     headers: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
@@ -113,7 +130,12 @@ class RTVIClientParams:
         if path is None:
             raise RTVIError(f"params.endpoints.{endpoint} is None: there is no such endpoint")
         parts = urlsplit(self.base_url)
-        return parts._replace(path=f"{parts.path.rstrip('/')}/{path.lstrip('/')}").geturl()
+        path, _, query = path.partition("?")
+        return parts._replace(
+            path=f"{parts.path.rstrip('/')}/{path.lstrip('/')}",
+            query="&".join(part for part in (parts.query, query) if part),
+            fragment="",
+        ).geturl()
 
 
 @attrs.frozen(kw_only=True)
@@ -127,10 +149,33 @@ class APIRequest:
         timeout: seconds; None: the client's connect timeout.
     """
 
-    endpoint: str
+    endpoint: str = attrs.field(repr=_url_shown)
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=_names_only)
     request_data: Mapping[str, Any] | None = attrs.field(default=None, repr=_names_only)
     timeout: Seconds | None = None
+
+
+class ConnectTimeout:
+    """The time-out that a custom connect handler gets, as the interface has it.
+
+    `clear()` ends the handler's own limit; the one of `connect()` runs on until the bot is ready, so there is nothing
+    that the handler could leave hanging.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline: Deadline | None = deadline
+
+    def clear(self) -> None:
+        """The handler's request has settled."""
+        self._deadline = None
+
+    def remaining(self) -> float | None:
+        """Seconds left; None without a limit, or after `clear()`."""
+        deadline = self._deadline
+        return deadline.remaining() if deadline is not None else None
+
+
+ConnectHandler: TypeAlias = Callable[[RTVIClientParams, ConnectTimeout, AbortController], Any]
 
 
 class RTVIEventCallbacks:
@@ -176,7 +221,7 @@ def callbacks_of(
     return [(callback_event(name), function) for name, function in value.items()]
 
 
-def _default_timeout_hint(milliseconds: float) -> None:
+def _hint_at_the_unit(milliseconds: float) -> None:
     if milliseconds < 100:
         logger.warning(
             "timeout=%g means %g milliseconds, as the interface has it; for seconds pass connect_timeout=%g",
@@ -201,7 +246,7 @@ def connect_limit(
         limit = _seconds("timeout", timeout)
         if isinstance(timeout, timedelta):
             return limit
-        _default_timeout_hint(limit)
+        _hint_at_the_unit(limit)
         return limit / 1000
     return None if connect_timeout is None else _seconds("connect_timeout", connect_timeout)
 
@@ -214,3 +259,54 @@ def _seconds(name: str, value: float | timedelta) -> float:
     if not value > 0 or value == float("inf"):
         raise ValueError(f"{name} must be positive and finite; leave it out for no limit")
     return float(value)
+
+
+@attrs.define(kw_only=True)
+class RTVIClientOptions:
+    """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
+
+    transport: Transport | None = None
+    params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None
+    timeout: Milliseconds | timedelta | None = None
+    enable_mic: bool = True
+    enable_cam: bool | None = None
+    enable_camera: bool | None = None
+    custom_connect_handler: ConnectHandler | None = None
+    connect_timeout: Seconds | timedelta | None = None
+    request_timeout: Seconds | None = 10.0
+    mic: str | AudioSource | None = None
+    speaker: str | AudioSink | None = None
+    cam: str | VideoSource | None = None
+    http_client: httpx.Client | None = None
+    events: Literal["thread", "manual"] = "thread"
+    ssl_context: ssl.SSLContext | None = attrs.field(default=None, repr=False)
+    proxy: str | bool | None = attrs.field(default=None, repr=False)
+    max_queued_events: int = 100_000
+    max_queued_bytes: int = 64 * 1024 * 1024
+
+    def __attrs_post_init__(self) -> None:
+        if self.enable_cam is not None and self.enable_camera is not None:
+            raise TypeError("enable_cam and enable_camera are the same option: give one of them")
+        if self.events not in ("thread", "manual"):
+            raise ValueError(f'events is "thread" or "manual", not {self.events!r}')
+        if self.transport is not None and not isinstance(self.transport, Transport):
+            raise TypeError(f"transport is an object such as WebSocketTransport(), not {self.transport!r}")
+
+
+def api_request(
+    endpoint: str | APIRequest | Mapping[str, Any],
+    request_data: Mapping[str, Any] | None,
+    headers: Mapping[str, str] | None,
+    timeout: Seconds | None,
+) -> APIRequest:
+    """The request that the arguments of `start_bot()` mean.
+
+    Raises:
+        TypeError: a whole request is given together with parts of one.
+    """
+    if isinstance(endpoint, str):
+        return APIRequest(endpoint=endpoint, request_data=request_data, headers=headers, timeout=timeout)
+    if request_data is not None or headers is not None or timeout is not None:
+        raise TypeError("Give start_bot() either an APIRequest or its parts")
+    return from_mapping(APIRequest, endpoint)

@@ -1,8 +1,8 @@
 """One session: from the first step of an attempt to the last event after its end.
 
 A session binds an engine, a transport and the calls that wait for answers. It is used once: late results of an
-abandoned attempt meet a dead session and come to nothing. It refers to the client's dispatcher weakly, so that a
-client which is dropped while connected can be collected; its session is then torn down.
+abandoned attempt meet a dead session and come to nothing. Nothing in it refers to the client or its handlers but
+weakly, so that a client which is dropped while connected can be collected; its session is then torn down.
 """
 
 from __future__ import annotations
@@ -10,18 +10,14 @@ from __future__ import annotations
 import logging
 import platform
 import threading
-import time
 import warnings
-import weakref
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from ._version import __version__
+from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread, wait_for_event
 from .concurrency.hub import acquire_hub
-from .concurrency.lanes import Lane, LaneOverflow
 from .concurrency.lifecycle import (
     fork_generation,
     log_stack_of,
@@ -29,40 +25,40 @@ from .concurrency.lifecycle import (
     start_thread,
     unregister_for_exit,
 )
-from .concurrency.pending import Pending, Waiter
-from .dispatch import Dispatcher
+from .concurrency.pending import Pending
+from .dispatch import Dispatcher, forked_error
 from .errors import (
     BotNotReadyError,
     DisconnectedError,
-    ForkedProcessError,
+    InvalidTransportParamsError,
     ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
     StartBotError,
+    TransportStartError,
 )
-from .events import Event, RTVIEvent
+from .events import RTVIEvent
 from .messages import BotReadyData, RTVIMessage
 from .protocol import engine as protocol
-from .protocol.states import ACTIVE, CloseInfo, TransportState, may_follow
+from .protocol.states import CloseInfo, TransportState
 from .transports.base import Inbound, Transport, TransportOptions
 
 logger = logging.getLogger(__name__)
 
-# What `disconnect()` promises.
+# What `disconnect()` promises. The teardown itself gives up a little sooner, so that its result is still seen.
 TEARDOWN_LIMIT = 5.0
+_OWN_SHARE = 0.9
+# A transport that does not come back leaves the rest of the limit to the handlers of the last events.
+_TRANSPORT_SHARE = 0.8
 # A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
 # look-up or in the caller's own code is left behind after it.
 _SETTLE_TIMEOUT = 0.1
+# A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
+_MAX_WARNINGS = 20
 
-
-class StateCell:
-    """The state of a client, changed by its sessions one after the other; its order is that of the events."""
-
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.value = TransportState.DISCONNECTED
-        self.owner: object = None  # only the session that came last may change the state
+# The session that each transport serves, by the transport's identity: two clients must not share one.
+_sessions_of_transports: dict[int, Session] = {}
 
 
 def about_this_client() -> dict[str, str]:
@@ -79,70 +75,85 @@ class Session:
     """One attempt to connect and the session that comes of it.
 
     Args:
-        transport: carries it; nobody else uses it until `closed` is set.
-        dispatcher: of the client. Held weakly.
-        states: of the client.
+        transport: carries it; nobody else may use it until `closed` is set.
+        dispatcher, states: of the client.
         deadline: limit of the attempt.
-        make_options: completes the transport's options with what is the session's own.
+
+    Raises:
+        InvalidTransportParamsError: the transport serves another session.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        dispatcher: Dispatcher,
-        states: StateCell,
-        deadline: Deadline,
-        make_options: Callable[..., TransportOptions],
-    ) -> None:
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
+        if _sessions_of_transports.setdefault(id(transport), self) is not self:
+            raise InvalidTransportParamsError(
+                f"The {transport.name} transport serves a session of another client; give each client its own"
+            )
         self.transport = transport
-        self.serial = dispatcher.serial
-        self._dispatcher = weakref.ref(dispatcher)
-        self._states = states
-        self._lane = states.lane
-        self._generation = fork_generation()
         self.hub = acquire_hub()
-        self.engine = protocol.Engine(about_this_client())
-        self.abort = AbortController(deadline, lambda: StartBotError("The connect request was aborted"))
-        self.ready: Waiter[BotReadyData] = Waiter()
-        self.connect_thread: threading.Thread | None = None
+        self.announcer = Announcer(
+            dispatcher, states, self.hub.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
+        )
+        self._generation = fork_generation()
+        self._engine = protocol.Engine(about_this_client())
         self._pending: Pending[RTVIMessage] = Pending()
-        # Guards `_ending`, `_ready_settled`, `_opened` and `_early_ready`: whoever sets one first does what follows
-        # from it. Any thread may hold it, for an assignment.
+        self._warnings = 0
+        self.abort = AbortController(deadline, lambda: StartBotError("The connect request was aborted"))
+        self.abort.signal.on_abort(self._aborted)
+        self.connect_thread: threading.Thread | None = None
+        # Guards `_ending`, `_opened` and `_early_ready`: whoever sets one first does what follows from it. Any thread
+        # may hold it, for an assignment.
         self._lock = threading.Lock()
         self._ending: CloseInfo | None = None
-        self._ready_settled = False
-        self._silent = False  # the events that are still queued are dropped
-        self._opened = False  # `connected` was announced
-        self._early_ready: protocol.Ready | None = None  # bot-ready came before that
+        self._opened = False
+        self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
         self._close_thread: threading.Thread | None = None
+        #: The transport knows of this session: what is changed from now on, it must be told.
+        self.initialized = False
+        #: What the ready bot said about itself; None before.
+        self.bot: BotReadyData | None = None
+        #: The attempt has come to its end: the bot is ready, or the session closed.
+        self.settled = threading.Event()
         #: The transport is closed, every waiting call has failed, and another session may begin.
         self.closed = threading.Event()
         #: The last event was delivered and the session's threads are gone, or the limit has passed.
         self.finished = threading.Event()
-        self._make_options = make_options
-        states.owner = self
         register_for_exit(self)
 
-    def initialize_transport(self) -> None:
+    def own_options(self) -> dict[str, Any]:
+        """The part of `TransportOptions` that is the session's own."""
+        return {
+            "client_ready": self._engine.client_ready,
+            "on_interruption": self._interrupt,
+            "on_closed": self.end,
+            "on_event": self.announcer.event,
+            "hub": self.hub,
+        }
+
+    def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now. On the connect thread."""
-        options = self._make_options(
-            client_ready=self.engine.client_ready,
-            on_interruption=self._interrupt,
-            on_closed=self.end,
-            on_event=self.announce,
-            hub=self.hub,
-        )
         self.transport.initialize(options, self._receive)
+        self.initialized = True
 
     # -- what callers ask: any thread ---------------------------------------------------------------------------------
 
     @property
-    def forked(self) -> bool:
-        """True in a child process that was forked while the session was live."""
+    def foreign(self) -> bool:
+        """True in a child process that was forked from the session's."""
         return self._generation != fork_generation()
 
     @property
+    def forked(self) -> bool:
+        """True in a child process that was forked while the session was live."""
+        return self.foreign and not self.closed.is_set()
+
+    @property
+    def live(self) -> bool:
+        """True until its end begins; False in a forked child."""
+        return self._ending is None and not self.foreign
+
+    @property
     def ending(self) -> bool:
+        """True from the beginning of its end on."""
         return self._ending is not None
 
     def check_ready(self) -> None:
@@ -154,14 +165,14 @@ class Session:
         if self.forked:
             raise forked_error()
         if self._ending is not None:
-            raise self.disconnected_error()
-        if self.engine.bot_ready is None:
+            raise self._disconnected_error()
+        if not self.announcer.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
     def send(self, message: RTVIMessage) -> None:
         """Send `message`; waits for nothing."""
         self.check_ready()
-        self.engine.check_outbound(message)
+        self._engine.check_outbound(message)
         self.transport.send_message(message)
 
     def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
@@ -171,7 +182,7 @@ class Session:
             RequestTimeoutError, RequestRejectedError, DisconnectedError
         """
         self.check_ready()
-        self.engine.check_outbound(message)
+        self._engine.check_outbound(message)
         if message.id is None:
             raise ValueError("A request needs an id, or its answer cannot be told from others")
         waiter = self._pending.register(message.id)
@@ -186,8 +197,16 @@ class Session:
         finally:
             self._pending.discard(message.id)
 
-    def disconnected_error(self) -> DisconnectedError:
-        """For a call that needed this session."""
+    def failure(self) -> RTVIError:
+        """Why the session that has ended, or is ending, did not come to be."""
+        error = self._ending.error if self._ending is not None else None
+        return error if isinstance(error, RTVIError) else self._disconnected_error()
+
+    def was_ended_by(self, error: BaseException) -> bool:
+        """True if `error` is what ended it."""
+        return self._ending is not None and self._ending.error is error
+
+    def _disconnected_error(self) -> DisconnectedError:
         info = self._ending or CloseInfo()
         error = DisconnectedError(
             f"{_how_it_ended(info)}; call connect() for a new one",
@@ -198,80 +217,21 @@ class Session:
         error.__cause__ = info.error
         return error
 
-    # -- states and events: any thread --------------------------------------------------------------------------------
-
-    def move(self, state: TransportState) -> bool:
-        """Enter `state` and say so, unless another session has taken over or `state` cannot follow."""
-
-        def enter() -> bool:
-            cell = self._states
-            if cell.owner is not self or not may_follow(cell.value, state):
-                return False
-            if self._ending is not None and state not in _END_STATES:
-                return False
-            cell.value = state
-            return True
-
-        return self._post(RTVIEvent.TRANSPORT_STATE_CHANGED, state, when=enter)
-
-    def announce(self, type_: RTVIEvent, data: Any = None, message: RTVIMessage | None = None) -> None:
-        """Queue an event for whoever listens."""
-        self._post(type_, data, message)
-
-    def _post(
-        self,
-        type_: RTVIEvent,
-        data: Any = None,
-        message: RTVIMessage | None = None,
-        size: int = 0,
-        when: Callable[[], bool] | None = None,
-    ) -> bool:
-        dispatcher = self._dispatcher()
-        item = None
-        if dispatcher is not None and dispatcher.wants(type_):
-            item = partial(self._deliver, Event(type=type_, data=data, received_at=time.monotonic(), message=message))
-        elif when is None:
-            return True
-        try:
-            # The events of the session's own life are few, and the program relies on them: they are queued over the
-            # limit.
-            return self._lane.post(item, self.hub.workers, size, force=message is None, when=when)
-        except LaneOverflow:
-            self._overflow()
-            return False
-
-    def _deliver(self, event: Event) -> None:
-        """On the lane."""
-        dispatcher = self._dispatcher()
-        if dispatcher is None or self._silent:
-            return
-        try:
-            dispatcher.deliver(event)
-        except LaneOverflow:
-            self._overflow()
-
-    def _overflow(self) -> None:
-        error = RTVIError(
-            "Events come faster than the program handles them, and the queue is full; the session is ended. "
-            "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
-        )
-        self.end(CloseInfo(initiator="client", error=error))
-
     # -- what the transport delivers: one thread at a time ------------------------------------------------------------
 
     def _receive(self, message: Inbound) -> None:
-        if self._ending is not None or self.forked:
+        if not self.live:
             return
         size = len(message) if isinstance(message, (str, bytes)) else 0
-        for effect in self.engine.receive(message):
+        for effect in self._engine.receive(message):
             self._perform(effect, size)
 
     def _perform(self, effect: protocol.Effect, size: int) -> None:
         if isinstance(effect, protocol.Deliver):
-            self._deliver_message(effect, size)
+            self._deliver(effect, size)
         elif isinstance(effect, protocol.Resolve):
             if effect.message.id is not None and not self._pending.resolve(effect.message.id, effect.message):
-                logger.debug("An answer with the id %r, which nobody waits for, is ignored", effect.message.id)
+                logger.debug("An answer with the id %.100r, which nobody waits for, is ignored", effect.message.id)
         elif isinstance(effect, protocol.Reject):
             if effect.message.id is not None:
                 error = RequestRejectedError(f"The bot refused the request: {effect.text}", response=effect.message)
@@ -281,53 +241,57 @@ class Session:
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
         elif isinstance(effect, protocol.Warn):
-            logger.warning("%s", effect.text)
+            self._warn(effect.text)
         else:
             self.end(CloseInfo(initiator="server", error=effect.error))
 
-    def _deliver_message(self, effect: protocol.Deliver, size: int) -> None:
-        type_, data = effect.event, None
-        dispatcher = self._dispatcher()
-        if dispatcher is None:
+    def _deliver(self, effect: protocol.Deliver, size: int) -> None:
+        if not self.announcer.wants(effect.event):
             return
-        if dispatcher.wants(type_):
-            try:
-                data = effect.decode()
-            except ProtocolError as error:
-                logger.warning(
-                    "The bot sent a message that breaks the protocol; it is delivered as unknown_message. %s", error
-                )
-                type_, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
-            self._post(type_, data, effect.message, size)
+        try:
+            data = effect.decode()
+        except ProtocolError as error:
+            self._warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
+            self.announcer.event(RTVIEvent.UNKNOWN_MESSAGE, effect.message, effect.message, size)
+        else:
+            self.announcer.event(effect.event, data, effect.message, size)
+
+    def _warn(self, text: str) -> None:
+        self._warnings += 1
+        logger.log(logging.WARNING if self._warnings <= _MAX_WARNINGS else logging.DEBUG, "%s", text)
+        if self._warnings == _MAX_WARNINGS:
+            logger.warning("The bot does so too often: the rest of this session's warnings is logged at DEBUG")
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         with self._lock:
             if not self._opened:
                 self._early_ready = effect
                 return
-        if self.move(TransportState.READY):
-            self._post(RTVIEvent.BOT_READY, effect.data, effect.message)
+        if not self.announcer.move(TransportState.READY):
+            return
+        self.bot = effect.data
+        self.announcer.event(RTVIEvent.BOT_READY, effect.data, effect.message)
+        try:
             self.transport.start_media()
-        self._settle_ready(effect.data, None)
-
-    def _settle_ready(self, data: BotReadyData | None, error: BaseException | None) -> None:
-        with self._lock:
-            if self._ready_settled:
-                return
-            self._ready_settled = True
-        self.ready._settle(data, error)
+        except Exception as error:  # noqa: BLE001 - a transport may be anybody's
+            failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
+            failure.__cause__ = error
+            self.end(CloseInfo(initiator="client", error=failure))
+        else:
+            self.settled.set()
 
     def _interrupt(self) -> None:
-        self.transport.interrupt_playback()
+        try:
+            self.transport.interrupt_playback()
+        except Exception:
+            logger.exception("The %s transport could not drop what the bot said", self.transport.name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
         """The transport is open. On the connect thread."""
-        if not self.move(TransportState.CONNECTED):
+        if not self.announcer.opened():
             return
-        self.announce(RTVIEvent.CONNECTED)
-        self.announce(RTVIEvent.BOT_CONNECTED)
         with self._lock:
             self._opened = True
             early, self._early_ready = self._early_ready, None
@@ -335,24 +299,25 @@ class Session:
             self._become_ready(early)
 
     def end(self, info: CloseInfo) -> None:
-        """End the session, whoever calls first says how. Any thread; does not wait."""
+        """End the session; whoever calls first says how. Any thread; does not wait."""
         if not self._begin_end(info):
             return
         try:
-            self._close_thread = start_thread("close", self._tear_down, True)
+            self._close_thread = start_thread("close", self._tear_down)
         except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            self._tear_down(False)
+            self._tear_down(at_exit=True)
 
-    def _begin_end(self, info: CloseInfo) -> bool:
-        with self._lock:
-            if self._ending is not None:
-                return False
-            self._ending = info
-        # Before anything that takes time: nobody may wait for answers that cannot come.
-        self.abort.abort(info.error if isinstance(info.error, RTVIError) else self.disconnected_error())
-        self._pending.fail_all(self.disconnected_error)
-        self._settle_ready(None, self.disconnected_error())
-        return True
+    def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
+        """End the session and wait until it has ended, within the limit of `disconnect()`.
+
+        Args:
+            info: how it ends, if it is not ending already.
+            linger: seconds to wait for handlers of the last events; None: the rest of the limit.
+        """
+        self.end(info)
+        deadline = Deadline(TEARDOWN_LIMIT)
+        if self.wait_closed(deadline):
+            self.wait_finished(deadline if linger is None else Deadline(linger))
 
     def wait_closed(self, deadline: Deadline) -> bool:
         """Wait until another session may begin; False, and a log entry, if `deadline` passed first."""
@@ -365,89 +330,106 @@ class Session:
     def wait_finished(self, deadline: Deadline) -> bool:
         """Wait until the last event was delivered and the threads are gone; False if `deadline` passed first.
 
-        Inside a handler of the same client, and in manual mode, delivery cannot be waited for: there it waits for
-        `closed`.
+        Inside a handler of the same client it does not wait: the last event follows when the handler returns.
         """
-        if self._on_own_thread():
+        if self._on_own_thread() or self.announcer.in_handler:
             return True
-        if self._lane.is_current:
-            return wait_for_event(self.closed, deadline)
         thread = self._close_thread
         return wait_for_event(self.finished, deadline) and (thread is None or join_thread(thread, deadline))
-
-    def _on_own_thread(self) -> bool:
-        """True on a thread that the end of the session waits for: it must not wait for the end."""
-        return threading.current_thread() in (self._close_thread, self.connect_thread)
-
-    def _tear_down(self, on_own_thread: bool) -> None:
-        """Everything that ends with the session, in the order of `docs/threading.md`."""
-        deadline = Deadline(TEARDOWN_LIMIT)
-        try:
-            self._close(deadline)
-        except Exception:
-            logger.exception("Closing the transport failed")
-        finally:
-            delivered = self._announce_end()
-            self.closed.set()
-        if not self._lane.manual:
-            if not on_own_thread:
-                # There may be no worker any more: what is still to be delivered is delivered here.
-                self._lane.run_queued(Deadline(1.0), until=delivered.is_set)
-            self._await_delivery(delivered, deadline)
-        if self.hub.release():
-            left = self.hub.join(Deadline(deadline.sooner(1.0)))
-            if left:
-                log_stack_of(left, "A session has ended")
-        unregister_for_exit(self)
-        self.finished.set()
-
-    def _close(self, deadline: Deadline) -> None:
-        connect_thread = self.connect_thread
-        if connect_thread is not None and connect_thread is not threading.current_thread():
-            join_thread(connect_thread, Deadline(deadline.sooner(_SETTLE_TIMEOUT)))
-        if self._states.value in ACTIVE:
-            self.move(TransportState.DISCONNECTING)
-        self.transport.disconnect()
-
-    def _announce_end(self) -> threading.Event:
-        """Queue the last events. Returns what is set once they are delivered."""
-        info = self._ending or CloseInfo()
-        was_ready = self.engine.bot_ready is not None
-        failed = not was_ready and (info.initiator != "client" or info.error is not None)
-        if self._opened:
-            self.announce(RTVIEvent.BOT_DISCONNECTED)
-        self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
-        if self._opened:
-            self.announce(RTVIEvent.DISCONNECTED, info)
-        dispatcher = self._dispatcher()
-        if dispatcher is not None:
-            dispatcher.session_ended(self.serial)
-        delivered = threading.Event()
-        self._lane.post(partial(self._delivered_all, delivered, info), self.hub.workers, force=True)
-        return delivered
-
-    def _delivered_all(self, delivered: threading.Event, info: CloseInfo) -> None:
-        dispatcher = self._dispatcher()
-        if dispatcher is not None:
-            dispatcher.end_streams(self.serial, info)
-        delivered.set()
-
-    def _await_delivery(self, delivered: threading.Event, deadline: Deadline) -> None:
-        if wait_for_event(delivered, deadline) or self._states.owner is not self:
-            return  # a handler of the last event is at work on the next session already: that is not too long
-        self._silent = True
-        log_stack_of(
-            self.hub.workers.threads(), "A handler is still running though its session ended; its events are dropped"
-        )
 
     def at_exit(self) -> None:
         """The interpreter exits: end the session on this thread."""
         if self.forked:
             return
         if self._begin_end(CloseInfo(initiator="client")):
-            self._tear_down(False)
+            self._tear_down(at_exit=True)
         else:
             wait_for_event(self.finished, Deadline(TEARDOWN_LIMIT))
+
+    def _begin_end(self, info: CloseInfo) -> bool:
+        with self._lock:
+            if self._ending is not None:
+                return False
+            self._ending = info
+        # Before anything that takes time: nobody may wait for answers that cannot come.
+        self._pending.fail_all(self._disconnected_error)
+        self.announcer.end()
+        return True
+
+    def _aborted(self) -> None:
+        """The program has called `abort_controller.abort()`, or the attempt is being abandoned by `end()`."""
+        if not self.announcer.was_ready:
+            self.end(CloseInfo(initiator="client", error=self.abort.signal.reason))
+
+    def _overflow(self) -> None:
+        error = RTVIError(
+            "Events come faster than the program handles them, and the queue is full; the session is ended. "
+            "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
+        )
+        self.end(CloseInfo(initiator="client", error=error))
+
+    def _on_own_thread(self) -> bool:
+        """True on a thread that the end of the session waits for: it must not wait for the end."""
+        return threading.current_thread() in (self._close_thread, self.connect_thread)
+
+    def _tear_down(self, at_exit: bool = False) -> None:
+        """Everything that ends with the session, in order. On the close thread, or on the exiting one."""
+        info = self._ending or CloseInfo()
+        deadline = Deadline(TEARDOWN_LIMIT * _OWN_SHARE)
+        self._abandon_attempt()
+        if self._opened:
+            self.announcer.move(TransportState.DISCONNECTING)
+        self._close_transport(deadline)
+        delivered = self.announcer.finish(info)
+        del _sessions_of_transports[id(self.transport)]
+        self.closed.set()
+        self.settled.set()
+        busy: list[threading.Thread] = []
+        if not self.announcer.manual:
+            if at_exit:
+                self.announcer.deliver_queued(delivered, 1.0)
+            busy = self._await_delivery(delivered, deadline)
+        if self.hub.release():
+            left = self.hub.join(Deadline(deadline.sooner(1.0)))
+            log_stack_of([thread for thread in left if thread not in busy], "A session has ended")
+        unregister_for_exit(self)
+        self.finished.set()
+
+    def _abandon_attempt(self) -> None:
+        """Wake the connect thread from whatever it waits for, and give it a moment to go."""
+        if not self.announcer.was_ready:
+            # It may call functions of the program's, so it has to be here, on a thread that nobody else needs.
+            self.abort.abort(self.failure())
+        thread = self.connect_thread
+        if thread is not None and thread is not threading.current_thread():
+            join_thread(thread, Deadline(_SETTLE_TIMEOUT))
+
+    def _close_transport(self, deadline: Deadline) -> None:
+        if not self.initialized:
+            return
+        # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
+        try:
+            thread = start_thread("close", self._disconnect_transport)
+        except RuntimeError:  # the interpreter is shutting down
+            self._disconnect_transport()
+            return
+        if not join_thread(thread, Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
+            log_stack_of([thread], f"The {self.transport.name} transport does not disconnect in time")
+
+    def _disconnect_transport(self) -> None:
+        try:
+            self.transport.disconnect()
+        except Exception:
+            logger.exception("Closing the %s transport failed", self.transport.name)
+
+    def _await_delivery(self, delivered: threading.Event, deadline: Deadline) -> list[threading.Thread]:
+        """Wait until the last event was delivered. Returns the thread of the handler that is still running, if any."""
+        if wait_for_event(delivered, deadline) or self.announcer.overtaken:
+            return []  # a handler of the last event is at work on the next session already: that is not too long
+        self.announcer.silence()
+        busy = self.announcer.busy_threads()
+        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+        return busy
 
 
 def _how_it_ended(info: CloseInfo) -> str:
@@ -455,7 +437,7 @@ def _how_it_ended(info: CloseInfo) -> str:
         "client": "This client ended the session",
         "server": "The bot ended the session",
         "network": "The connection to the bot was lost",
-    }[info.initiator]
+    }.get(info.initiator, "The session has ended")
     if info.error is not None:
         return f"{who}: {info.error}"
     if info.code is not None:
@@ -463,23 +445,15 @@ def _how_it_ended(info: CloseInfo) -> str:
     return who
 
 
-_END_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
+class SessionSlot:
+    """Where a client keeps its session, and its finalizer finds it."""
 
+    session: Session | None = None
 
-def forked_error() -> ForkedProcessError:
-    return ForkedProcessError(
-        "This client was connected when the process forked, so its session belongs to the parent. "
-        "Make and connect a client in the child process: in a web worker, connect in the request or in a post-fork "
-        "hook, not at import."
-    )
-
-
-def collected(session_of: Mapping[str, Session | None]) -> Callable[[], None]:
-    """What happens when a client is collected: its session, if it is live, is torn down."""
-
-    def finalize() -> None:
-        session = session_of.get("session")
-        if session is None or session.ending or session.forked or session.finished.is_set():
+    def collected(self) -> None:
+        """The client was collected: its session, if it is live, is torn down."""
+        session = self.session
+        if session is None or not session.live:
             return
         # A finalizer may run anywhere, even under a lock: it only leaves a note for the io thread.
         session.hub.io.call(lambda: session.end(CloseInfo(initiator="client")))
@@ -489,5 +463,3 @@ def collected(session_of: Mapping[str, Session | None]) -> Callable[[], None]:
             ResourceWarning,
             stacklevel=2,
         )
-
-    return finalize

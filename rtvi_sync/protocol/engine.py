@@ -35,6 +35,8 @@ REPLY_TYPES = frozenset(
     }
 )
 
+_MAX_ERROR_TEXT = 500
+
 
 @attrs.frozen
 class Resolve:
@@ -163,10 +165,16 @@ class Engine:
 
 
 def error_text(message: RTVIMessage) -> str:
-    """The text of an `error` or `error-response`: servers put it in `error`, some in `message`."""
+    """The text of an `error` or `error-response`: servers put it in `error`, some in `message`.
+
+    It goes into exceptions and logs: what is not printable is left out, and a long text is cut.
+    """
     data = message.data
+    text: Any = None
     if isinstance(data, Mapping):
-        for key in ("error", "message"):
-            if isinstance(data.get(key), str):
-                return str(data[key])
-    return data if isinstance(data, str) else "no reason given"
+        text = next((data[key] for key in ("error", "message") if isinstance(data.get(key), str)), None)
+    elif isinstance(data, str):
+        text = data
+    if not text:
+        return "no reason given"
+    return "".join(c if c.isprintable() else " " for c in text[:_MAX_ERROR_TEXT])

@@ -1,0 +1,205 @@
+"""What becomes of a session, told in one order: the client's state, and its events."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .concurrency.deadline import Deadline
+from .concurrency.lanes import Lane, LaneOverflow, LaneWorkers
+from .dispatch import Dispatcher
+from .events import Event, RTVIEvent
+from .messages import RTVIMessage
+from .protocol.states import CloseInfo, TransportState, may_follow
+
+_LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
+
+
+class StateCell:
+    """The state of a client. The lane's lock guards it, so that the order of states is the order of their events."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.value = TransportState.DISCONNECTED
+        self.owner: object = None  # only what began last may change the state
+
+    def enter(self, owner: object, state: TransportState) -> bool:
+        """Under the lane's lock: enter `state` if `owner` may and it can follow."""
+        if self.owner is not owner or not may_follow(self.value, state):
+            return False
+        self.value = state
+        return True
+
+
+class Announcer:
+    """Changes the client's state and queues its events for one session, or for one call of `start_bot()`.
+
+    It refers to the dispatcher weakly, so that a client which is dropped while connected can be collected.
+
+    Args:
+        dispatcher: of the client.
+        states: of the client; from now on only this announcer changes it.
+        workers: the threads that deliver events.
+        session: number of the session, 0 without one.
+        on_overflow: called when an event finds the queue full.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        states: StateCell,
+        workers: LaneWorkers,
+        *,
+        session: int = 0,
+        on_overflow: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._dispatcher = weakref.ref(dispatcher)
+        self._states = states
+        self._lane = states.lane
+        self._workers = workers
+        self._session = session
+        self._on_overflow = on_overflow
+        # The four below are written under the lane's lock.
+        self._ending = False  # no step of an attempt is announced any more
+        self._over = False  # nothing is
+        self._said_connected = False
+        self.was_ready = False  # the state READY was entered
+        self._silenced = False  # what is still queued is dropped
+        states.owner = self
+
+    @property
+    def in_handler(self) -> bool:
+        """True on the thread that delivers an event of this client right now."""
+        return self._lane.is_current
+
+    @property
+    def manual(self) -> bool:
+        """True if events are delivered when the program asks for it."""
+        return self._lane.manual
+
+    @property
+    def overtaken(self) -> bool:
+        """True if another session has begun."""
+        return self._states.owner is not self
+
+    def wants(self, type_: RTVIEvent) -> bool:
+        """True if anybody listens to `type_`."""
+        dispatcher = self._dispatcher()
+        return dispatcher is not None and dispatcher.wants(type_)
+
+    # -- any thread ---------------------------------------------------------------------------------------------------
+
+    def move(self, state: TransportState) -> bool:
+        """Enter `state` and say so; False if it cannot follow, or another session has taken over."""
+
+        def enter() -> bool:
+            if self._over or (self._ending and state not in _LAST_STATES):
+                return False
+            if not self._states.enter(self, state):
+                return False
+            self.was_ready = self.was_ready or state is TransportState.READY
+            return True
+
+        return self._post(self._item(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
+
+    def opened(self) -> bool:
+        """The transport is open: say so, unless the session is ending already."""
+
+        def enter() -> bool:
+            self._said_connected = not self._ending
+            return self._said_connected
+
+        if not self.move(TransportState.CONNECTED) or not self._post(self._item(RTVIEvent.CONNECTED), when=enter):
+            return False
+        return self._post(self._item(RTVIEvent.BOT_CONNECTED), when=lambda: not self._ending)
+
+    def event(self, type_: RTVIEvent, data: Any = None, message: RTVIMessage | None = None, size: int = 0) -> None:
+        """Queue an event, if anybody listens and the last one has not been queued yet."""
+        item = self._item(type_, data, message, size)
+        if item is not None:
+            # The events of the session's own life are few, and the program relies on them: they are queued over the
+            # limit.
+            self._post(item, when=lambda: not self._over, size=size, force=message is None)
+
+    def end(self) -> None:
+        """The session is ending: from now on no further step of the attempt is announced."""
+
+        def enter() -> bool:
+            self._ending = True
+            return True
+
+        self._post(None, when=enter)
+
+    def finish(self, info: CloseInfo) -> threading.Event:
+        """Say that the session has ended; nothing can follow. Returns what is set when all was delivered."""
+
+        def enter() -> bool:
+            self._over = True
+            return True
+
+        failed = not self.was_ready and (info.initiator != "client" or info.error is not None)
+        self._post(self._item(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
+        self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
+        delivered = threading.Event()
+        last = Event(type=RTVIEvent.DISCONNECTED, data=info, received_at=time.monotonic())
+        self._post(partial(self._deliver_last, last, delivered), when=enter)
+        return delivered
+
+    def silence(self) -> None:
+        """Drop what is still queued."""
+        self._silenced = True
+
+    def deliver_queued(self, delivered: threading.Event, timeout: float) -> None:
+        """At exit there may be no thread to deliver events any more: do it on this one."""
+        self._lane.run_queued(Deadline(timeout), until=delivered.is_set)
+
+    def busy_threads(self) -> list[threading.Thread]:
+        """The thread that is in a handler of this client now, if there is one."""
+        dispatcher = self._dispatcher()
+        thread = dispatcher.busy_thread if dispatcher is not None else None
+        return [] if thread is None else [thread]
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _item(
+        self, type_: RTVIEvent, data: Any = None, message: RTVIMessage | None = None, size: int = 0
+    ) -> Callable[[], None] | None:
+        """What delivers an event; None if nobody listens."""
+        if not self.wants(type_):
+            return None
+        event = Event(type=type_, data=data, received_at=time.monotonic(), message=message)
+        return partial(self._deliver, event, size)
+
+    def _post(
+        self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
+    ) -> bool:
+        """Queue `item` if `when()`, called under the lane's lock, is true. False if it is not, or there is no room."""
+        try:
+            return self._lane.post(item, self._workers, size, force=force, when=when)
+        except LaneOverflow:
+            self._on_overflow()
+            return False
+
+    def _deliver(self, event: Event, size: int) -> None:
+        """On the lane."""
+        dispatcher = self._dispatcher()
+        if dispatcher is not None and not self._silenced and not dispatcher.deliver(event, size):
+            self._on_overflow()
+
+    def _deliver_last(self, event: Event, delivered: threading.Event) -> None:
+        """On the lane."""
+        dispatcher = self._dispatcher()
+        try:
+            if dispatcher is not None:
+                dispatcher.session_over(self._session, event.data)
+                if self._said_connected and not self._silenced and dispatcher.wants(event.type):
+                    dispatcher.deliver(event)
+        finally:
+            if dispatcher is not None:
+                dispatcher.end_streams(self._session, event.data)
+            delivered.set()
+            self._lane.wake()
