@@ -1,0 +1,165 @@
+"""httpx on sockets that can be abandoned.
+
+httpx's own transport makes its sockets out of reach, so that an attempt which is abandoned during a TCP handshake
+would leave its thread behind until the operating system gives up. Imported when the first request is made: httpcore
+is a large part of what `import httpx` leaves for later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import httpcore
+import httpx
+
+from ..concurrency.cancel import AbortSignal
+from ..errors import RTVIError
+from .net import Detach, Network, open_tcp, proxy_authorization
+
+_CORE_ERRORS: tuple[type[Exception], ...] = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+)
+
+
+class AbandonableTransport(httpx.BaseTransport):
+    """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
+
+    def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:
+        proxy = network.proxy_for(url)
+        options: dict[str, Any] = {"network_backend": _Backend(signal), "max_connections": 1}
+        if url.startswith("https:"):
+            options["ssl_context"] = network.tls()
+        if proxy is None:
+            self._pool = httpcore.ConnectionPool(**options)
+        else:
+            authorization = proxy_authorization(proxy)
+            self._pool = httpcore.HTTPProxy(
+                f"http://{proxy.netloc.rpartition('@')[2]}",
+                proxy_headers={"Proxy-Authorization": authorization} if authorization else None,
+                **options,
+            )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        core_request = httpcore.Request(
+            method=request.method,
+            url=httpcore.URL(
+                scheme=request.url.raw_scheme,
+                host=request.url.raw_host,
+                port=request.url.port,
+                target=request.url.raw_path,
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _as_httpx_errors():
+            answer = self._pool.handle_request(core_request)
+        assert isinstance(answer.stream, Iterable)
+        return httpx.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_ResponseStream(answer.stream, answer.close),
+            extensions=answer.extensions,
+        )
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _ResponseStream(httpx.SyncByteStream):
+    def __init__(self, chunks: Iterable[bytes], close: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self.close = close  # type: ignore[method-assign]
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _as_httpx_errors():
+            yield from self._chunks
+
+
+@contextlib.contextmanager
+def _as_httpx_errors() -> Iterator[None]:
+    try:
+        yield
+    except _CORE_ERRORS as error:
+        raise httpx.TransportError(str(error)) from error
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, signal: AbortSignal) -> None:
+        self._signal = signal
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002 - the signal knows what is left
+        local_address: str | None = None,  # noqa: ARG002
+        socket_options: Iterable[Any] | None = None,  # noqa: ARG002
+    ) -> httpcore.NetworkStream:
+        with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
+            return _Stream(*open_tcp(host, port, self._signal), self._signal)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, sock: socket.socket, detach: Detach, signal: AbortSignal) -> None:
+        self._sock = sock
+        self._detach = detach
+        self._signal = signal
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        with _mapped(httpcore.ReadTimeout, httpcore.ReadError):
+            self._sock.settimeout(self._signal.remaining())
+            return self._sock.recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        with _mapped(httpcore.WriteTimeout, httpcore.WriteError):
+            self._sock.settimeout(self._signal.remaining())
+            self._sock.sendall(buffer)
+
+    def close(self) -> None:
+        self._detach()
+        self._sock.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> httpcore.NetworkStream:
+        with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
+            try:
+                self._sock.settimeout(self._signal.remaining())
+                wrapped = ssl_context.wrap_socket(self._sock, server_hostname=server_hostname)
+            except BaseException:
+                self.close()
+                raise
+        return _Stream(wrapped, self._detach, self._signal)
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "ssl_object":
+            return self._sock if isinstance(self._sock, ssl.SSLSocket) else None
+        return self._sock if info == "socket" else None
+
+
+class _mapped:  # noqa: N801 - used as a statement
+    """Turns the errors of a socket into the ones that httpcore expects of a backend."""
+
+    def __init__(self, timeout: type[Exception], other: type[Exception]) -> None:
+        self._timeout = timeout
+        self._other = other
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # Reasons of an abandoned attempt may be OSErrors by their second base class; they pass unchanged.
+        if isinstance(error, OSError) and not isinstance(error, RTVIError):
+            raise (self._timeout if isinstance(error, TimeoutError) else self._other)(str(error)) from error
