@@ -1,1 +1,75 @@
+"""The commands of `rtvi-sync`, which is also `python -m rtvi_sync`.
 
+A command is a module of this package with a docstring whose first line says what it does, `add_arguments(parser)` and
+`run(arguments)`, which returns the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from rtvi_sync import RTVIError, __version__
+
+from . import demo
+from .screen import clean
+
+COMMANDS = {"demo": demo}
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+class CleanFormatter(logging.Formatter):
+    """Log records quote what servers send."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(map(clean, super().format(record).splitlines()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: of the command line; None: those of this process.
+
+    Returns:
+        The exit status: 0, 1 after a failure, which was told in one line on stderr, or 130 after Ctrl-C.
+
+    Raises:
+        SystemExit: the arguments are wrong (status 2), or ask for help (0).
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a bot may speak what the terminal cannot show
+            stream.reconfigure(errors="replace")
+    handler = logging.StreamHandler()
+    handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    given = _parser().parse_args(arguments)
+    try:
+        status: int = COMMANDS[given.command].run(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has left. What is still buffered must not fail again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except (RTVIError, OSError) as error:
+        print(f"rtvi-sync {given.command}: {clean(str(error))}", file=sys.stderr)
+        return FAILED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rtvi-sync", description="Talk to RTVI voice bots.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        summary = (module.__doc__ or "").partition("\n")[0]
+        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+    return parser

@@ -1,0 +1,131 @@
+"""What a command shows: lines as they come, on a terminal also what is still changing, and tables."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+LONGEST_LINE = 2000
+
+_BREAKS = "\n\r\t\v\f\x85\u2028\u2029"
+# They change how text around them is shown, which lets a bot forge what seems to be ours.
+_OVERRIDES = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def clean(text: str) -> str:
+    """Text of a server as one line that no terminal takes for a command."""
+    shown = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
+    return "".join(" " if char in _BREAKS else char for char in shown if char in _BREAKS or _harmless(char))
+
+
+def _harmless(char: str) -> bool:
+    # Cc: control characters, ESC among them. Cs: halves of characters, which no stream can encode.
+    return unicodedata.category(char) not in ("Cc", "Cs") and unicodedata.bidirectional(char) not in _OVERRIDES
+
+
+class Screen(Protocol):
+    """Where a command writes. Use it as a context manager, on one thread."""
+
+    def line(self, text: str) -> None:
+        """Show one line for good."""
+
+    def partial(self, text: str) -> None:
+        """Show what may still change, in place of the last partial text, until the next line."""
+
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show a table. The first column is text, the others are numbers."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+def screen_for(stream: TextIO | None = None) -> Screen:
+    """The screen for a stream (None: stdout): with rich on a terminal, where that is installed, else plain."""
+    stream = stream or sys.stdout
+    if stream.isatty():
+        try:
+            return RichScreen(stream)
+        except ModuleNotFoundError:
+            pass
+    return PlainScreen(stream)
+
+
+class PlainScreen:
+    """Lines of text, each written at once; shows nothing that may still change."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, text: str) -> None:
+        print(clean(text), file=self._stream, flush=True)
+
+    def partial(self, text: str) -> None:
+        """Nothing: what is written here stays."""
+
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        for line in title.splitlines():
+            self.line(line)
+        for row in (headers, *rows):
+            first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            self.line("  ".join([first.strip().ljust(widths[0]), *others]))
+
+    def __enter__(self) -> PlainScreen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to restore."""
+
+
+class RichScreen:
+    """A terminal, by way of rich.
+
+    Raises:
+        ModuleNotFoundError: rich is not installed.
+    """
+
+    def __init__(self, stream: TextIO, **console: Any) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, **console)
+        # No thread of its own: it is drawn anew when there is something new. stderr may lead elsewhere.
+        self._live = Live(
+            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def line(self, text: str) -> None:
+        from rich.text import Text
+
+        self._live.update(Text(""), refresh=True)
+        self._console.print(Text(clean(text)), soft_wrap=True)
+
+    def partial(self, text: str) -> None:
+        from rich.text import Text
+
+        self._live.update(Text(clean(text), style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table
+
+        for line in title.splitlines():
+            self.line(line)
+        table = Table()
+        for index, header in enumerate(headers):
+            table.add_column(header, justify="right" if index else "left")
+        for row in rows:
+            table.add_row(*row)
+        self._console.print(table)
+
+    def __enter__(self) -> RichScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()

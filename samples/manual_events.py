@@ -1,0 +1,51 @@
+"""One thread for everything: handlers run inside of the program's own loop, which also does something else.
+
+    python samples/manual_events.py ws://localhost:7860/ws-client
+
+No handler runs while the loop is elsewhere, so that they may share its variables without a lock. That is what a game,
+a terminal user interface or a robot needs. Without a URL it talks to the built-in bot.
+"""
+
+import sys
+import time
+
+from rtvi_sync import BotLLMTextData, RTVIClient, WebSocketTransport
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+
+
+def main(url: str) -> None:
+    client = RTVIClient(
+        transport=WebSocketTransport(url),
+        events="manual",
+        enable_mic=False,
+        speaker=NullSink(),
+        connect_timeout=15,
+    )
+    score = {"sentences": 0, "rounds": 0}
+
+    @client.on("bot-transcription")
+    def count(said: BotLLMTextData) -> None:
+        score["sentences"] += 1
+        print(f"round {score['rounds']}: the bot said {said.text!r}")
+
+    @client.on("bot-stopped-speaking")
+    def hang_up() -> None:
+        client.disconnect()
+
+    with client:
+        client.send_text("Tell me a story. Make it short.")
+        give_up = time.monotonic() + 30
+        while client.connected and time.monotonic() < give_up:
+            score["rounds"] += 1  # the work of the program
+            client.process_events(timeout=0.05)
+    client.process_events()  # what came with the end of the session
+    print(f"{score['sentences']} sentences in {score['rounds']} rounds")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        main(sys.argv[1])
+    else:
+        with EmbeddedBot(replies="Once there was a thread. It ended.") as bot:
+            main(bot.ws_url)

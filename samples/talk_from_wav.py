@@ -1,0 +1,46 @@
+"""Say a WAV file to a voice bot, print what is said, keep the bot's voice.
+
+    python samples/talk_from_wav.py QUESTION.wav ANSWER.wav ws://localhost:7860/ws-client
+
+Without a URL it talks to the built-in bot, which answers with the sound of what it heard.
+"""
+
+import contextlib
+import sys
+
+from rtvi_sync import RequestTimeoutError, RTVIClient, UserTranscriptionData, WebSocketTransport
+from rtvi_sync.media import WavSink, WavSource
+from rtvi_sync.testing import EmbeddedBot
+
+
+def print_user(said: UserTranscriptionData) -> None:
+    if said.final:
+        print("you:", said.text)
+
+
+def talk(question: str, answer: str, url: str) -> None:
+    speech = WavSource(question)
+    client = RTVIClient(
+        transport=WebSocketTransport(url),
+        callbacks={"on_user_transcript": print_user, "on_bot_transcript": lambda said: print("bot:", said.text)},
+        mic=speech,
+        speaker=WavSink(answer),
+        connect_timeout=15,
+    )
+    with client:
+        speech.wait()  # it is sent in real time, and followed by silence, by which the bot knows that it may answer
+        with contextlib.suppress(RequestTimeoutError):  # the answer was so short that it is over already
+            client.wait_for("bot-stopped-speaking", timeout=20)
+    # The session is over, so the file is complete.
+    print("The bot's voice is in", answer)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case [question, answer]:
+            with EmbeddedBot() as bot:
+                talk(question, answer, bot.ws_url)
+        case [question, answer, url]:
+            talk(question, answer, url)
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,254 @@
+"""The demo as a whole: what a newcomer runs first."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rtvi_sync import cli
+from rtvi_sync.cli.level import rms
+from rtvi_sync.testing import BotSession, EmbeddedBot
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = r" +(\d+)" * 3
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Starts the demo as a user does, in a folder of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "rtvi_sync", "demo", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@attrs.frozen
+class Result:
+    """What a run of the demo left."""
+
+    status: int
+    lines: list[str]
+    errors: str
+    seconds: float
+    folder: Path
+
+    @property
+    def transcript(self) -> list[str]:
+        """Who said what."""
+        return [match[1] for line in self.lines if (match := re.match(r" +[\d.]+ s  ((?:you|bot)  .*)", line))]
+
+
+def finish(process: subprocess.Popen[str], folder: Path, since: float) -> Result:
+    """Waits for the end of a demo."""
+    output, errors = process.communicate(timeout=60)
+    return Result(process.returncode, output.splitlines(), errors, time.monotonic() - since, folder)
+
+
+def channels(path: Path) -> tuple[int, bytes, bytes]:
+    """The rate and both channels of a stereo recording."""
+    with wave.open(str(path)) as file:
+        assert (file.getnchannels(), file.getsampwidth()) == (2, 2)
+        data = file.readframes(file.getnframes())
+        left, right = (bytearray(len(data) // 2) for _ in range(2))
+        for channel, pcm in enumerate((left, right)):
+            pcm[::2], pcm[1::2] = data[2 * channel :: 4], data[2 * channel + 1 :: 4]
+        return file.getframerate(), bytes(left), bytes(right)
+
+
+def spans_of_sound(pcm: bytes, rate: int) -> list[tuple[float, float]]:
+    """When there is sound, leaving out pauses below 0.3 s."""
+    window = rate // 50
+    loud = [at / rate for at in range(0, len(pcm) // 2, window) if rms(pcm[2 * at : 2 * (at + window)]) > 300]
+    spans: list[tuple[float, float]] = []
+    for moment in loud:
+        if spans and moment - spans[-1][1] < 0.3:
+            spans[-1] = (spans[-1][0], moment)
+        else:
+            spans.append((moment, moment))
+    return spans
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run without any argument."""
+    folder, since = tmp_path_factory.mktemp("demo"), time.monotonic()
+    return finish(start(folder), folder, since)
+
+
+def test_it_succeeds_in_time_and_without_noise(shown: Result) -> None:
+    """Status 0 in well under a minute, nothing on stderr."""
+    assert (shown.status, shown.errors) == (0, "")
+    assert shown.seconds < 30
+
+
+def test_it_says_what_the_built_in_bot_is_not(shown: Result) -> None:
+    """Nobody takes the words of speech.txt for speech recognition."""
+    text = " ".join(shown.lines[:4])
+    assert "no speech recognition" in text
+    assert "speech.txt" in text
+    assert "--url" in text
+
+
+def test_it_shows_the_transcript_of_both(shown: Result) -> None:
+    """Every line of the shipped text, and the bot's answer to it, in order."""
+    said = ROOT.joinpath("rtvi_sync/cli/speech.txt").read_text(encoding="utf-8").splitlines()
+    assert shown.transcript == [line for text in said for line in (f"you  {text}", f"bot  You said: {text}")]
+
+
+def test_it_shows_a_latency_for_each_turn(shown: Result) -> None:
+    """A row for each turn and the median, in milliseconds, none below the pause that the bot waits for."""
+    table = shown.lines[next(index for index, line in enumerate(shown.lines) if line.startswith("turn")) + 1 :]
+    rows = [re.fullmatch(r"(\w+)" + NUMBERS, line) for line in table[:3]]
+    assert [row[1] for row in rows if row] == ["1", "2", "median"]
+    for row in rows:
+        assert row is not None
+        transcript, text, sound = map(int, row.groups()[1:])
+        assert 550 < transcript <= text <= sound < 2000
+
+
+def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
+    """Left the user, right the bot, in turn, each bot's turn a hang-over and a chunk after the user's."""
+    path = shown.folder / "conversation.wav"
+    assert any(str(path) in line for line in shown.lines)
+    rate, left, right = channels(path)
+    assert rate == 24_000
+    assert 10 < len(left) / 2 / rate < shown.seconds
+    user, bot = spans_of_sound(left, rate), spans_of_sound(right, rate)
+    assert len(user) == len(bot) == 2
+    for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
+        assert 0.5 < bot_begin - user_end < 1.5
+        # The built-in bot says what it heard.
+        assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.1
+    assert bot[0][1] < user[1][0]
+
+
+@pytest.fixture
+def hostile_bot() -> Iterator[EmbeddedBot]:
+    """A bot whose every text holds what a terminal obeys."""
+    with EmbeddedBot(transcripts=["\x1b[2Jone"], replies=["\x1b]0;owned\x07two\x9b31m"]) as bot:
+        yield bot
+
+
+def test_no_escape_code_of_a_bot_reaches_the_terminal(
+    hostile_bot: EmbeddedBot, one_word: Path, tmp_path: Path
+) -> None:
+    """Transcripts, answers, errors, warnings and the reason of the end are shown without control characters."""
+
+    def misbehave() -> None:
+        session = hostile_bot.wait_for_session(20)
+        session.wait_for_message("client-ready", 20)
+        for type_, data in (
+            ("error", {"error": "\x1b[5mbad", "fatal": False}),
+            ("bot-output", {"text": 5, "\x1b[31m": "\x1b[31m"}),
+            ("bot-llm-text", {"text": ["\x1b[31m"]}),
+        ):
+            session.send({"label": "rtvi-ai", "type": type_, "data": data})
+        session.wait_ended(30)
+
+    thread = threading.Thread(target=misbehave)
+    thread.start()
+    arguments = ("--url", hostile_bot.ws_url, "--speech", str(one_word), "--greeting", "0")
+    result = finish(start(tmp_path, *arguments), tmp_path, time.monotonic())
+    thread.join(30)
+    assert result.status == 0
+    assert result.transcript == ["you  [2Jone", "bot  ]0;ownedtwo31m"]
+    assert "the bot reports an error: [5mbad" in "\n".join(result.lines)
+    assert "WARNING" in result.errors
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "\n".join([*result.lines, result.errors]))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/connect", "/start"])
+def test_a_url_of_http_asks_the_server_for_a_bot(
+    path: str, one_word: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base of a connect endpoint, the endpoint itself, and a runner's start endpoint."""
+    monkeypatch.setattr("rtvi_sync.cli.conversation.Conversation.hold", _say_nothing)
+    out = tmp_path / "x.wav"
+    with EmbeddedBot() as bot:
+        status = cli.main(["demo", "--url", bot.base_url + path, "--speech", str(one_word), "--out", str(out)])
+        session = bot.wait_for_session(1)
+        assert session.wait_for_message("client-ready")
+    shown = capsys.readouterr()
+    assert "connected to rtvi_sync.testing" in shown.out
+    # Nothing was said, which is no success.
+    assert (status, shown.err) == (1, "rtvi-sync demo: The bot has not answered at all\n")
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    """In the place of a conversation."""
+
+
+def test_an_unreachable_bot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, what was tried and why it failed; no file is left."""
+    out = tmp_path / "x.wav"
+    for url in ("http://127.0.0.1:1", "http://127.0.0.1:1/start", "ws://127.0.0.1:1"):
+        assert cli.main(["demo", "--url", url, "--out", str(out)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("rtvi-sync demo: ")
+        assert "127.0.0.1:1" in error
+        assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_wrong_endpoint_comes_with_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A runner has no connect endpoint; who asks for it there is told where it starts bots."""
+    with EmbeddedBot() as bot:
+        status = cli.main(["demo", "--url", f"{bot.base_url}/nosuch", "--out", str(tmp_path / "x.wav")])
+    assert status == 1
+    assert re.search("404.*ends in /start", capsys.readouterr().err)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody talks for a minute and loses the recording."""
+    assert cli.main(["demo", "--out", str(tmp_path / "no" / "x.wav")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("rtvi-sync demo: Cannot write ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
+def test_ctrl_c_keeps_what_was_said(tmp_path: Path) -> None:
+    """Status 130, no traceback, and the recording up to that moment."""
+    process = start(tmp_path)
+    assert process.stdout is not None
+    since = time.monotonic()
+    for line in process.stdout:
+        if line.rstrip().endswith("s]"):  # the user begins to speak
+            break
+    process.send_signal(signal.SIGINT)
+    result = finish(process, tmp_path, since)
+    assert (result.status, result.errors) == (130, "")
+    rate, left, right = channels(tmp_path / "conversation.wav")
+    assert (rate, len(left)) == (24_000, len(right))
+
+
+def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
+    """Without soxr each side has a file, and a line says why."""
+    with EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rtvi_sync.cli.demo.find_resampler", lambda: None)
+        patch.chdir(tmp_path)
+        status = cli.main(["demo", "--url", bot.ws_url, "--speech", str(one_word), "--greeting", "0"])
+        sent = bot.wait_for_session(1)
+        assert isinstance(sent, BotSession)
+    assert status == 0
+    assert sorted(path.name for path in tmp_path.glob("conversation*")) == [
+        "conversation-bot-24000.wav",
+        "conversation-user-16000.wav",
+    ]

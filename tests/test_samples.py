@@ -1,0 +1,93 @@
+"""The samples do what they say, each as a program of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.testing import EmbeddedBot
+
+from .cli.wavs import quiet, tone, write_wav
+
+ROOT = Path(__file__).parents[1]
+SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
+
+
+def run(folder: Path, name: str, *arguments: str) -> list[str]:
+    """The lines that a sample prints; it has to succeed without a word on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "samples" / name), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
+def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
+    """Fewer than 60 lines, the first of which tell what it is for and how it is called."""
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 60
+    assert f"python samples/{path.name}" in text.partition('"""\n\nimport')[0]
+
+
+def test_talk_from_wav(tmp_path: Path) -> None:
+    """The transcript of both, and a file with the bot's voice: the built-in bot answers with what it heard."""
+    write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
+    lines = run(tmp_path, "talk_from_wav.py", "question.wav", "answer.wav")
+    assert [line.partition(":")[0] for line in lines] == ["you", "bot", "The bot's voice is in answer.wav"]
+    with wave.open(str(tmp_path / "answer.wav")) as file:
+        assert file.getframerate() == 16_000
+        assert 0.4 < file.getnframes() / 16_000 < 0.8
+        assert tone(0.3)[:1000] in file.readframes(16_000)
+
+
+def test_talk_from_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
+    """The third argument is the WebSocket of a bot."""
+    write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
+    with EmbeddedBot(transcripts="Who is there?", replies="It is me.") as bot:
+        lines = run(tmp_path, "talk_from_wav.py", "question.wav", "answer.wav", bot.ws_url)
+    assert lines[:2] == ["you: Who is there?", "bot: It is me."]
+
+
+def test_ask_text(tmp_path: Path) -> None:
+    """The answer to the application's own request, then one to each question."""
+    assert run(tmp_path, "ask_text.py") == [
+        "order 7 is {'number': 7, 'state': 'sent'}",
+        "What time is it? -> You said: What time is it?",
+        "And in Oslo? -> You said: And in Oslo?",
+    ]
+
+
+def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
+    """A bot that refuses the request still answers the questions of the command line."""
+
+    def refuse(_: object) -> None:
+        raise LookupError("never heard of it")
+
+    with EmbeddedBot(on_request={"get-order": refuse}, replies=["Noon."]) as bot:
+        lines = run(tmp_path, "ask_text.py", bot.ws_url, "When?")
+    assert lines[0].startswith("no such order: ")
+    assert "never heard of it" in lines[0]
+    assert lines[1:] == ["When? -> Noon."]
+
+
+def test_manual_events(tmp_path: Path) -> None:
+    """Handlers run in the program's loop, which does other work until the bot has spoken."""
+    *said, end = run(tmp_path, "manual_events.py")
+    assert [line.partition(": ")[2] for line in said] == [
+        "the bot said 'Once there was a thread.'",
+        "the bot said 'It ended.'",
+    ]
+    sentences, _, _, rounds, _ = end.split()
+    assert int(sentences) == 2
+    assert int(rounds) > 10
