@@ -1,0 +1,301 @@
+"""From a source to the bot: chunks of 20 ms at their times."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.pacer import Pacer, PacerTask
+from ..errors import RTVIError
+from . import pcm as pcm_tools
+from .base import AudioSource, Claim
+from .virtual import MemorySource, SourceRun
+from .worker import DeviceThread, Report
+
+logger = logging.getLogger(__name__)
+
+CHUNKS_PER_SECOND = 50
+# What is sent after muting, so that the bot's VAD can end the turn.
+_HUSH_CHUNKS = CHUNKS_PER_SECOND
+# A process that was stopped for longer goes on from where it was instead of sending all it missed in one burst, which
+# a slow line would drop.
+_MAX_LAG = 1.0
+
+SendAudio = Callable[[bytes, int], None]
+
+
+class Reader(Protocol):
+    """Gets samples out of a source for the pacer."""
+
+    def begin(self) -> None:
+        """The bot is ready. Must not block."""
+
+    def look(self) -> None:
+        """Muted or unmuted. Must not block."""
+
+    def take(self, frames: int) -> bytes | None:
+        """Up to `frames` samples, fewer only at the end; None: not there yet. Called on the pacer's thread."""
+
+    @property
+    def exhausted(self) -> bool:
+        """The source has come to its end and all of it was taken."""
+
+    def halt(self) -> None:
+        """Stop reading; called once."""
+
+    def join(self, deadline: Deadline) -> threading.Thread | None:
+        """Wait until the source is closed and free; the thread that was given up at the deadline, or None."""
+
+
+class MemoryReader:
+    """Reads a source in memory, on the pacer's thread itself."""
+
+    def __init__(self, source: MemorySource, claim: Claim) -> None:
+        self._source = source
+        self._claim = claim
+        self._position = 0
+
+    def begin(self) -> None:
+        """The position is the beginning."""
+
+    def look(self) -> None:
+        """Nothing is read ahead."""
+
+    def take(self, frames: int) -> bytes:
+        data = self._source.samples(self._position, frames)
+        self._position += len(data) // 2
+        return data
+
+    @property
+    def exhausted(self) -> bool:
+        end = self._source.total_frames
+        return end is not None and self._position >= end
+
+    def halt(self) -> None:
+        self._claim.release()
+
+    def join(self, deadline: Deadline) -> None:
+        """Nothing to wait for."""
+
+
+class AheadReader:
+    """Reads a source that may block on a thread of its own, up to 1 s ahead.
+
+    Args:
+        source: of the user's.
+        rate_hz: its rate.
+        claim: to the source.
+        enabled: whether the microphone is on.
+        report: told of an exception in the source, on its thread.
+    """
+
+    def __init__(
+        self, source: AudioSource, rate_hz: int, claim: Claim, enabled: Callable[[], bool], report: Report
+    ) -> None:
+        self._source = source
+        self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
+        self._limit_bytes = 2 * rate_hz
+        self._enabled = enabled
+        # Guards the fields below; the source's thread and the pacer's hold it for a few instructions.
+        self._changed = threading.Condition(threading.Lock())
+        self._buffer = bytearray()
+        self._begun = False
+        self._halted = False
+        self._ended = False
+        self._failed = False
+        self._thread = DeviceThread("mic", source, claim, self._read_all, report)
+
+    def begin(self) -> None:
+        with self._changed:
+            self._begun = True
+            self._changed.notify()
+
+    def look(self) -> None:
+        with self._changed:
+            self._changed.notify()
+
+    def take(self, frames: int) -> bytes | None:
+        with self._changed:
+            if len(self._buffer) < 2 * frames and not self._ended:
+                return None
+            data = bytes(self._buffer[: 2 * frames])
+            del self._buffer[: 2 * frames]
+            self._changed.notify()
+            return data
+
+    @property
+    def exhausted(self) -> bool:
+        with self._changed:
+            return self._ended and not self._failed and not self._buffer
+
+    def halt(self) -> None:
+        with self._changed:
+            self._halted = True
+            self._changed.notify()
+
+    def join(self, deadline: Deadline) -> threading.Thread | None:
+        return self._thread.join(deadline)
+
+    def _read_all(self, thread: DeviceThread) -> None:
+        failed = True
+        try:
+            while not thread.abandoned and self._wait_for_room():
+                data = self._source.read(self._frames)
+                if not isinstance(data, (bytes, bytearray, memoryview)):
+                    raise TypeError(f"read() of an AudioSource returns bytes, not {type(data).__name__}")
+                if len(data) % 2:
+                    raise ValueError(f"read() returned {len(data)} bytes; a sample has 2, so the number must be even")
+                if not data:
+                    break
+                with self._changed:
+                    self._buffer += data
+            failed = False
+        finally:
+            with self._changed:
+                self._ended, self._failed = True, failed
+
+    def _wait_for_room(self) -> bool:
+        with self._changed:
+            while not self._halted:
+                if self._begun and self._enabled() and len(self._buffer) < self._limit_bytes:
+                    return True
+                self._changed.wait()
+            return False
+
+
+class MicFeed:
+    """Sends one source to the bot, then silence, until it is halted.
+
+    Chunk k covers the samples from `k * rate / 50` on, rounded down, so that rates whose 20 ms are not whole samples do
+    not drift. Muted, the source stands still, 1 s of silence is sent and then nothing.
+
+    Args:
+        reader: gets the samples.
+        rate_hz: what they are sent at.
+        run: told when all was sent, or nothing more will be.
+        enabled: whether the microphone is on; asked for each chunk.
+        publish: given what was sent: pcm, rate, monotonic time.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        rate_hz: int,
+        *,
+        run: SourceRun,
+        enabled: Callable[[], bool],
+        publish: Callable[[bytes, int, float], None],
+    ) -> None:
+        self._reader = reader
+        self._rate = rate_hz
+        self._run = run
+        self._enabled = enabled
+        self._publish = publish
+        self._underruns = 0  # this and the next are the pacer thread's
+        self._completed = False
+        # Guards the fields below. The pacer's thread and those that start, mute and halt the feed hold it, for a few
+        # instructions.
+        self._lock = threading.Lock()
+        self._pacer: Pacer | None = None
+        self._task: PacerTask | None = None
+        self._send: SendAudio | None = None
+        self._anchor = 0.0  # when chunk 0 was due, or would have been
+        self._index = 0
+        self._hush = 0
+        self._parked = True
+        self._halted = False
+
+    @property
+    def underruns(self) -> int:
+        """Chunks of silence that were sent because the source was late."""
+        return self._underruns
+
+    def start(self, pacer: Pacer, send: SendAudio) -> None:
+        """Begin; the first call counts. Does not block."""
+        try:
+            # Parked, so that the step cannot run before halt() can find the task.
+            task = pacer.add(self._step, math.inf)
+        except RuntimeError:
+            # The session has ended, and with it the pacer, before it could begin.
+            if self._halted:
+                return
+            raise
+        with self._lock:
+            refused = self._halted or self._task is not None
+            if not refused:
+                self._pacer, self._task, self._send = pacer, task, send
+        if refused:
+            task.cancel()
+            return
+        self._reader.begin()
+        self.look()
+
+    def look(self) -> None:
+        """The microphone was muted or unmuted. Called on any thread."""
+        self._reader.look()
+        with self._lock:
+            if self._task is None or self._pacer is None or not self._parked:
+                return
+            self._parked = False
+            task, now = self._task, self._pacer.now()
+            self._anchor = now - self._index / CHUNKS_PER_SECOND
+        task.reschedule(now)
+
+    def halt(self) -> None:
+        """Send nothing more from the return of this call on; the source is told to end. Idempotent."""
+        with self._lock:
+            if self._halted:
+                return
+            self._halted = True
+            task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self._run.end()
+        self._reader.halt()
+
+    def join(self, deadline: Deadline) -> threading.Thread | None:
+        """After `halt()`: wait until the source is closed; the thread that was given up at the deadline, or None."""
+        return self._reader.join(deadline)
+
+    def _step(self, now: float) -> float | None:
+        with self._lock:
+            enabled = self._enabled()
+            if enabled:
+                self._hush = _HUSH_CHUNKS
+            elif self._hush:
+                self._hush -= 1
+            else:
+                self._parked = True
+                return math.inf
+            index = self._index
+            self._index += 1
+            lag = now - (self._anchor + index / CHUNKS_PER_SECOND)
+            if lag > _MAX_LAG:
+                self._anchor += lag
+            due = self._anchor + self._index / CHUNKS_PER_SECOND
+            send = self._send
+        frames = (index + 1) * self._rate // CHUNKS_PER_SECOND - index * self._rate // CHUNKS_PER_SECOND
+        chunk = self._chunk(frames) if enabled else pcm_tools.silence(frames)
+        assert send is not None
+        try:
+            send(chunk, self._rate)
+        except RTVIError as error:
+            # The line is gone; the end of the session is on its way.
+            logger.debug("Sending audio ended: %s", error)
+            return None
+        self._publish(chunk, self._rate, now)
+        if not self._completed and self._reader.exhausted:
+            self._completed = True
+            self._run.all_sent()
+        return due
+
+    def _chunk(self, frames: int) -> bytes:
+        data = self._reader.take(frames)
+        if data is None:
+            self._underruns += 1
+            data = b""
+        return data + pcm_tools.silence(frames - len(data) // 2) if len(data) < 2 * frames else data

@@ -1,0 +1,133 @@
+"""Arithmetic on PCM and the WAV container, with the standard library alone.
+
+PCM is signed 16-bit little endian, mono unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import sys
+from collections.abc import Iterator
+
+MIN_RATE_HZ = 1_000
+MAX_RATE_HZ = 384_000
+MAX_CHANNELS = 32
+WAV_HEADER_BYTES = 44
+# The sizes in a WAV header have 32 bits.
+MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
+
+_FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_EXTENSIBLE = 1, 3, 0xFFFE
+# Unsigned to signed: the high bit is flipped.
+_FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
+
+
+def silence(frames: int) -> bytes:
+    """`frames` samples of silence."""
+    return bytes(2 * frames)
+
+
+def is_rate(rate_hz: object) -> bool:
+    """Whether this is a sample rate that the package deals with."""
+    return isinstance(rate_hz, int) and MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ
+
+
+def check_rate(rate_hz: object) -> int:
+    """Return the sample rate; `ValueError` if it is none."""
+    if isinstance(rate_hz, int) and is_rate(rate_hz):
+        return rate_hz
+    raise ValueError(f"a sample rate is an integer from {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz, not {rate_hz!r}")
+
+
+def to_mono(pcm: bytes, channels: int) -> bytes:
+    """The mean of interleaved channels; an incomplete last frame is cut off."""
+    if channels == 1:
+        return pcm[: len(pcm) - len(pcm) % 2]
+    samples = array.array("h", pcm[: len(pcm) - len(pcm) % (2 * channels)])
+    _swap_on_big_endian(samples)
+    tracks = [samples[channel::channels] for channel in range(channels)]
+    mono = array.array("h", (sum(frame) // channels for frame in zip(*tracks, strict=True)))
+    _swap_on_big_endian(mono)
+    return mono.tobytes()
+
+
+def parse_wav(data: bytes) -> tuple[bytes, int]:
+    """Read a WAV file of 8, 16, 24 or 32-bit PCM with any number of channels.
+
+    Sizes that go beyond the end of the data, as in files that were streamed or cut off, are taken as "up to the end".
+
+    Args:
+        data: the whole file.
+
+    Returns:
+        Mono PCM (bit exact for 16-bit mono; the upper 16 bits of wider samples; the mean of several channels) and its
+        sample rate in Hz.
+
+    Raises:
+        ValueError: it is something else; the message says what, and what to do.
+    """
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
+    layout: tuple[int, int, int] | None = None
+    for name, body in _chunks(data):
+        if name == b"fmt ":
+            layout = _layout(body)
+        elif name == b"data":
+            if layout is None:
+                break
+            channels, rate, width = layout
+            whole = body[: len(body) - len(body) % (channels * width)]
+            return to_mono(_to_16_bit(whole, width), channels), rate
+    raise ValueError("it is damaged: no format followed by audio data in it")
+
+
+def wav_header(rate_hz: int, data_bytes: int) -> bytes:
+    """The 44 bytes before `data_bytes` of mono PCM."""
+    return struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        *(b"RIFF", WAV_HEADER_BYTES - 8 + data_bytes, b"WAVE"),
+        *(b"fmt ", 16, _FORMAT_PCM, 1, rate_hz, 2 * rate_hz, 2, 16),
+        *(b"data", data_bytes),
+    )
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 12
+    while position + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, position)
+        yield name, data[position + 8 : position + 8 + size]
+        position += 8 + size + size % 2
+
+
+def _layout(body: bytes) -> tuple[int, int, int]:
+    """Channels, rate and bytes per sample from a format chunk."""
+    if len(body) < 16:
+        raise ValueError("it is damaged: its format chunk is too short")
+    kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+    if kind == _FORMAT_EXTENSIBLE and len(body) >= 26:
+        (kind,) = struct.unpack_from("<H", body, 24)
+    if kind != _FORMAT_PCM:
+        what = "floating-point samples" if kind == _FORMAT_FLOAT else f"compressed audio (format {kind})"
+        raise ValueError(f"it holds {what}; convert it to 16-bit PCM: ffmpeg -i IN.wav -c:a pcm_s16le OUT.wav")
+    width = (bits + 7) // 8
+    if not (1 <= channels <= MAX_CHANNELS and 1 <= width <= 4 and is_rate(rate)):
+        raise ValueError(f"{channels} channels of {bits} bits at {rate} Hz are not supported")
+    return channels, rate, width
+
+
+def _to_16_bit(data: bytes, width: int) -> bytes:
+    """The upper 16 bits of little-endian samples of `width` bytes (8-bit ones are unsigned, as WAV has it)."""
+    if width == 2:
+        return data
+    result = bytearray(2 * (len(data) // width))
+    if width == 1:
+        result[1::2] = data.translate(_FLIP_SIGN)
+    else:
+        result[0::2] = data[width - 2 :: width]
+        result[1::2] = data[width - 1 :: width]
+    return bytes(result)
+
+
+def _swap_on_big_endian(samples: array.array[int]) -> None:
+    if sys.byteorder == "big":
+        samples.byteswap()

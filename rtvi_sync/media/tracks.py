@@ -1,0 +1,134 @@
+"""Reading what is sent to and heard from the bot."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import attrs
+
+from .base import AudioFrame, AudioQueue
+
+
+class TrackFrames(Iterator[AudioFrame]):
+    """The frames of a track from `Track.frames()` on, for one reader.
+
+    Iterating blocks until the next frame comes and ends with the track. May be iterated on any one thread.
+    """
+
+    def __init__(self, queue: AudioQueue) -> None:
+        self._queue = queue
+
+    @property
+    def dropped(self) -> int:
+        """Frames that this reader lost because it was too slow."""
+        return self._queue.dropped
+
+    def __next__(self) -> AudioFrame:
+        item = self._queue.get()
+        if item is None or item[1] is None:
+            raise StopIteration
+        return item[1]
+
+    def close(self) -> None:
+        """Take no more frames: the iteration ends after those that have come. May be called from any thread."""
+        self._queue.end()
+
+
+class Track:
+    """Audio in one direction, from the moment the session has it until it ends.
+
+    Attributes:
+        id: unique name.
+        kind: "audio".
+        label: what it comes from, for humans; set by the session.
+    """
+
+    def __init__(self, *, label: str, enabled: Callable[[], bool] = lambda: True) -> None:
+        self.id = uuid.uuid4().hex
+        self.kind: Literal["audio", "video"] = "audio"
+        self.label = label
+        self._enabled = enabled
+        # Guards the fields below against readers that come and go; publish() reads `_readers` without it.
+        self._lock = threading.Lock()
+        self._readers: tuple[weakref.ref[TrackFrames], ...] = ()
+        self._ended = False
+
+    def __repr__(self) -> str:
+        return f"<Track {self.kind} {self.label!r} {self.ready_state}>"
+
+    @property
+    def enabled(self) -> bool:
+        """False while the microphone is muted."""
+        return self._enabled()
+
+    @property
+    def ready_state(self) -> Literal["live", "ended"]:
+        """ "live" until the session is over or the device is taken away."""
+        return "ended" if self._ended else "live"
+
+    def frames(self, *, buffer: float = 5.0) -> TrackFrames:
+        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
+
+        Args:
+            buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
+        """
+        queue = AudioQueue(buffer)
+        frames = TrackFrames(queue)
+        with self._lock:
+            if self._ended:
+                queue.end()
+            else:
+                self._readers = (*self._live_readers(), weakref.ref(frames))
+        return frames
+
+    def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
+        """Hand a piece of audio to all readers; called by the session, on one thread. Never blocks."""
+        readers = self._readers
+        if not readers:
+            return
+        frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)
+        gone = False
+        for reference in readers:
+            reader = reference()
+            if reader is None:
+                gone = True
+            else:
+                reader._queue.put(frame)
+        if gone:
+            with self._lock:
+                self._readers = self._live_readers()
+
+    def end(self) -> None:
+        """No more frames will come; called by the session."""
+        with self._lock:
+            self._ended = True
+            readers, self._readers = self._readers, ()
+        for reference in readers:
+            reader = reference()
+            if reader is not None:
+                reader.close()
+
+    def _live_readers(self) -> tuple[weakref.ref[TrackFrames], ...]:
+        return tuple(reference for reference in self._readers if reference() is not None)
+
+
+@attrs.frozen(kw_only=True)
+class ParticipantTracks:
+    """The tracks of one side; None for what is absent."""
+
+    audio: Track | None = None
+    video: Track | None = None
+    screen_audio: Track | None = None
+    screen_video: Track | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Tracks:
+    """The tracks of a session."""
+
+    local: ParticipantTracks = ParticipantTracks()
+    bot: ParticipantTracks = ParticipantTracks()

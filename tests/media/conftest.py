@@ -1,0 +1,153 @@
+"""A pacer in manual time and a session without a transport."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.media.manager import MediaManager
+
+LIMIT = 5.0
+
+
+class ManualTask:
+    def __init__(self, step, due: float) -> None:
+        self.step, self.due = step, due
+
+    def cancel(self) -> None:
+        self.step = None
+
+    def reschedule(self, due: float) -> None:
+        self.due = due
+
+
+class ManualPacer:
+    """Runs steps on the calling thread, inside `advance()`, at exactly their times."""
+
+    def __init__(self) -> None:
+        self.time = 500.0
+        self.tasks: list[ManualTask] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def add(self, step, first: float) -> ManualTask:
+        self.tasks.append(ManualTask(step, first))
+        return self.tasks[-1]
+
+    def live(self) -> list[ManualTask]:
+        return [task for task in self.tasks if task.step is not None and task.due < math.inf]
+
+    def advance(self, seconds: float, *, stall: float = 0.0) -> None:
+        """Let time pass; with `stall` the first step runs that much too late."""
+        target = self.time + seconds + 1e-9
+        while (live := self.live()) and min(task.due for task in live) <= max(target, self.time):
+            task = min(live, key=lambda task: task.due)
+            self.time = max(self.time, task.due) + stall
+            stall = 0.0
+            due = task.step(self.time)
+            if due is None:
+                task.cancel()
+            else:
+                task.due = due
+        self.time = max(self.time, target - 1e-9)
+
+
+class Talk:
+    """One manager with what it sent and reported."""
+
+    def __init__(self, pacer, **options) -> None:
+        self.pacer = pacer
+        options = {"mic": SilenceSource(), "speaker": NullSink()} | options
+        self.manager = MediaManager(**options)
+        self.chunks: list[bytes] = []
+        self.rates: list[int] = []
+        self.times: list[float] = []
+        self.events: list[tuple[str, object]] = []
+        self.reported = threading.Event()
+
+    def on_event(self, event, data) -> None:
+        self.events.append((event.value, data))
+        self.reported.set()
+
+    def send(self, pcm: bytes, rate: int) -> None:
+        self.chunks.append(pcm)
+        self.rates.append(rate)
+        self.times.append(self.pacer.now())
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self.chunks)
+
+    def prepare(self) -> Talk:
+        self.manager.prepare(self.on_event)
+        return self
+
+    def begin(self) -> Talk:
+        self.prepare()
+        self.manager.start(self.pacer, self.send)
+        return self
+
+    def hear(self, pcm: bytes, rate: int = 24000, channels: int = 1) -> None:
+        self.manager.receive_audio(pcm, rate, channels)
+
+
+@pytest.fixture
+def pacer() -> ManualPacer:
+    """A pacer that runs steps when the test says so."""
+    return ManualPacer()
+
+
+@pytest.fixture
+def talk(pacer):
+    """Makes sessions; all are stopped after the test and no thread may be left then."""
+    made: list[Talk] = []
+
+    def make(**options) -> Talk:
+        made.append(Talk(pacer, **options))
+        return made[-1]
+
+    before = set(threading.enumerate())
+    yield make
+    for each in made:
+        each.manager.stop(LIMIT)
+    deadline = time.monotonic() + LIMIT
+    for thread in set(threading.enumerate()) - before:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("rtvi-")]
+
+
+@pytest.fixture
+def until():
+    """`until(condition)` lets other threads run until it holds, for at most 5 s."""
+
+    def wait(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            assert time.monotonic() < deadline, "the condition never held"
+            threading.Event().wait(0.001)
+
+    return wait
+
+
+@pytest.fixture
+def is_open():
+    """`is_open(path)`: does this process hold a descriptor of that file?"""
+
+    def look(path) -> bool:
+        wanted = os.stat(path)
+        for fd in range(256):
+            try:
+                if os.path.samestat(os.fstat(fd), wanted):
+                    return True
+            except OSError:
+                continue
+        return False
+
+    return look

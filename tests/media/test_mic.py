@@ -1,0 +1,483 @@
+"""From source to bot: what is sent and when."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import time
+
+import pytest
+
+from rtvi_sync.concurrency.pacer import Pacer
+from rtvi_sync.errors import DeviceError, DisconnectedError
+from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+
+LIMIT = 5.0
+
+
+def noise(frames: int) -> bytes:
+    """Samples without silence, so that padding shows."""
+    return bytes(byte | 1 for byte in random.Random(frames).randbytes(2 * frames))
+
+
+class UserSource:
+    """A source of the user's, controlled by the test."""
+
+    sample_rate_hz = 16000
+
+    def __init__(self, *pieces) -> None:
+        self.pieces = list(pieces)
+        self.reads = 0
+        self.closes = 0
+        self.threads: set[threading.Thread] = set()
+        self.hang: threading.Event | None = None
+        self.entered = threading.Event()
+
+    def read(self, frames: int) -> bytes:
+        self.reads += 1
+        self.threads.add(threading.current_thread())
+        self.entered.set()
+        if self.hang is not None:
+            self.hang.wait(LIMIT)
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if isinstance(piece, BaseException):
+            raise piece
+        return piece
+
+    def close(self) -> None:
+        self.threads.add(threading.current_thread())
+        self.closes += 1
+
+
+# -- in memory -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100, 48000])
+def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, pacer, rate):
+    """All samples in order, padded with silence to a whole chunk, then silence, whatever the rate."""
+    data = noise(rate * 3 + 7)
+    source = BytesSource(data, rate)
+    session = talk(mic=source).begin()
+    pacer.advance(60.0)
+    assert session.sent[: len(data)] == data
+    assert not any(session.sent[len(data) :])
+    assert set(session.rates) == {rate}
+    assert len(session.chunks) == 3001
+    assert {len(chunk) // 2 for chunk in session.chunks} == {rate // 50, -(-rate // 50)}
+    assert len(session.sent) // 2 == 3001 * rate // 50
+
+
+def test_no_drift_in_60_seconds(talk, pacer):
+    """Every one of 3000 chunks is due exactly 20 ms after the one before."""
+    session = talk(mic=SilenceSource()).begin()
+    start = pacer.now()
+    pacer.advance(60.0)
+    assert max(abs(at - start - i * 0.02) for i, at in enumerate(session.times)) < 1e-6
+
+
+def test_a_short_stall_is_made_up_for(talk, pacer):
+    """What became due in a stall of 0.5 s is sent at once; the beat stays what it was."""
+    data = noise(16000 * 2)
+    session = talk(mic=BytesSource(data, 16000)).begin()
+    start = pacer.now()
+    pacer.advance(0.1)
+    pacer.advance(0.02, stall=0.5)
+    assert len(session.chunks) == 32
+    pacer.advance(2.0)
+    assert session.times[-1] == pytest.approx(start + (len(session.times) - 1) * 0.02)
+    assert session.sent[: len(data)] == data
+
+
+def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, pacer):
+    """A process that stood still for 10 s goes on where it was, without loss, at the usual pace."""
+    data = noise(16000 * 2)
+    session = talk(mic=BytesSource(data, 16000)).begin()
+    pacer.advance(0.1)
+    before = len(session.chunks)
+    pacer.advance(0.02, stall=10.0)
+    assert len(session.chunks) == before + 1
+    resumed = pacer.now()
+    pacer.advance(2.0)
+    assert len(session.chunks) == before + 1 + 100
+    assert session.times[-1] == pytest.approx(resumed + 2.0)
+    assert session.sent[: len(data)] == data
+
+
+def test_all_sent_means_all_sent(talk, pacer):
+    """wait() turns True with the last chunk, not before."""
+    source = BytesSource(noise(960), 16000)
+    session = talk(mic=source).begin()
+    pacer.advance(0.03)
+    assert source.wait(0) is False
+    pacer.advance(0.01)
+    assert source.wait(0) is True
+    assert len(session.chunks) == 3
+
+
+def test_an_empty_source_is_all_sent(talk, pacer):
+    """A source of no samples is through with the first chunk of silence."""
+    source = BytesSource(b"", 16000)
+    talk(mic=source).begin()
+    pacer.advance(0.001)
+    assert source.wait(0) is True
+
+
+def test_nothing_is_sent_before_the_bot_is_ready(talk, pacer):
+    """Preparing sends nothing; start() begins with the first sample, at once."""
+    session = talk(mic=ToneSource()).prepare()
+    pacer.advance(1.0)
+    assert session.chunks == []
+    session.manager.start(pacer, session.send)
+    pacer.advance(0.0)
+    assert session.sent == ToneSource().read(320)
+
+
+def test_each_session_starts_from_the_beginning(talk, pacer):
+    """The second session of a client sends the same as the first, however far that got."""
+    data = noise(16000)
+    session = talk(mic=BytesSource(data, 16000)).begin()
+    pacer.advance(0.5)
+    session.manager.stop(1.0)
+    first = session.sent
+    session.chunks.clear()
+    session.begin()
+    pacer.advance(2.0)
+    assert data.startswith(first)
+    assert session.sent[: len(data)] == data
+
+
+def test_nothing_is_sent_after_stop_or_pause(talk, pacer):
+    """After pause(), which ends the source for this session, and after stop(), not one chunk is sent."""
+    source = ToneSource()
+    session = talk(mic=source).begin()
+    pacer.advance(0.1)
+    session.manager.pause()
+    assert source.wait() is False
+    count = len(session.chunks)
+    pacer.advance(1.0)
+    session.manager.enable_mic(False)
+    session.manager.enable_mic(True)
+    session.manager.stop(1.0)
+    pacer.advance(1.0)
+    assert len(session.chunks) == count
+    assert pacer.live() == []
+
+
+def test_a_lost_line_ends_sending_quietly(talk, pacer, caplog):
+    """When the transport says that the session is over, the source stands still and nothing is reported."""
+    source = ToneSource()
+    session = talk(mic=source).prepare()
+
+    def send(pcm, rate):
+        session.chunks.append(pcm)
+        raise DisconnectedError("gone")
+
+    session.manager.start(pacer, send)
+    with caplog.at_level(logging.INFO):
+        pacer.advance(1.0)
+    assert len(session.chunks) == 1
+    assert session.events == []
+    assert caplog.records == []
+
+
+# -- mute ------------------------------------------------------------------------------------------------------------
+
+
+def test_muting_sends_one_second_of_silence_then_nothing(talk, pacer):
+    """The source stands still while muted and goes on with its next sample."""
+    data = noise(16000)
+    session = talk(mic=BytesSource(data, 16000)).begin()
+    pacer.advance(0.099)
+    assert len(session.chunks) == 5
+    session.manager.enable_mic(False)
+    assert session.manager.is_mic_enabled is False
+    pacer.advance(5.0)
+    assert len(session.chunks) == 55
+    assert not any(b"".join(session.chunks[5:]))
+    assert pacer.live() == []
+    resumed = pacer.now()
+    session.manager.enable_mic(True)
+    pacer.advance(1.0)
+    assert session.times[55] == resumed
+    assert session.sent[: 5 * 640] + b"".join(session.chunks[55:])[: len(data) - 5 * 640] == data
+
+
+def test_unmuting_within_the_silence_goes_on_at_once(talk, pacer):
+    """Unmuted before the second of silence is over, the next chunk is the source's, on the same beat."""
+    data = noise(16000)
+    session = talk(mic=BytesSource(data, 16000)).begin()
+    start = pacer.now()
+    pacer.advance(0.05)
+    session.manager.enable_mic(False)
+    pacer.advance(0.1)
+    session.manager.enable_mic(True)
+    pacer.advance(0.1)
+    assert len(session.chunks) == 13
+    assert b"".join(session.chunks[:3] + session.chunks[8:]) == data[: 8 * 640]
+    assert not any(b"".join(session.chunks[3:8]))
+    assert session.times == pytest.approx([start + i * 0.02 for i in range(13)])
+
+
+def test_muted_from_the_start_sends_nothing(talk, pacer):
+    """With enable_mic=False not even silence goes out, until the microphone is enabled."""
+    data = noise(640)
+    session = talk(mic=BytesSource(data, 16000), enable_mic=False).begin()
+    pacer.advance(5.0)
+    assert session.chunks == []
+    session.manager.enable_mic(True)
+    pacer.advance(0.02)
+    assert session.sent == data
+
+
+def test_muting_after_the_end_of_the_source(talk, pacer):
+    """The trailing silence stops 1 s after muting and comes back when unmuted."""
+    session = talk(mic=BytesSource(b"", 16000)).begin()
+    pacer.advance(0.09)
+    session.manager.enable_mic(False)
+    pacer.advance(3.0)
+    assert len(session.chunks) == 55
+    session.manager.enable_mic(True)
+    pacer.advance(0.09)
+    assert len(session.chunks) == 60
+
+
+def test_mute_is_remembered_between_sessions(talk, pacer):
+    """enable_mic() without a session decides how the next one begins."""
+    session = talk(mic=ToneSource())
+    session.manager.enable_mic(False)
+    session.begin()
+    pacer.advance(1.0)
+    assert session.chunks == []
+    assert session.events == []
+
+
+# -- sources of the user's ----------------------------------------------------------------------------------------
+
+
+def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, pacer, until):
+    """Pieces of any size go out in order; the source is read and closed on one thread of its own."""
+    data = noise(15000)
+    cuts = [0, 2, 640, 642, 5000, 5002, 20000, 30000]
+    source = UserSource(*(data[a:b] for a, b in itertools.pairwise(cuts)))
+    session = talk(mic=source).begin()
+    until(lambda: source.closes == 1)
+    pacer.advance(1.5)
+    assert session.sent[:30000] == data
+    assert not any(session.sent[30000:])
+    assert session.manager.counters.mic_underruns == 0
+    session.manager.stop(LIMIT)
+    (thread,) = source.threads
+    assert thread.name.startswith("rtvi-mic-")
+    assert not thread.is_alive()
+    assert source.closes == 1
+
+
+def test_a_callback_source_reads_at_most_a_second_ahead(talk, pacer, until):
+    """The function is called until 1 s of audio waits, and again when the pacer has taken some."""
+    calls: list[int] = []
+
+    def fn(frames: int) -> bytes:
+        calls.append(frames)
+        return noise(frames)
+
+    session = talk(mic=CallbackSource(fn, 16000)).begin()
+    until(lambda: len(calls) == 50)
+    assert set(calls) == {320}
+    pacer.advance(0.199)
+    until(lambda: len(calls) == 60)
+    assert session.sent == noise(320) * 10
+
+
+def test_wait_on_a_callback_source(talk, pacer, until):
+    """wait() tells when the last piece of a callback source was sent, not when it was read."""
+    pieces = [noise(400), b""]
+    source = CallbackSource(lambda frames: pieces.pop(0))
+    session = talk(mic=source).begin()
+    until(lambda: not pieces)
+    until(lambda: not any(t.name.startswith("rtvi-mic") for t in threading.enumerate()))
+    pacer.advance(0.01)
+    assert source.wait(0) is False
+    pacer.advance(0.01)
+    assert source.wait(0) is True
+    assert session.sent == noise(400) + bytes(480)
+
+
+def test_a_source_is_not_read_before_the_bot_is_ready(talk, pacer):
+    """A live source must not pile up audio while the client connects."""
+    source = UserSource(noise(320))
+    session = talk(mic=source).prepare()
+    assert not source.entered.wait(0.05)
+    session.manager.start(pacer, session.send)
+    assert source.entered.wait(LIMIT)
+
+
+def test_a_muted_source_is_not_read(talk, pacer, until):
+    """Muted, a source of the user's is left alone but for the read in progress."""
+    hang = threading.Event()
+    source = UserSource(*[noise(320)] * 1000)
+    source.hang = hang
+    session = talk(mic=source).begin()
+    assert source.entered.wait(LIMIT)
+    session.manager.enable_mic(False)
+    source.entered.clear()
+    hang.set()
+    assert not source.entered.wait(0.05)
+    assert source.reads == 1
+    session.manager.enable_mic(True)
+    assert source.entered.wait(LIMIT)
+
+
+def test_a_slow_source_yields_silence(talk, pacer, until):
+    """While nothing is there silence is sent and counted; what comes late is sent whole afterwards."""
+    source = UserSource(noise(320), noise(320))
+    source.hang = threading.Event()
+    session = talk(mic=source).begin()
+    pacer.advance(0.19)
+    assert len(session.chunks) == 10
+    assert not any(session.sent)
+    assert session.manager.counters.mic_underruns == 10
+    source.hang.set()
+    until(lambda: source.closes)
+    pacer.advance(0.1)
+    assert b"".join(session.chunks[10:12]) == noise(320) * 2
+    assert session.manager.counters.mic_underruns == 10
+    session.manager.stop(LIMIT)
+    assert session.manager.counters.mic_underruns == 10
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (ZeroDivisionError("broken mic"), "UserSource failed.*broken mic"),
+        (SystemExit(3), "UserSource failed.*SystemExit"),
+        ("text", "returns bytes, not str"),
+        (b"abc", "3 bytes"),
+    ],
+)
+def test_a_failing_source_ends_alone(talk, pacer, caplog, failure, message):
+    """What a source raises, and what it may not return, is logged and reported; silence follows what was read."""
+    source = UserSource(noise(320), failure, noise(320))
+    session = talk(mic=source).begin()
+    assert session.reported.wait(LIMIT)
+    pacer.advance(0.1)
+    assert session.sent[:640] == noise(320)
+    assert not any(session.sent[640:])
+    ((event, error),) = session.events
+    assert event == "deviceError"
+    assert isinstance(error, DeviceError)
+    assert error.devices == ("mic",)
+    with pytest.raises(DeviceError, match=message):
+        raise error
+    assert session.manager.stop(LIMIT) == []
+    assert source.closes == 1
+    assert len(caplog.records) == 1
+
+
+def test_wait_ends_when_the_source_fails(talk, pacer):
+    """Nobody waits for the rest of a source that has failed."""
+
+    def fn(frames: int) -> bytes:
+        raise ValueError("no more")
+
+    source = CallbackSource(fn)
+    session = talk(mic=source).begin()
+    began = time.monotonic()
+    assert source.wait(60) is False
+    assert time.monotonic() - began < LIMIT
+    assert session.reported.wait(LIMIT)
+    pacer.advance(0.1)
+    assert source.wait(0) is False
+
+
+def test_a_source_that_cannot_be_closed_is_reported(talk, pacer):
+    """An exception in close() reaches the program, too."""
+    source = UserSource()
+    source.close = lambda: 1 / 0
+    session = talk(mic=source).begin()
+    assert session.reported.wait(LIMIT)
+    assert "division" in str(session.events[0][1])
+
+
+def test_a_hanging_source_is_given_up(talk, pacer):
+    """stop() returns at its limit with the thread; what it reads later is ignored and the source can be used again."""
+    source = UserSource(noise(320), noise(320))
+    source.hang = hang = threading.Event()
+    session = talk(mic=source).begin()
+    assert source.entered.wait(LIMIT)
+    began = time.monotonic()
+    (thread,) = session.manager.stop(0.1)
+    assert 0.1 <= time.monotonic() - began < 1.0
+    assert thread.is_alive()
+    source.hang = None
+    session.begin()
+    hang.set()
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+    assert session.manager.stop(LIMIT) == []
+    assert source.closes == 1
+    assert session.events == []
+
+
+def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, pacer):
+    """The exception of an abandoned read() goes to nobody."""
+    source = UserSource(ValueError("late"))
+    source.hang = threading.Event()
+    session = talk(mic=source).begin()
+    assert source.entered.wait(LIMIT)
+    (thread,) = session.manager.stop(0.05)
+    source.hang.set()
+    thread.join(LIMIT)
+    assert session.events == []
+    assert source.closes == 0
+
+
+def test_a_subclass_does_not_run_on_the_pacer(talk, pacer, until):
+    """A source of the package with methods of the user's is a source of the user's."""
+    threads: list[str] = []
+
+    class Loud(ToneSource):
+        def read(self, frames: int) -> bytes:
+            threads.append(threading.current_thread().name)
+            return super().read(frames)
+
+    source = Loud(440, 0.1)
+    session = talk(mic=source).begin()
+    until(lambda: len(threads) == 6)
+    pacer.advance(0.2)
+    assert all(name.startswith("rtvi-mic-") for name in threads)
+    assert source.wait(0) is True
+    session.manager.stop(LIMIT)
+    session.chunks.clear()
+    session.begin()
+    until(lambda: len(threads) == 12)
+    pacer.advance(0.2)
+    assert session.sent[:3200] == ToneSource(440, 0.1).read(1600)
+
+
+# -- real time -------------------------------------------------------------------------------------------------------
+
+
+def test_two_seconds_in_real_time(tmp_path):
+    """2 s of a WAV file leave the real pacer in 1.98 s within 3 %, bit exact, and none of it before its time."""
+    from rtvi_sync.media.manager import MediaManager
+    from rtvi_sync.media.pcm import wav_header
+
+    data = noise(32000)
+    (tmp_path / "a.wav").write_bytes(wav_header(16000, len(data)) + data)
+    source = WavSource(tmp_path / "a.wav")
+    manager = MediaManager(mic=source, speaker=None)
+    pacer = Pacer()
+    sent: list[tuple[float, bytes]] = []
+    manager.prepare(lambda event, data: None)
+    began = time.monotonic()
+    manager.start(pacer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
+    assert source.wait(30) is True
+    assert manager.stop(LIMIT) == []
+    pacer.close()
+    assert pacer.join(LIMIT)
+    times = [at for at, _ in sent[:100]]
+    assert b"".join(pcm for _, pcm in sent[:100]) == data
+    assert times[-1] - times[0] == pytest.approx(1.98, rel=0.03)
+    assert all(at >= began + i * 0.02 for i, at in enumerate(times))

@@ -1,0 +1,140 @@
+"""PCM conversion and the WAV container."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtvi_sync.media import pcm
+
+
+def wav(channels: int, width: int, rate: int, data: bytes) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(channels)
+        writer.setsampwidth(width)
+        writer.setframerate(rate)
+        writer.writeframes(data)
+    return file.getvalue()
+
+
+def samples(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}h", *values)
+
+
+@given(st.lists(st.integers(-32768, 32767)))
+def test_16_bit_mono_is_bit_exact(values):
+    """A 16-bit mono file comes out byte for byte."""
+    data = samples(*values)
+    assert pcm.parse_wav(wav(1, 2, 16000, data)) == (data, 16000)
+
+
+@given(st.lists(st.integers(-32768, 32767)), st.sampled_from([1, 3, 4]))
+def test_other_widths_keep_the_upper_bits(values, width):
+    """8, 24 and 32-bit samples become the 16-bit ones they stand for."""
+    if width == 1:
+        data = bytes((value >> 8) + 128 for value in values)
+        expected = [value >> 8 << 8 for value in values]
+    else:
+        data = b"".join(bytes([0xA5] * (width - 2)) + struct.pack("<h", value) for value in values)
+        expected = values
+    assert pcm.parse_wav(wav(1, width, 8000, data)) == (samples(*expected), 8000)
+
+
+@given(st.lists(st.tuples(*[st.integers(-32768, 32767)] * 2)))
+def test_stereo_becomes_the_mean(frames):
+    """Two channels are averaged, without overflow at the extremes."""
+    data = b"".join(samples(*frame) for frame in frames)
+    mono = samples(*((left + right) // 2 for left, right in frames))
+    assert pcm.parse_wav(wav(2, 2, 44100, data)) == (mono, 44100)
+    assert pcm.to_mono(data, 2) == mono
+
+
+def test_more_channels_and_incomplete_frames():
+    """Any number of channels is averaged, and an incomplete last frame is cut off."""
+    assert pcm.to_mono(samples(3, 6, 9, -3, -6, -9) + b"\1\2\3", 3) == samples(6, -6)
+    assert pcm.to_mono(b"\1\2\3", 1) == b"\1\2"
+
+
+def test_chunks_that_are_not_audio_are_skipped():
+    """Other chunks, of odd size too, may stand before and after format and data."""
+    plain = wav(1, 2, 16000, samples(1, 2, 3))
+    info = b"LIST" + struct.pack("<I", 3) + b"abc\0"
+    assert pcm.parse_wav(plain[:12] + info + plain[12:36] + info + plain[36:] + info)[0] == samples(1, 2, 3)
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 1000])
+def test_a_size_beyond_the_end_means_up_to_the_end(size):
+    """Files that were streamed or cut off are read as far as they go."""
+    plain = wav(1, 2, 16000, samples(1, 2, 3))
+    assert pcm.parse_wav(plain[:40] + struct.pack("<I", size) + plain[44:] + b"\7")[0] == samples(1, 2, 3)
+
+
+def test_the_extensible_format():
+    """24-bit files as most tools write them, with the extensible format chunk, are read."""
+    guid = struct.pack("<H", 1) + bytes.fromhex("000000001000800000aa00389b71")
+    form = struct.pack("<HHIIHHHHI", 0xFFFE, 1, 48000, 144000, 3, 24, 22, 24, 4) + guid
+    body = b"\x55" + samples(258)
+    data = b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", 3) + body
+    assert pcm.parse_wav(data) == (samples(258), 48000)
+
+
+def form(kind: int = 1, channels: int = 1, rate: int = 16000, bits: int = 16) -> bytes:
+    return struct.pack("<HHIIHH", kind, channels, rate, 0, 0, bits)
+
+
+def riff(*chunks: tuple[bytes, bytes]) -> bytes:
+    return b"RIFF\0\0\0\0WAVE" + b"".join(name + struct.pack("<I", len(body)) + body for name, body in chunks)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not a WAV file"),
+        (b"ID3\4" * 20, "not a WAV file"),
+        (riff(), "damaged"),
+        (riff((b"data", b"")), "damaged"),
+        (riff((b"fmt ", form()[:10]), (b"data", b"")), "too short"),
+        (riff((b"fmt ", form(kind=3, bits=32)), (b"data", b"")), "floating-point samples.*pcm_s16le"),
+        (riff((b"fmt ", form(kind=7, bits=8)), (b"data", b"")), r"compressed audio \(format 7\).*pcm_s16le"),
+        (riff((b"fmt ", form(channels=0)), (b"data", b"")), "0 channels"),
+        (riff((b"fmt ", form(bits=0)), (b"data", b"")), "0 bits"),
+        (riff((b"fmt ", form(bits=64)), (b"data", b"")), "64 bits"),
+        (riff((b"fmt ", form(rate=0)), (b"data", b"")), "at 0 Hz"),
+    ],
+)
+def test_what_cannot_be_read_is_named(data, message):
+    """Anything that is no PCM WAV file is refused with a reason, and a cure where there is one."""
+    with pytest.raises(ValueError, match=message):
+        pcm.parse_wav(data)
+
+
+@given(st.binary())
+def test_any_bytes_end_in_a_value_error_or_in_pcm(data):
+    """Damaged files never cause another exception."""
+    for candidate in (data, b"RIFF\0\0\0\0WAVE" + data, riff((b"fmt ", form()), (b"data", data)) + data):
+        try:
+            result, rate = pcm.parse_wav(candidate)
+        except ValueError:
+            continue
+        assert len(result) % 2 == 0
+        assert pcm.is_rate(rate)
+
+
+def test_the_header_is_what_the_standard_library_reads():
+    """The header of a file with 6 bytes of audio describes 3 mono frames."""
+    with wave.open(io.BytesIO(pcm.wav_header(24000, 6) + samples(1, 2, 3))) as reader:
+        assert reader.getparams()[:4] == (1, 2, 24000, 3)
+        assert reader.readframes(10) == samples(1, 2, 3)
+
+
+@pytest.mark.parametrize("rate", [0, -1, 999, 384001, 16000.0, "16000", None, True])
+def test_impossible_rates(rate):
+    """What is no sample rate raises, with the value in the message."""
+    with pytest.raises(ValueError, match=repr(rate)):
+        pcm.check_rate(rate)

@@ -1,0 +1,176 @@
+"""Sources on their own: what they hold and what they refuse."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+import wave
+
+import pytest
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+
+
+def write_wav(path, data: bytes, rate: int = 16000, channels: int = 1) -> None:
+    with wave.open(str(path), "wb") as writer:
+        writer.setnchannels(channels)
+        writer.setsampwidth(2)
+        writer.setframerate(rate)
+        writer.writeframes(data)
+
+
+def test_wav_source_holds_the_file(tmp_path):
+    """A WAV file is read once, bit exact, at its own rate; it may vanish afterwards."""
+    data = bytes(range(200))
+    write_wav(tmp_path / "a.wav", data, 22050)
+    source = WavSource(tmp_path / "a.wav")
+    (tmp_path / "a.wav").unlink()
+    assert source.sample_rate_hz == 22050
+    assert source.read(60) + source.read(60) == data
+    assert source.read(60) == b""
+    source.close()
+    assert source.read(1000) == data
+
+
+def test_wav_source_without_a_file():
+    """A wrong path shows where it was written, as a DeviceError that names it."""
+    with pytest.raises(DeviceError, match=r"nowhere\.wav.*No such file") as caught:
+        WavSource("nowhere.wav")
+    assert caught.value.type == "not-found"
+    assert caught.value.devices == ("mic",)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+def test_wav_source_without_permission(tmp_path, monkeypatch):
+    """A file that may not be read is reported as such."""
+
+    def refuse(path, mode):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(DeviceError, match="Permission denied") as caught:
+        WavSource(tmp_path / "a.wav")
+    assert caught.value.type == "permissions"
+
+
+def test_wav_source_of_something_else(tmp_path):
+    """A file that is no WAV is refused with its name and the reason."""
+    (tmp_path / "a.wav").write_text("hello")
+    with pytest.raises(DeviceError, match=r"a\.wav: it is not a WAV file"):
+        WavSource(tmp_path / "a.wav")
+
+
+def test_wav_source_is_bounded(tmp_path, monkeypatch):
+    """A file over the limit is refused, and not read beyond it."""
+    monkeypatch.setattr("rtvi_sync.media.virtual.MAX_WAV_FILE_BYTES", 1 << 20)
+    (tmp_path / "a.wav").write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(DeviceError, match="larger than 1 MiB"):
+        WavSource(tmp_path / "a.wav")
+
+
+def test_bytes_source_refuses_half_a_sample():
+    """An odd number of bytes cannot be 16-bit PCM."""
+    with pytest.raises(ValueError, match="3 bytes"):
+        BytesSource(b"abc", 16000)
+
+
+def test_bytes_source_keeps_its_own_copy():
+    """A buffer that changes later does not change the source."""
+    buffer = bytearray(b"abcd")
+    source = BytesSource(buffer, 16000)
+    buffer[:] = b"wxyz"
+    assert source.read(9) == b"abcd"
+
+
+def test_silence_never_ends():
+    """Silence has as many samples as are asked for, always."""
+    source = SilenceSource(8000)
+    assert source.sample_rate_hz == 8000
+    assert source.read(100_000) == source.read(100_000) == bytes(200_000)
+
+
+@pytest.mark.parametrize(("frequency", "rate"), [(440, 16000), (1000.5, 24000), (123.4, 11025)])
+def test_tone_is_a_sine_without_steps(frequency, rate):
+    """The tone follows the sine over many repetitions of its table, whatever the pieces it is read in."""
+    source = ToneSource(frequency, None, rate, volume=0.25)
+    data = b"".join(source.read(frames) for frames in [1, 2, 3, 1000, 7, rate * 12])
+    tone = struct.unpack(f"<{len(data) // 2}h", data)
+    expected = (32767 * 0.25 * math.sin(2 * math.pi * frequency * i / rate) for i in range(len(tone)))
+    assert max(abs(a - b) for a, b in zip(tone, expected, strict=True)) <= 1
+
+
+def test_tone_has_its_duration():
+    """A tone of 0.33 s at 11025 Hz has 3638 samples and then ends."""
+    source = ToneSource(440, 0.33, 11025)
+    assert len(source.read(100_000)) == 2 * 3638
+    assert source.read(1) == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0,),
+        (0.05,),
+        (8000,),
+        (-1,),
+        (math.inf,),
+        (math.nan,),
+        (440, -1),
+        (440, math.inf),
+        (440, math.nan),
+        (440, 1, 0),
+        (440, 1, 16000, 1.1),
+    ],
+)
+def test_tone_refuses_nonsense(arguments):
+    """Arguments out of range raise ValueError at construction."""
+    with pytest.raises(ValueError, match=r"must lie|must be|sample rate"):
+        ToneSource(*arguments)
+
+
+def test_callback_source_calls_its_function():
+    """read() hands the number of samples on and returns what comes back."""
+    source = CallbackSource(lambda frames: b"ab" * frames, 8000)
+    assert source.read(3) == b"ababab"
+    assert source.sample_rate_hz == 8000
+
+
+def test_wait_without_a_session_returns_at_once():
+    """wait() never waits for a session to begin."""
+    assert BytesSource(b"", 16000).wait() is False
+
+
+def test_wait_times_out(talk):
+    """wait() gives up after its limit when the source is not through."""
+    source = ToneSource(440, 1.0)
+    talk(mic=source).begin()
+    assert source.wait(0.01) is False
+
+
+@pytest.mark.parametrize("source", [ToneSource(440, 1.0), CallbackSource(lambda frames: bytes(2 * frames))])
+def test_wait_returns_false_when_the_session_ends_first(talk, source):
+    """A thread in wait() without a limit is woken by the end of the session."""
+    session = talk(mic=source).begin()
+    answers: list[bool] = []
+    waiter = threading.Thread(target=lambda: answers.append(source.wait()))
+    waiter.start()
+    session.manager.stop(5.0)
+    waiter.join(5.0)
+    assert answers == [False]
+    assert source.wait() is False
+
+
+def test_wait_belongs_to_the_session_it_began_in(talk, pacer):
+    """Each session sends the source anew, and wait() tells about the current one."""
+    source = ToneSource(440, 0.1)
+    session = talk(mic=source).begin()
+    pacer.advance(0.2)
+    assert source.wait() is True
+    session.manager.stop(1.0)
+    assert source.wait() is True
+    session.begin()
+    assert source.wait(0) is False
+    pacer.advance(0.2)
+    assert source.wait() is True

@@ -1,0 +1,282 @@
+"""From bot to sink: order, interruption, slow, hanging and failing sinks."""
+
+from __future__ import annotations
+
+import threading
+import time
+import wave
+
+import pytest
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
+
+LIMIT = 5.0
+FRAME = bytes(960)  # 20 ms at 24 kHz
+
+
+def frame(number: int) -> bytes:
+    return bytes([number]) * 960
+
+
+class UserSink:
+    """A sink of the user's, controlled by the test."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+        self.threads: set[threading.Thread] = set()
+        self.hang: threading.Event | None = None
+        self.entered = threading.Event()
+        self.failure: BaseException | None = None
+
+    def _call(self, what: object) -> None:
+        self.threads.add(threading.current_thread())
+        self.calls.append(what)
+        self.entered.set()
+        if self.hang is not None:
+            self.hang.wait(LIMIT)
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self._call((pcm[0], len(pcm), sample_rate_hz))
+
+    def drop(self) -> None:
+        self._call("drop")
+
+    def close(self) -> None:
+        self._call("close")
+
+
+def test_bytes_sink_hears_bit_exactly_on_the_calling_thread(talk):
+    """Each piece is in a BytesSink when receive_audio() returns, also before the bot is ready."""
+    sink = BytesSink()
+    session = talk(speaker=sink).prepare()
+    for number in range(100):
+        session.hear(frame(number))
+    assert sink.pcm == b"".join(frame(number) for number in range(100))
+    assert sink.sample_rate_hz == 24000
+    session.manager.interrupt()
+    session.manager.stop(1.0)
+    assert len(sink.pcm) == 96000
+
+
+def test_a_second_session_appends_to_bytes_sink(talk):
+    """One BytesSink keeps the audio of one session after the other, and nothing between them."""
+    sink = BytesSink()
+    session = talk(speaker=sink)
+    for number in (1, 2):
+        session.prepare()
+        session.hear(frame(number))
+        session.manager.stop(1.0)
+        session.hear(frame(9))
+    assert sink.pcm == frame(1) + frame(2)
+
+
+def test_stereo_is_mixed_and_half_samples_are_cut(talk):
+    """Channels are averaged; an odd byte and a missing number of channels are tolerated; empty audio is nothing."""
+    sink = BytesSink()
+    session = talk(speaker=sink).prepare()
+    session.hear(b"\2\0\4\0" * 3, channels=2)
+    session.hear(b"\5\0\6", channels=0)
+    session.hear(b"")
+    session.hear(b"\1")
+    assert sink.pcm == b"\3\0" * 3 + b"\5\0"
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(0, 1), (999, 1), (1 << 31, 1), (24000, 33), (24000, 1 << 31)])
+def test_impossible_audio_is_ignored_and_counted(talk, rate, channels, caplog):
+    """What no one could play does no harm; it is counted, and logged once."""
+    sink = BytesSink()
+    session = talk(speaker=sink).prepare()
+    session.hear(FRAME, rate, channels)
+    session.hear(FRAME, rate, channels)
+    session.hear(frame(1))
+    assert sink.pcm == frame(1)
+    assert session.manager.counters.bot_frames_ignored == 2
+    assert len(caplog.records) == 1
+
+
+def test_a_failing_memory_sink_is_reported_once(talk):
+    """A change of rate ends the sink with one report; the session goes on."""
+    sink = BytesSink()
+    session = talk(speaker=sink).prepare()
+    session.hear(frame(1), 24000)
+    for _ in range(3):
+        session.hear(frame(2), 16000)
+    session.hear(frame(3), 24000)
+    assert sink.pcm == frame(1)
+    ((event, error),) = session.events
+    assert event == "deviceError"
+    assert error.devices == ("speaker",)
+    assert "24000 to 16000" in str(error)
+
+
+def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
+    """All calls come on one thread named after the role, in order, and close() comes last, once."""
+    sink = UserSink()
+    session = talk(speaker=sink).prepare()
+    for number in range(20):
+        session.hear(frame(number))
+    until(lambda: len(sink.calls) == 20)
+    session.hear(frame(20), 16000)
+    assert session.manager.stop(LIMIT) == []
+    assert sink.calls == [(number, 960, 24000) for number in range(20)] + [(20, 960, 16000), "close"]
+    (thread,) = sink.threads
+    assert thread.name.startswith("rtvi-speaker-")
+    assert not thread.is_alive()
+
+
+def test_what_was_received_is_flushed_before_the_end(talk):
+    """stop() lets a sink that is busy take everything that had come."""
+    sink = UserSink()
+    sink.hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    for number in range(40):
+        session.hear(frame(number))
+    assert sink.entered.wait(LIMIT)
+    threading.Timer(0.1, sink.hang.set).start()
+    assert session.manager.stop(LIMIT) == []
+    assert sink.calls == [(number, 960, 24000) for number in range(40)] + ["close"]
+
+
+def test_a_slow_sink_loses_the_oldest(talk):
+    """Over 1 s of waiting audio the oldest frames are dropped and counted."""
+    sink = UserSink()
+    sink.hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    session.hear(frame(0))
+    assert sink.entered.wait(LIMIT)
+    for number in range(1, 101):
+        session.hear(frame(number))
+    assert session.manager.counters.speaker_dropped == 50
+    sink.hang.set()
+    session.manager.stop(LIMIT)
+    assert sink.calls == [(number, 960, 24000) for number in [0, *range(51, 101)]] + ["close"]
+    assert session.manager.counters.speaker_dropped == 50
+
+
+def test_one_long_frame_is_kept(talk):
+    """A single piece of more than 1 s reaches the sink."""
+    sink = UserSink()
+    session = talk(speaker=sink).prepare()
+    session.hear(bytes([7]) * 480_000)
+    session.manager.stop(LIMIT)
+    assert sink.calls == [(7, 480_000, 24000), "close"]
+
+
+def test_interruption_drops_what_waits(talk, until):
+    """Queued audio is forgotten, drop() comes before anything newer, and what comes later is played."""
+    sink = UserSink()
+    sink.hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    for number in range(10):
+        session.hear(frame(number))
+    assert sink.entered.wait(LIMIT)
+    session.manager.interrupt()
+    session.hear(frame(10))
+    sink.hang.set()
+    until(lambda: len(sink.calls) == 3)
+    session.manager.interrupt()
+    session.manager.stop(LIMIT)
+    assert sink.calls == [(0, 960, 24000), "drop", (10, 960, 24000), "drop", "close"]
+    assert session.manager.counters.speaker_dropped == 0
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError("broken sink"), SystemExit("broken sink")])
+def test_a_failing_sink_ends_alone(talk, failure, caplog):
+    """An exception is logged and reported once, the sink is closed, the session goes on and stops as usual."""
+    sink = UserSink()
+    sink.failure = failure
+    session = talk(speaker=sink).prepare()
+    session.hear(frame(0))
+    assert session.reported.wait(LIMIT)
+    session.hear(frame(1))
+    session.manager.interrupt()
+    assert session.manager.stop(LIMIT) == []
+    ((event, error),) = session.events
+    assert event == "deviceError"
+    assert isinstance(error, DeviceError)
+    assert error.devices == ("speaker",)
+    assert error.__cause__ is failure
+    assert "broken sink" in str(error)
+    assert sink.calls == [(0, 960, 24000), "close"]
+
+
+def test_a_hanging_sink_is_given_up(talk):
+    """stop() returns at its limit with the thread, which then touches the sink no more; the sink can be used again."""
+    sink = UserSink()
+    sink.hang = hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    session.hear(frame(0))
+    session.hear(frame(1))
+    assert sink.entered.wait(LIMIT)
+    began = time.monotonic()
+    (thread,) = session.manager.stop(0.1)
+    assert 0.1 <= time.monotonic() - began < 1.0
+    hang.set()
+    thread.join(LIMIT)
+    assert sink.calls == [(0, 960, 24000)]
+    session.prepare()
+    session.hear(frame(2))
+    assert session.manager.stop(LIMIT) == []
+    assert sink.calls == [(0, 960, 24000), (2, 960, 24000), "close"]
+
+
+def test_callback_sink_runs_elsewhere(talk):
+    """The function of a CallbackSink never runs on the thread that receives."""
+    threads: list[str] = []
+    session = talk(speaker=CallbackSink(lambda pcm, rate: threads.append(threading.current_thread().name))).prepare()
+    session.hear(FRAME)
+    session.manager.stop(LIMIT)
+    assert len(threads) == 1
+    assert threads[0].startswith("rtvi-speaker-")
+
+
+def test_a_subclass_of_a_memory_sink_runs_elsewhere(talk):
+    """A sink of the package with methods of the user's is a sink of the user's."""
+    threads: list[str] = []
+
+    class Loud(BytesSink):
+        def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+            threads.append(threading.current_thread().name)
+            super().write(pcm, sample_rate_hz)
+
+    sink = Loud()
+    session = talk(speaker=sink).prepare()
+    session.hear(FRAME)
+    session.manager.stop(LIMIT)
+    assert threads[0].startswith("rtvi-speaker-")
+    assert sink.pcm == FRAME
+
+
+def test_wav_sink_over_two_sessions(talk, tmp_path, is_open):
+    """The file is valid after each session, the second session appends, and no descriptor stays open."""
+    path = tmp_path / "a.wav"
+    session = talk(speaker=WavSink(path))
+    for expected in (frame(1), frame(1) + frame(2)):
+        session.prepare()
+        session.hear(expected[-960:])
+        assert session.manager.stop(LIMIT) == []
+        with wave.open(str(path)) as reader:
+            assert reader.readframes(10_000) == expected
+        assert not is_open(path)
+
+
+def test_wav_sink_reports_a_change_of_rate(talk, tmp_path):
+    """Audio at another rate is reported instead of being written wrongly; the file keeps what it had."""
+    session = talk(speaker=WavSink(tmp_path / "a.wav")).prepare()
+    session.hear(frame(1), 24000)
+    session.hear(frame(2), 16000)
+    assert session.reported.wait(LIMIT)
+    session.manager.stop(LIMIT)
+    assert "24000 to 16000" in str(session.events[0][1])
+    with wave.open(str(tmp_path / "a.wav")) as reader:
+        assert (reader.getframerate(), reader.readframes(10_000)) == (24000, frame(1))
+
+
+def test_null_sink_is_for_everybody(talk):
+    """Many sessions may share one NullSink at once."""
+    sink = NullSink()
+    for _ in range(3):
+        talk(speaker=sink).prepare().hear(FRAME)
