@@ -33,6 +33,9 @@ class ExitAware(Protocol):
         """End in bounded time on the calling thread, without starting a thread."""
 
 
+# Guards the two sets, which cannot be walked while another thread changes them. Any thread may hold it, for one set
+# operation.
+_lock = threading.Lock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
 
@@ -57,17 +60,20 @@ def fork_generation() -> int:
 
 def register_for_fork(thing: ForkAware) -> None:
     """Tell `thing`, held weakly, when it finds itself in a forked child."""
-    _fork_aware.add(thing)
+    with _lock:
+        _fork_aware.add(thing)
 
 
 def register_for_exit(thing: ExitAware) -> None:
     """Tell `thing`, held weakly, when the interpreter exits."""
-    _exit_aware.add(thing)
+    with _lock:
+        _exit_aware.add(thing)
 
 
 def unregister_for_exit(thing: ExitAware) -> None:
     """`thing` has ended; it need not be told of the exit."""
-    _exit_aware.discard(thing)
+    with _lock:
+        _exit_aware.discard(thing)
 
 
 def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
@@ -80,16 +86,22 @@ def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _generation
+    global _generation, _lock
     _generation += 1
     # No lock is taken here: another thread may have held it at the fork and does not exist any more.
+    _lock = threading.Lock()
     for thing in list(_fork_aware):
-        thing.after_fork_in_child()
+        try:
+            thing.after_fork_in_child()
+        except Exception:
+            logger.exception("Freeing what a forked process inherited failed")
     _exit_aware.clear()
 
 
 def _at_exit() -> None:
-    for thing in list(_exit_aware):
+    with _lock:
+        live = list(_exit_aware)
+    for thing in live:
         try:
             thing.at_exit()
         except Exception:

@@ -1,0 +1,207 @@
+"""Where threads begin, and what forks and exits do."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.lifecycle import (
+    fork_generation,
+    log_stack_of,
+    register_for_exit,
+    register_for_fork,
+    start_thread,
+    unregister_for_exit,
+)
+
+from ..forking import in_child
+from ..loopback import LIMIT
+
+
+class Thing:
+    """Notes what it is told."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+        self.told: list[str] = []
+
+    def after_fork_in_child(self) -> None:
+        self.told.append("fork")
+        if self.fails:
+            raise ValueError("mine")
+
+    at_exit = after_fork_in_child
+
+
+def test_threads_are_named_daemons():
+    """A thread of the package is a daemon, and its name says that it is ours and what for."""
+    stop = threading.Event()
+    first, second = start_thread("test", stop.wait), start_thread("test", stop.wait, LIMIT)
+    try:
+        for thread in (first, second):
+            role, _, number = thread.name.rpartition("-")
+            assert role == "rtvi-test"
+            assert number.isdigit()
+            assert thread.daemon
+        assert first.name != second.name
+    finally:
+        stop.set()
+        first.join(LIMIT)
+        second.join(LIMIT)
+
+
+def test_a_thread_gets_its_arguments():
+    """`start_thread()` hands its arguments on."""
+    got: list[object] = []
+    start_thread("test", lambda *args: got.extend(args), 1, "two").join(LIMIT)
+    assert got == [1, "two"]
+
+
+def test_a_fork_begins_a_new_generation():
+    """A child, and its child, know that they are not the process that imported the package."""
+    before = fork_generation()
+    assert in_child(lambda: (fork_generation(), in_child(fork_generation))) == (before + 1, before + 2)
+    assert fork_generation() == before
+
+
+def test_all_that_registered_is_told_of_the_fork():
+    """Every registered object is told in the child, and there only; one that fails does not keep it from the others."""
+    things = [Thing(), Thing(fails=True), Thing()]
+    for thing in things:
+        register_for_fork(thing)
+    assert in_child(lambda: [thing.told for thing in things]) == [["fork"]] * 3
+    assert [thing.told for thing in things] == [[]] * 3
+
+
+def test_a_fork_while_another_thread_registers():
+    """A lock that another thread held at the fork does not exist in the child: registering works there."""
+    with lifecycle._lock:
+        assert in_child(lambda: register_for_fork(Thing())) is None
+        assert in_child(lambda: register_for_exit(Thing())) is None
+
+
+def test_what_lived_in_the_parent_does_not_end_in_the_child():
+    """A session that is live at the fork is the parent's to end: an exiting child does not touch it."""
+    thing = Thing()
+    register_for_exit(thing)
+
+    def child() -> list[str]:
+        lifecycle._at_exit()
+        return thing.told
+
+    assert in_child(child) == []
+    unregister_for_exit(thing)
+
+
+def test_registered_objects_are_not_kept():
+    """The registers hold weakly: what nobody else holds is collected, and not told."""
+    collected: list[int] = []
+
+    class Dying(Thing):
+        def __del__(self) -> None:
+            collected.append(1)
+
+    thing = Dying()
+    register_for_fork(thing)
+    register_for_exit(thing)
+    del thing
+    gc.collect()
+    assert collected == [1]
+    lifecycle._at_exit()
+
+
+def test_exit_tells_all_that_are_registered(caplog):
+    """Every live object is told of the exit; one that fails is logged, and one that has ended is not told."""
+    things = [Thing(), Thing(fails=True), Thing()]
+    ended = Thing()
+    for thing in (*things, ended):
+        register_for_exit(thing)
+    unregister_for_exit(ended)
+    with caplog.at_level(logging.ERROR):
+        lifecycle._at_exit()
+    assert [thing.told for thing in things] == [["fork"]] * 3
+    assert ended.told == []
+    assert "mine" in caplog.text
+    for thing in things:
+        unregister_for_exit(thing)
+
+
+def test_exit_while_others_register():
+    """Sessions may begin and end on other threads while the exit hook looks at the register."""
+    things = [Thing() for _ in range(2000)]
+    for thing in things:
+        register_for_exit(thing)
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            for thing in [Thing() for _ in range(50)]:
+                register_for_exit(thing)
+                unregister_for_exit(thing)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            lifecycle._at_exit()
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join(LIMIT)
+        for thing in things:
+            unregister_for_exit(thing)
+    assert all(len(thing.told) == 10 for thing in things)
+
+
+def test_the_interpreter_tells_at_its_exit():
+    """The hook runs when a real interpreter exits, and daemon threads do not keep it from exiting."""
+    script = """
+        import threading
+        from rtvi_sync.concurrency.lifecycle import register_for_exit, start_thread
+        class Thing:
+            def at_exit(self):
+                print("told", threading.current_thread() is threading.main_thread())
+        thing = Thing()
+        register_for_exit(thing)
+        start_thread("test", threading.Event().wait)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout == "told True\n"
+    assert run.stderr == ""
+
+
+def test_the_stacks_of_late_threads_are_logged(caplog):
+    """The log tells for each thread that is over its limit where it is; one that ended meanwhile is no trouble."""
+    stop = threading.Event()
+
+    def a_handler_that_sits_here() -> None:
+        stop.wait()
+
+    late, ended = start_thread("test", a_handler_that_sits_here), start_thread("test", int)
+    ended.join(LIMIT)
+    never = threading.Thread(name="never started")
+    try:
+        deadline = time.monotonic() + LIMIT
+        with caplog.at_level(logging.WARNING):
+            while "a_handler_that_sits_here" not in caplog.text and time.monotonic() < deadline:
+                caplog.clear()
+                log_stack_of([late, ended, never], "The test is over")
+    finally:
+        stop.set()
+        late.join(LIMIT)
+    assert "a_handler_that_sits_here" in caplog.text
+    assert late.name in caplog.text
+    assert caplog.text.count("The test is over") == 3
+    assert caplog.text.count("it has just ended") == 2
