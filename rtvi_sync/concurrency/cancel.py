@@ -39,7 +39,7 @@ class AbortSignal:
     @property
     def aborted(self) -> bool:
         """True once the attempt was abandoned."""
-        return self._event.is_set()
+        return self._reason is not None
 
     @property
     def reason(self) -> BaseException | None:
@@ -106,8 +106,12 @@ class AbortSignal:
         return True
 
     def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        if self._reason is not None:
+            self._event.set()
         # The duplicates share their connection with the parent: close(), never shutdown().
-        for sock in list(self._sockets):
+        for sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
@@ -132,5 +136,5 @@ class AbortController:
 def _run_callback(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except Exception:
+    except (Exception, SystemExit):  # whoever abandons the attempt has more to do than this
         logger.exception("A function given to on_abort() raised")
