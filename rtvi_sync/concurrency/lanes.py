@@ -44,7 +44,8 @@ class Lane:
         self._max_items = max_items
         self._max_bytes = max_bytes
         self.manual = manual
-        self._arrival = threading.Condition(self._lock)  # notified by post(), for run_queued()
+        # Notified when an item comes and when nobody drains the lane any more, for run_queued().
+        self._arrival = threading.Condition(self._lock)
 
     def post(
         self,
@@ -87,14 +88,6 @@ class Lane:
         workers.submit(self)
         return True
 
-    def clear(self) -> int:
-        """Drop what is queued. Returns how many items that were."""
-        with self._lock:
-            dropped = len(self._items)
-            self._items.clear()
-            self._bytes = 0
-        return dropped
-
     @property
     def is_current(self) -> bool:
         """True on the thread that runs an item of this lane right now."""
@@ -105,16 +98,19 @@ class Lane:
 
     def drain(self) -> None:
         """Run what is queued until nothing is left. Called by the worker that the lane was submitted to."""
-        while self._run_one():
-            pass
+        more = True
+        while more:
+            try:
+                more = self._run_one()
+            except BaseException:
+                # An exit or the like: on a thread that serves other lanes too it ends nothing.
+                logger.exception("An item of an event lane tried to end its thread")
 
-    def resume(self, workers: LaneWorkers) -> None:
-        """Draining was broken off by an exception: have the rest drained."""
+    def release(self) -> None:
+        """Nobody drains the lane any more: the next `post()` finds somebody, or `run_queued()` takes over."""
         with self._lock:
-            if not self._items:
-                self._scheduled = False
-                return
-        workers.submit(self)
+            self._scheduled = False
+            self._arrival.notify_all()
 
     def run_queued(self, deadline: Deadline, until: Callable[[], bool] | None = None) -> int:
         """Wait until `deadline` for a first item, then run what is queued, on this thread. Returns how many ran.
@@ -138,9 +134,7 @@ class Lane:
             while done < count and self._run_one():
                 done += 1
         finally:
-            with self._lock:
-                self._scheduled = False
-                self._arrival.notify_all()
+            self.release()
         return done
 
     def wake(self) -> None:
@@ -152,6 +146,7 @@ class Lane:
         with self._lock:
             if not self._items:
                 self._scheduled = False
+                self._arrival.notify_all()
                 return False
             item, size = self._items.popleft()
             self._bytes -= size
@@ -215,8 +210,7 @@ class LaneWorkers:
             # The interpreter is shutting down and starts no more threads: the exit hook drains the lane itself.
             with self._lock:
                 self._all.discard(worker)
-            with lane._lock:
-                lane._scheduled = False
+            lane.release()
 
     def close(self) -> None:
         """Send idle workers home; busy ones leave when their lane is empty."""
@@ -233,11 +227,7 @@ class LaneWorkers:
 
     def _run(self, worker: _Worker) -> None:
         while worker.lane is not None:
-            try:
-                worker.lane.drain()
-            except BaseException:
-                logger.exception("An item of an event lane ended its thread")
-                worker.lane.resume(self)
+            worker.lane.drain()
             with self._lock:
                 worker.lane = None
                 if self._closed:
