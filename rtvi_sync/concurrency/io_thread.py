@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Channel(Protocol):
-    """A non-blocking socket that the io thread serves. Every method is called on the io thread and must not block."""
+    """A non-blocking socket that the io thread serves. Every method is called on the io thread and must not block.
+
+    A channel may be called once more after it was unregistered, if it was ready at the same time as whoever did that.
+    """
 
     def fileno(self) -> int:
         """The descriptor to watch."""
@@ -38,14 +41,15 @@ class Channel(Protocol):
 class Timer:
     """A call that the io thread makes later. `cancel()` may be called on any thread."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("call", "channel")
 
-    def __init__(self, call: Callable[[], object]) -> None:
-        self._call: Callable[[], object] | None = call
+    def __init__(self, call: Callable[[], object], channel: Channel | None) -> None:
+        self.call: Callable[[], object] | None = call
+        self.channel = channel
 
     def cancel(self) -> None:
         """Do not make the call, unless it is being made right now."""
-        self._call = None
+        self.call = None
 
 
 class IOThread:
@@ -55,26 +59,35 @@ class IOThread:
     """
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        self._wake_writer.setblocking(False)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
-        self._commands: deque[Callable[[], object]] = deque()
+        # Guards the wake pair: a thread that wakes this one must not write to a descriptor that is being closed, whose
+        # number may be somebody else's by then. Any thread may hold it, for one non-blocking send; re-entrant, because
+        # a finalizer or signal handler that calls `call()` may interrupt exactly that.
+        self._lock = threading.RLock()
+        self._commands: deque[tuple[Callable[[], object], Channel | None]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_numbers = itertools.count()
         self._closing = False
+        self._open()
         register_for_fork(self)
-        self.thread = start_thread("io", self._run)
+        try:
+            self.thread = start_thread("io", self._run)
+        except BaseException:
+            self._close()
+            raise
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
-    def call(self, command: Callable[[], object]) -> None:
-        """Run `command()` on the io thread, soon and in order. Never blocks, takes no lock: a finalizer may call it."""
-        self._commands.append(command)
+    def call(self, command: Callable[[], object], channel: Channel | None = None) -> None:
+        """Run `command()` on the io thread, soon and in order. Never blocks; a finalizer may call it.
+
+        Args:
+            command: what it raises is logged.
+            channel: whose command it is: it is ended if `command` raises.
+        """
+        self._commands.append((command, channel))
         if not self.is_current:
             # A full pipe means that the thread is awake already; a closed one, that it has ended.
-            with contextlib.suppress(OSError):
+            with self._lock, contextlib.suppress(OSError):
                 self._wake_writer.send(b"\0")
 
     @property
@@ -102,9 +115,9 @@ class IOThread:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(channel.fileno())
 
-    def call_later(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Make `call()` on the io thread in `delay` seconds."""
-        timer = Timer(call)
+    def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
+        """Make `call()` on the io thread in `delay` seconds. `channel` as in `call()`."""
+        timer = Timer(call, channel)
         heapq.heappush(self._timers, (time.monotonic() + delay, next(self._timer_numbers), timer))
         return timer
 
@@ -116,20 +129,22 @@ class IOThread:
             while not (self._closing and not self._commands):
                 for key, events in self._select():
                     if key.data is None:
-                        with contextlib.suppress(BlockingIOError):
+                        with contextlib.suppress(OSError):
                             self._wake_reader.recv(4096)
                     else:
                         self._serve(key.data, events)
                 self._run_commands()
                 self._run_timers()
         finally:
-            self._selector.close()
-            self._wake_reader.close()
-            self._wake_writer.close()
+            left = self._channels()
+            with self._lock:
+                self._close()
+            for key in left:
+                self._end(key.data, RuntimeError("The io thread has ended"))
 
     def _select(self) -> list[tuple[selectors.SelectorKey, int]]:
         timeout = None
-        while self._timers and self._timers[0][2]._call is None:
+        while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
         if self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
@@ -138,57 +153,79 @@ class IOThread:
         try:
             return self._selector.select(timeout)
         except (OSError, ValueError) as error:
-            self._drop_bad_descriptors(error)
+            self._start_over(error)
             return []
 
-    def _drop_bad_descriptors(self, error: BaseException) -> None:
+    def _start_over(self, error: BaseException) -> None:
         """Somebody closed a descriptor that is not his (a daemonizing program, say): fail its channel, go on."""
-        for key in list(self._selector.get_map().values()):
+        channels = self._channels()
+        with self._lock:
+            self._close()
+            self._open()
+        for key in channels:
             try:
-                socket.close(socket.dup(key.fd))
+                socket.close(socket.dup(key.fd))  # not every selector looks at what it is given
+                self._selector.register(key.fd, key.events, key.data)
             except OSError:
-                with contextlib.suppress(KeyError, ValueError, OSError):
-                    self._selector.unregister(key.fd)
-                if key.data is not None:
-                    self._guard(key.data, lambda channel=key.data: channel.on_failure(error))  # type: ignore[misc]
+                self._end(key.data, error)
+
+    def _channels(self) -> list[selectors.SelectorKey]:
+        return [key for key in self._selector.get_map().values() if key.data is not None]
 
     def _serve(self, channel: Channel, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            self._guard(channel, channel.on_writable)
+            self._run_call(channel.on_writable, channel)
         if events & selectors.EVENT_READ:
-            self._guard(channel, channel.on_readable)
-
-    def _guard(self, channel: Channel, call: Callable[[], object]) -> None:
-        """No channel can end the thread that serves the others."""
-        try:
-            call()
-        except Exception as error:
-            logger.exception("Serving a connection failed; it is closed")
-            try:
-                channel.on_failure(error)
-            except Exception:
-                logger.exception("Closing a failed connection failed")
+            self._run_call(channel.on_readable, channel)
 
     def _run_commands(self) -> None:
         # Only those that are there now: a command that queues another one must not starve the sockets.
         for _ in range(len(self._commands)):
-            self._run_call(self._commands.popleft())
+            self._run_call(*self._commands.popleft())
 
     def _run_timers(self) -> None:
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
-            call = heapq.heappop(self._timers)[2]._call
-            if call is not None:
-                self._run_call(call)
+            timer = heapq.heappop(self._timers)[2]
+            if timer.call is not None:
+                self._run_call(timer.call, timer.channel)
 
-    def _run_call(self, call: Callable[[], object]) -> None:
+    def _run_call(self, call: Callable[[], object], channel: Channel | None) -> None:
+        """No channel, command or timer can end the thread that serves the others."""
         try:
             call()
+        except Exception as error:
+            if channel is None:
+                logger.exception("A command of the io thread failed")
+            else:
+                logger.exception("Serving a connection failed; it is closed")
+                self._end(channel, error)
+
+    def _end(self, channel: Channel, error: BaseException) -> None:
+        try:
+            channel.on_failure(error)
         except Exception:
-            logger.exception("A command of the io thread failed")
+            logger.exception("Closing a failed connection failed")
+
+    # -- descriptors --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        with contextlib.ExitStack() as undo:
+            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._wake_reader, self._wake_writer = socket.socketpair()
+            undo.callback(self._wake_reader.close)
+            undo.callback(self._wake_writer.close)
+            self._wake_reader.setblocking(False)
+            self._wake_writer.setblocking(False)
+            self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
+            undo.pop_all()
+
+    def _close(self) -> None:
+        for thing in (self._selector, self._wake_reader, self._wake_writer):
+            with contextlib.suppress(OSError):
+                thing.close()
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. No unregister(): the epoll instance is shared with the parent."""
-        for close in (self._selector.close, self._wake_reader.close, self._wake_writer.close):
-            with contextlib.suppress(OSError):
-                close()
+        self._lock = threading.RLock()
+        self._close()

@@ -1,0 +1,528 @@
+"""The io thread: commands, timers, channels, and that nothing of these can end it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+
+import pytest
+
+from rtvi_sync.concurrency import io_thread as module
+from rtvi_sync.concurrency.io_thread import IOThread
+
+from ..forking import in_child
+from ..loopback import LIMIT, running
+
+SELECTORS = [
+    getattr(selectors, name)
+    for name in ("EpollSelector", "KqueueSelector", "PollSelector", "SelectSelector")
+    if hasattr(selectors, name)
+]
+
+
+@pytest.fixture(params=SELECTORS, ids=lambda kind: kind.__name__)
+def io(request, monkeypatch):
+    """An io thread on each kind of selector that the system has."""
+    monkeypatch.setattr(selectors, "DefaultSelector", request.param)
+    thread = IOThread()
+    yield thread
+    thread.close()
+    thread.thread.join(LIMIT)
+    assert not thread.thread.is_alive()
+
+
+def on(io: IOThread, function):
+    """What `function()` returns on the io thread."""
+    done, results = threading.Event(), []
+
+    def command() -> None:
+        try:
+            results.append(function())
+        finally:
+            done.set()
+
+    io.call(command)
+    assert done.wait(LIMIT), "the io thread does not answer"
+    return results[0]
+
+
+class Line:
+    """A channel that collects what it reads, and the other end of its connection."""
+
+    def __init__(self, io: IOThread, on_data=lambda line, data: None) -> None:
+        self.io = io
+        self.sock, self.peer = socket.socketpair()
+        self.sock.setblocking(False)
+        self.peer.settimeout(LIMIT)
+        self.received = b""
+        self.on_data = on_data
+        self.writable = 0
+        self.failure: BaseException | None = None
+        self.arrived = threading.Condition()
+
+    def __enter__(self) -> Line:
+        on(self.io, lambda: self.io.register(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        on(self.io, self.end)
+        self.peer.close()
+
+    def end(self) -> None:
+        self.io.unregister(self)
+        with contextlib.suppress(OSError):
+            socket.close(self.sock.detach())
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def on_readable(self) -> None:
+        data = self.sock.recv(65536)
+        self.on_data(self, data)
+        with self.arrived:
+            self.received += data
+            self.arrived.notify_all()
+        if not data:
+            self.io.unregister(self)
+
+    def on_writable(self) -> None:
+        with self.arrived:
+            self.writable += 1
+            self.arrived.notify_all()
+        self.io.watch_writes(self, False)
+
+    def on_failure(self, error: BaseException) -> None:
+        with self.arrived:
+            self.failure = error
+            self.arrived.notify_all()
+        self.end()
+
+    def wait(self, condition) -> None:
+        with self.arrived:
+            assert self.arrived.wait_for(condition, LIMIT)
+
+
+def test_commands_run_in_order_on_the_io_thread(io):
+    """Commands of one thread run in the order in which they were given, all on the io thread."""
+    seen: list[object] = []
+    for n in range(500):
+        io.call(lambda n=n: seen.append((n, io.is_current)))
+    on(io, int)
+    assert seen == [(n, True) for n in range(500)]
+    assert not io.is_current
+
+
+def test_a_command_may_give_commands(io):
+    """A command given by a command runs later, after those that were there."""
+    seen: list[str] = []
+    blocked, go_on = threading.Event(), threading.Event()
+
+    def first() -> None:
+        blocked.set()
+        assert go_on.wait(LIMIT)
+        io.call(lambda: seen.append("inner"))
+
+    io.call(first)
+    assert blocked.wait(LIMIT)
+    io.call(lambda: seen.append("outer"))
+    go_on.set()
+    on(io, int)
+    on(io, int)
+    assert seen == ["outer", "inner"]
+
+
+def test_commands_that_give_commands_do_not_starve_the_sockets(io):
+    """While a command gives itself again and again, channels are served."""
+    again = [True]
+
+    def command() -> None:
+        if again[0]:
+            io.call(command)
+
+    with Line(io) as line:
+        io.call(command)
+        line.peer.sendall(b"x")
+        line.wait(lambda: line.received == b"x")
+        again[0] = False
+
+
+def test_many_threads_give_commands(io):
+    """Nothing is lost when many threads give commands at once, and each one's keep their order."""
+    seen: list[tuple[int, int]] = []
+
+    def give(giver: int) -> None:
+        for n in range(500):
+            io.call(lambda n=n: seen.append((giver, n)))
+
+    threads = [threading.Thread(target=give, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    on(io, int)
+    assert len(seen) == 3000
+    for giver in range(6):
+        assert [n for g, n in seen if g == giver] == list(range(500))
+
+
+def test_a_command_that_raises_is_logged(io, caplog):
+    """An error in a command ends nothing."""
+    with caplog.at_level(logging.ERROR):
+        io.call(lambda: 1 / 0)
+        assert on(io, lambda: 5) == 5
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_timers(io):
+    """Timers run in the order of their times, not before them, on the io thread; a cancelled one does not."""
+    seen: list[object] = []
+    done = threading.Event()
+
+    def plan() -> float:
+        now = time.monotonic()
+        io.call_later(0.04, lambda: (seen.append(("late", time.monotonic(), io.is_current)), done.set()))
+        io.call_later(0.02, lambda: seen.append(("soon", time.monotonic(), io.is_current)))
+        io.call_later(0.01, lambda: seen.append("cancelled")).cancel()
+        return now
+
+    began = on(io, plan)
+    assert done.wait(LIMIT)
+    (soon, soon_at, on_soon), (late, late_at, on_late) = seen
+    assert (soon, late, on_soon, on_late) == ("soon", "late", True, True)
+    assert soon_at >= began + 0.02
+    assert late_at >= began + 0.04
+
+
+def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
+    """A timer that is cancelled before it is due does nothing, whoever cancels it."""
+    seen: list[str] = []
+    timers = on(io, lambda: [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)])
+    on(io, lambda: io.call_later(0.0, timers[0].cancel))
+    timers[1].cancel()
+    done = threading.Event()
+    on(io, lambda: io.call_later(0.03, done.set))
+    assert done.wait(LIMIT)
+    assert seen == []
+
+
+def test_a_timer_may_cancel_one_that_is_due_as_well(io):
+    """Of two timers that are due in the same turn the first may still cancel the second."""
+    seen: list[str] = []
+    done = threading.Event()
+
+    def plan() -> None:
+        second = io.call_later(0.0, lambda: seen.append("never"))
+        # Earlier in the queue: both are due when the thread next looks.
+        io.call_later(-1.0, second.cancel)
+        io.call_later(0.0, done.set)
+
+    on(io, plan)
+    assert done.wait(LIMIT)
+    assert seen == []
+
+
+def test_a_timer_that_raises_is_logged(io, caplog):
+    """An error in a timer ends neither the thread nor the next timer."""
+    done = threading.Event()
+    with caplog.at_level(logging.ERROR):
+        on(io, lambda: (io.call_later(0.0, lambda: 1 / 0), io.call_later(0.001, done.set)))
+        assert done.wait(LIMIT)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_channels_are_served(io):
+    """What arrives on many channels is read, in order, each by its own."""
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(io)) for _ in range(20)]
+        for n in range(50):
+            for line in lines:
+                line.peer.sendall(bytes([n]))
+        for line in lines:
+            line.wait(lambda line=line: line.received == bytes(range(50)))
+
+
+def test_room_to_write(io):
+    """`on_writable` is called while it is watched for, and no longer."""
+    with Line(io) as line:
+        on(io, int)
+        assert line.writable == 0
+        on(io, lambda: io.watch_writes(line, True))
+        line.wait(lambda: line.writable == 1)
+        line.peer.sendall(b"x")
+        line.wait(lambda: line.received == b"x")
+        assert line.writable == 1
+
+
+def test_a_channel_that_raises_hurts_no_other(io, caplog):
+    """The error ends its channel, with the error as its failure; the others and the thread go on."""
+
+    def fail(line: Line, data: bytes) -> None:
+        raise ValueError("mine")
+
+    with caplog.at_level(logging.ERROR), Line(io, fail) as bad, Line(io) as good:
+        bad.peer.sendall(b"x")
+        bad.wait(lambda: bad.failure is not None)
+        assert isinstance(bad.failure, ValueError)
+        good.peer.sendall(b"y")
+        good.wait(lambda: good.received == b"y")
+    assert "mine" in caplog.text
+
+
+def test_a_channel_that_cannot_even_fail(io, caplog):
+    """An error while a channel is being ended is logged too."""
+
+    def fail(line: Line, data: bytes) -> None:
+        io.unregister(line)
+        raise ValueError("mine")
+
+    with caplog.at_level(logging.ERROR), Line(io, fail) as bad, Line(io) as good:
+        bad.on_failure = lambda error: 1 / 0
+        bad.peer.sendall(b"x")
+        good.peer.sendall(b"y")
+        good.wait(lambda: good.received == b"y")
+        on(io, int)
+    assert "mine" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_command_or_timer_of_a_channel_that_raises_ends_the_channel(io, caplog):
+    """What is done for a channel outside of its readiness counts as its own: an error in it does not go unnoticed."""
+    with caplog.at_level(logging.ERROR), Line(io) as first, Line(io) as second:
+        io.call(lambda: 1 / 0, first)
+        first.wait(lambda: first.failure is not None)
+        on(io, lambda: io.call_later(0.0, lambda: 1 / 0, second))
+        second.wait(lambda: second.failure is not None)
+    assert isinstance(first.failure, ZeroDivisionError)
+    assert isinstance(second.failure, ZeroDivisionError)
+
+
+def test_unregistering_twice_is_no_error(io):
+    """A channel may be unregistered again, and after its socket was closed."""
+    with Line(io) as line:
+        on(io, lambda: io.unregister(line))
+        on(io, lambda: io.unregister(line))
+        line.sock.close()
+        on(io, lambda: io.unregister(line))
+
+
+def test_a_descriptor_that_somebody_else_closed(io, caplog):
+    """A descriptor closed behind a channel's back ends this channel at most; the others are served on."""
+    with caplog.at_level(logging.ERROR), Line(io) as bad, Line(io) as good:
+        os.close(bad.sock.fileno())
+        good.peer.sendall(b"x")
+        good.wait(lambda: good.received == b"x")
+        if type(io._selector).__name__ in ("PollSelector", "SelectSelector"):  # others forget closed descriptors
+            bad.wait(lambda: bad.failure is not None)
+        on(io, int)
+        good.peer.sendall(b"y")
+        good.wait(lambda: good.received == b"xy")
+
+
+def test_a_selector_that_somebody_else_closed(io):
+    """A program that closes all descriptors it does not know does not leave a thread that spins or sleeps for ever."""
+    with Line(io) as line, Line(io) as gone:
+        on(io, int)
+        os.close(gone.sock.fileno())
+        fileno = getattr(io._selector, "fileno", None)
+        # As the program would: the selector's descriptor, where it has one, and the pair that wakes the thread.
+        if fileno is not None:
+            os.close(fileno())
+        line.peer.sendall(b"x")
+        on(io, int)
+        line.peer.sendall(b"y")
+        line.wait(lambda: line.received == b"xy")
+        turns = on(io, lambda: _turns(io))
+        assert turns <= 3, "the thread spins"
+
+
+def _turns(io: IOThread) -> int:
+    """How often the thread goes round within 50 ms without anything to do."""
+    count = [0]
+    select = io._select
+
+    def counted():
+        count[0] += 1
+        return select()
+
+    io._select = counted  # type: ignore[method-assign]
+    done = threading.Event()
+    io.call_later(0.05, done.set)
+    try:
+        while not done.is_set():
+            for key, events in io._select():
+                if key.data is not None:
+                    io._serve(key.data, events)
+            io._run_timers()
+    finally:
+        io._select = select  # type: ignore[method-assign]
+    return count[0]
+
+
+def test_a_finalizer_may_give_a_command(io):
+    """`call()` works wherever the garbage collector runs a finalizer, even inside another `call()`."""
+    seen: list[int] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            io.call(lambda: seen.append(1))
+
+    count = 300
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(count):
+            Cycle()
+            io.call(int)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    on(io, int)
+    assert len(seen) == count
+
+
+def test_a_finalizer_inside_the_wake_up_itself(io):
+    """A finalizer or signal handler that interrupts `call()` at its innermost point may call it again."""
+    inner: list[int] = []
+    send = io._wake_writer.send
+
+    class Interrupted:
+        def __init__(self) -> None:
+            self.first = True
+
+        def send(self, data: bytes) -> int:
+            if self.first:
+                self.first = False
+                io.call(lambda: inner.append(1))
+            return send(data)
+
+        def close(self) -> None:
+            writer.close()
+
+    writer = io._wake_writer
+    io._wake_writer = Interrupted()  # type: ignore[assignment]
+    with running(lambda: io.call(int)) as calling:
+        calling.get()
+    on(io, int)
+    assert inner == [1]
+    io._wake_writer = writer
+
+
+def test_close_runs_what_was_given_before():
+    """`close()` lets earlier commands run, frees all descriptors, and the thread ends; giving more is harmless."""
+    io = IOThread()
+    seen: list[int] = []
+    blocked, go_on = threading.Event(), threading.Event()
+    io.call(lambda: (blocked.set(), go_on.wait(LIMIT)))
+    assert blocked.wait(LIMIT)
+    for n in range(100):
+        io.call(lambda n=n: seen.append(n))
+    io.close()
+    go_on.set()
+    io.thread.join(LIMIT)
+    assert not io.thread.is_alive()
+    assert seen == list(range(100))
+    io.call(lambda: seen.append(-1))
+    io.close()
+    assert seen[-1] == 99
+
+
+def test_no_wake_up_reaches_a_descriptor_that_was_closed():
+    """While the thread ends, wake-ups of other threads never go to a descriptor with a recycled number."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    strangers: list[tuple[socket.socket, socket.socket]] = []
+    try:
+        for _ in range(50):
+            io = IOThread()
+            stop = threading.Event()
+
+            def give(io=io, stop=stop) -> None:
+                while not stop.is_set():
+                    io.call(int)
+
+            giver = threading.Thread(target=give)
+            giver.start()
+            io.close()
+            while io.thread.is_alive():
+                strangers.append(socket.socketpair())
+                if len(strangers) > 50:
+                    _check_untouched(strangers)
+            stop.set()
+            giver.join(LIMIT)
+        _check_untouched(strangers)
+    finally:
+        sys.setswitchinterval(interval)
+        for pair in strangers:
+            for sock in pair:
+                sock.close()
+
+
+def _check_untouched(pairs) -> None:
+    for pair in pairs:
+        for sock in pair:
+            sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                sock.recv(1)
+    while pairs:
+        for sock in pairs.pop():
+            sock.close()
+
+
+def test_channels_that_are_left_at_the_end_are_told():
+    """No channel is left behind unserved: when the thread ends, those that are still registered fail."""
+    io = IOThread()
+    line = Line(io)
+    on(io, lambda: io.register(line))
+    io.close()
+    io.thread.join(LIMIT)
+    assert line.failure is not None
+    line.peer.close()
+
+
+def test_a_thread_that_cannot_start_leaves_nothing_open(monkeypatch):
+    """When the system gives no thread, the descriptors are closed and the error passes."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module, "start_thread", refuse)
+    with pytest.raises(RuntimeError):
+        IOThread()
+
+
+def test_no_descriptors_no_thread(monkeypatch):
+    """When the system gives no descriptors, nothing stays open and no thread is started."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    with pytest.raises(OSError, match="too many"):
+        IOThread()
+
+
+def test_a_forked_child_closes_its_copies(io):
+    """In a child the inherited descriptors are closed, commands come to nothing, and the parent is served on."""
+    with Line(io) as line:
+
+        def child() -> object:
+            io.call(int)
+            io.close()
+            return io._wake_reader.fileno(), io._wake_writer.fileno(), io._selector.get_map()
+
+        with io._lock:
+            assert in_child(child) == (-1, -1, None)
+        line.peer.sendall(b"x")
+        line.wait(lambda: line.received == b"x")
+        on(io, lambda: io.watch_writes(line, True))
+        line.wait(lambda: line.writable == 1)
