@@ -7,7 +7,7 @@ import threading
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
 from .lanes import LaneWorkers
-from .lifecycle import register_for_fork
+from .lifecycle import fork_generation, register_for_fork
 from .pacer import Pacer
 
 
@@ -19,10 +19,11 @@ class Hub:
         self.workers = LaneWorkers()
         self.pacer = Pacer()
         self.users = 0  # guarded by the lock of the one `_HubSlot`
+        self._generation = fork_generation()
 
     def release(self) -> bool:
         """One session less. The last one retires the hub (True): its threads end, and `join()` waits for them."""
-        if not _slot.leave(self):
+        if self._inherited or not _slot.leave(self):
             return False
         self.pacer.close()
         self.workers.close()
@@ -31,6 +32,8 @@ class Hub:
 
     def join(self, deadline: Deadline) -> list[threading.Thread]:
         """Wait for the threads of a retired hub. Returns those still alive. The calling thread is not waited for."""
+        if self._inherited:
+            return []
         current = threading.current_thread()
         alive = [
             thread
@@ -39,6 +42,11 @@ class Hub:
         ]
         self.pacer.join(deadline.sooner(5.0))
         return alive
+
+    @property
+    def _inherited(self) -> bool:
+        """True in a forked child: the threads are the parent's, and the locks may be held for ever."""
+        return self._generation != fork_generation()
 
 
 class _HubSlot:
@@ -64,8 +72,7 @@ class _HubSlot:
             if hub.users:
                 return False
             # Retired for good: the next session makes a new hub and cannot meet threads that are on their way out.
-            if self._current is hub:
-                self._current = None
+            self._current = None
             return True
 
     def after_fork_in_child(self) -> None:
