@@ -20,6 +20,7 @@ from rtvi_sync.media import AudioSink, AudioSource, BytesSink, BytesSource, Null
 
 from .conftest import BotServer
 
+
 def client_of(
     server: BotServer, *, mic: AudioSource | None = None, speaker: AudioSink | None = None, **options: object
 ) -> RTVIClient:
@@ -57,21 +58,21 @@ def test_spoken_turn(pipecat_talk: BotServer) -> None:
     """Speech with silence after it is one turn: transcript, tokens, speech, with audio at the bot's own rate."""
     sink = BytesSink()
     types: list[str] = []
-    with client_of(pipecat_talk, mic=ToneSource(440, duration=1.0, sample_rate_hz=16000), speaker=sink) as client:
-        with client.events(timeout=20) as events:
-            for event in events:
-                types.append(event.type.value)
-                if event.type is RTVIEvent.USER_TRANSCRIPT and event.data.final:
-                    transcript = event.data.text
-                if event.type is RTVIEvent.BOT_TRANSCRIPT:
-                    answer = event.data.text
-                if event.type is RTVIEvent.BOT_STOPPED_SPEAKING and "botStartedSpeaking" in types:
-                    break
+    client = client_of(pipecat_talk, mic=ToneSource(440, duration=1.0, sample_rate_hz=16000), speaker=sink)
+    with client.events(timeout=20) as events, client:
+        for event in events:
+            types.append(event.type.value)
+            if event.type is RTVIEvent.USER_TRANSCRIPT and event.data.final:
+                transcript = event.data.text
+            if event.type is RTVIEvent.BOT_TRANSCRIPT:
+                answer = event.data.text
+            if event.type is RTVIEvent.BOT_STOPPED_SPEAKING and "botStartedSpeaking" in types:
+                break
 
     assert transcript == "hello bot"
     assert "hello bot" in answer
-    milestones = ["userStartedSpeaking", "userTranscript", "userLlmText", "botLlmStarted", "botLlmText", "botLlmStopped"]
-    assert [t for i, t in enumerate(types) if t in milestones and t not in types[:i]] == milestones
+    turn = ["userStartedSpeaking", "userTranscript", "userLlmText", "botLlmStarted", "botLlmText", "botLlmStopped"]
+    assert [t for i, t in enumerate(types) if t in turn and t not in types[:i]] == turn
     assert sink.sample_rate_hz == 24000
     assert len(sink.pcm) > 24000
 
