@@ -27,7 +27,7 @@ def main(url: str) -> None:
     @client.on("bot-transcription")
     def count(said: BotLLMTextData) -> None:
         score["sentences"] += 1
-        print(f"round {score['rounds']}: the bot said {said.text!r}")
+        print(f"round {score['rounds']}: the bot said {said.text.strip()!r}")
 
     @client.on("bot-stopped-speaking")
     def hang_up() -> None:

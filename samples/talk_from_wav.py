@@ -8,7 +8,7 @@ Without a URL it talks to the built-in bot, which answers with the sound of what
 import contextlib
 import sys
 
-from rtvi_sync import RequestTimeoutError, RTVIClient, UserTranscriptionData, WebSocketTransport
+from rtvi_sync import BotLLMTextData, RequestTimeoutError, RTVIClient, UserTranscriptionData, WebSocketTransport
 from rtvi_sync.media import WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
 
@@ -18,11 +18,15 @@ def print_user(said: UserTranscriptionData) -> None:
         print("you:", said.text)
 
 
+def print_bot(said: BotLLMTextData) -> None:
+    print("bot:", said.text.strip())
+
+
 def talk(question: str, answer: str, url: str) -> None:
     speech = WavSource(question)
     client = RTVIClient(
         transport=WebSocketTransport(url),
-        callbacks={"on_user_transcript": print_user, "on_bot_transcript": lambda said: print("bot:", said.text)},
+        callbacks={"on_user_transcript": print_user, "on_bot_transcript": print_bot},
         mic=speech,
         speaker=WavSink(answer),
         connect_timeout=15,

@@ -89,7 +89,7 @@ class Conversation:
         self._screen = screen
         self._until = math.inf
         self._speaking = False
-        self._stopped_at = -math.inf
+        self._turned_at = -math.inf  # when it began or stopped speaking
         self._events: EventStream = client.events(*EVENTS, *_SIGNS, timeout=_TICK)
 
     def hold(self, speech: Speech, *, greeting: float, timeout: float) -> None:
@@ -139,12 +139,14 @@ class Conversation:
         return answered
 
     def _active_since(self, moment: float) -> bool:
-        return self._speaking or max(self._last_text, self._ear.last_heard) > moment
+        began_to_speak = self._turned_at if self._speaking else -math.inf
+        return max(self._last_text, self._ear.last_heard, began_to_speak) > moment
 
     def _done(self) -> bool:
-        told = self._stopped_at > self._last_text
-        last = max(self._last_text, self._ear.silent_from, self._stopped_at)
-        return not self._speaking and time.monotonic() > last + (_SETTLED if told else _QUIET)
+        told = self._turned_at > self._last_text
+        # A bot that was interrupted may never tell that it stopped.
+        pause = PATIENCE if self._speaking else _SETTLED if told else _QUIET
+        return time.monotonic() > max(self._last_text, self._ear.silent_from, self._turned_at) + pause
 
     @property
     def _last_text(self) -> float:
@@ -176,8 +178,7 @@ class Conversation:
             self.note(f"the bot reports an error: {event.data.message}", event.received_at)
         else:
             self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
-            if not self._speaking:
-                self._stopped_at = event.received_at
+            self._turned_at = event.received_at
 
     def _show(self, line: Line | None, at: float | None = None) -> None:
         if line is None:

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         talk = Conversation(client, mouth, ear, screen)
         problem: BaseException | None = None
         with contextlib.closing(client):
-            talk.note(_description_of(_connected(connect)))
+            talk.note(_description_of(_connected(connect, url)))
             recorder.attach(client.tracks())
             try:
                 talk.hold(speech, greeting=greeting, timeout=arguments.timeout)
@@ -120,8 +120,7 @@ def _introduce_built_in_bot(screen: Screen, speech: Speech) -> None:
 
 def _client_for(url: str, mouth: Mouth, ear: Ear) -> tuple[RTVIClient, Callable[[], BotReadyData]]:
     """A client, and what connects it."""
-    direct = url.startswith("ws")
-    starts = not direct and urlsplit(url).path.rstrip("/").endswith("/start")
+    direct, starts = url.startswith("ws"), _starts(url)
     client = RTVIClient(
         transport=WebSocketTransport(url if direct else None),
         params=None if direct or starts else {"base_url": url.rstrip("/").removesuffix("/connect")},
@@ -132,11 +131,15 @@ def _client_for(url: str, mouth: Mouth, ear: Ear) -> tuple[RTVIClient, Callable[
     return client, partial(client.start_bot_and_connect, url) if starts else client.connect
 
 
-def _connected(connect: Callable[[], BotReadyData]) -> BotReadyData:
+def _starts(url: str) -> bool:
+    return url.startswith("http") and urlsplit(url).path.rstrip("/").endswith("/start")
+
+
+def _connected(connect: Callable[[], BotReadyData], url: str) -> BotReadyData:
     try:
         return connect()
     except StartBotError as error:
-        if error.status != 404:
+        if error.status != 404 or _starts(url):
             raise
         raise StartBotError(f"{error} (the address of a Pipecat runner ends in /start)", status=404) from error
 

@@ -72,7 +72,7 @@ class Transcript:
             return None
         if event.data.final:
             self.finals.append(event.received_at)
-        return Line(who="you", text=event.data.text, final=event.data.final)
+        return Line(who="you", text=event.data.text.strip(), final=event.data.final)
 
     def _bot(self, event: Event) -> Line | None:
         if event.type is RTVIEvent.BOT_OUTPUT:
@@ -85,4 +85,4 @@ class Transcript:
         if self._chosen.setdefault("bot", event.type) is not event.type:
             return None
         self._quoted = True
-        return Line(who="bot", text=event.data.text)
+        return Line(who="bot", text=event.data.text.strip())

@@ -150,14 +150,28 @@ def test_a_bot_that_never_answers_is_not_waited_for_forever(one_word: Path, monk
     assert talk.answers == 0
 
 
+def test_a_bot_that_never_tells_that_it_stopped_is_not_waited_for_forever(
+    one_word: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence is believed more than a bot that says it is speaking."""
+    monkeypatch.setattr(conversation, "PATIENCE", 0.3)
+    with (
+        EmbeddedBot(speech_threshold=30_000.0) as bot,
+        at_work(bot, lambda session: say(session, "bot-started-speaking")),
+        talking_to(bot) as (talk, _, _),
+    ):
+        talk.hold(load_speech(one_word), greeting=5, timeout=30)
+    assert (len(talk.said), talk.answers) == (1, 0)
+
+
 def test_the_time_limit_breaks_off(one_word: Path) -> None:
     """A bot that goes on and on cannot hold the user up."""
     endless = " ".join(["word"] * 1000)
     with EmbeddedBot(replies=endless, echo=False) as bot, talking_to(bot) as (talk, _, _):
         begin = time.monotonic()
         with pytest.raises(RequestTimeoutError, match="--timeout"):
-            talk.hold(load_speech(one_word), greeting=0, timeout=2.0)
-        assert 1.9 < time.monotonic() - begin < 3.0
+            talk.hold(load_speech(one_word), greeting=0, timeout=1.5)
+        assert 1.4 < time.monotonic() - begin < 2.5
 
 
 def test_a_session_that_ends_early_says_how(two_words: Path) -> None:

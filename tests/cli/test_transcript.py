@@ -47,7 +47,7 @@ def test_a_turn_of_a_current_bot_is_told_once() -> None:
         *heard("Hel", final=False),
         *heard("Hello."),
         *tokens(RTVIEvent.BOT_LLM_TEXT, "Good", " day."),
-        *tokens(RTVIEvent.BOT_TRANSCRIPT, "Good day."),
+        *tokens(RTVIEvent.BOT_TRANSCRIPT, " Good day."),
         output("Good day.", 7),
         *tokens(RTVIEvent.BOT_TTS_TEXT, "Good"),
         output("Good day.", 7),
