@@ -53,7 +53,7 @@ STAMP = "rtvi-sync-setup.json"
 
 # Names of tables in pyproject.toml, the one place that lists packages.
 DEMO_PARTS = ("testing", "cli")
-TEST_PARTS = (*DEMO_PARTS, "test")
+TEST_PARTS = (*DEMO_PARTS, "resample", "speed", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
