@@ -72,6 +72,11 @@ class Announcer:
         states.owner = self
 
     @property
+    def state(self) -> TransportState:
+        """The client's state."""
+        return self._states.value
+
+    @property
     def in_handler(self) -> bool:
         """True on the thread that delivers an event of this client right now."""
         return self._lane.is_current

@@ -115,7 +115,7 @@ class RTVIClient:
         for event, function in callbacks_of(given.callbacks):
             self._dispatcher.add(event, function)
         self._connector = Connector(given, self._dispatcher)
-        weakref.finalize(self, self._connector.slot.collected).atexit = False
+        weakref.finalize(self, self._connector.watch.collected).atexit = False
 
     def __repr__(self) -> str:
         transport = self._connector.transport

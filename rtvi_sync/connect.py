@@ -28,7 +28,7 @@ from .errors import (
 from .messages import BotReadyData
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
 from .protocol.states import CloseInfo, TransportState
-from .session import Session, SessionSlot
+from .session import Session, SessionWatch
 from .start import ConnectRequest
 from .transports.base import Transport, TransportOptions
 from .transports.net import Network
@@ -60,7 +60,7 @@ class Connector:
         self.params = from_mapping(RTVIClientParams, options.params)
         self.transport = options.transport
         self.states = StateCell(dispatcher.lane)
-        self.slot = SessionSlot()
+        self.watch = SessionWatch()
         self.mic_enabled = options.enable_mic
         supports_video = options.transport is not None and options.transport.supports_video
         self.cam_enabled = bool(options.enable_cam or options.enable_camera)
@@ -77,6 +77,7 @@ class Connector:
         self._beginning = False
         self._starting: AbortController | None = None
         self._closed = False
+        self._session: Session | None = None
         register_for_fork(self)
 
     # -- beginning ----------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Connector:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
-        previous = self.slot.session
+        previous = self._session
         if previous is not None and previous.ending and not previous.foreign:
             # It is on its way out: what remains takes a moment.
             previous.wait_closed(Deadline(deadline.sooner(5.0)))
@@ -102,7 +103,8 @@ class Connector:
             self._beginning = True
         try:
             session = Session(transport, self._dispatcher, self.states, deadline)
-            self.slot.session = session
+            self._session = session
+            self.watch.begin(session)
         finally:
             with self._lock:
                 self._beginning = False
@@ -111,7 +113,7 @@ class Connector:
     def _check_idle(self) -> None:
         if self._closed:
             raise RTVIError("This client is closed for good; make a new one")
-        session = self.slot.session
+        session = self._session
         if session is not None and session.forked:
             raise forked_error()
         if self._beginning or (session is not None and not session.closed.is_set()):
@@ -153,7 +155,7 @@ class Connector:
 
     def disconnect(self) -> None:
         """End what there is. See `RTVIClient.disconnect()`."""
-        session = self.slot.session
+        session = self._session
         if session is not None and session.foreign:
             return
         with self._lock:
@@ -176,7 +178,7 @@ class Connector:
     @property
     def state(self) -> TransportState:
         """The state now; in a forked child, whose parent has the session, `disconnected`."""
-        session = self.slot.session
+        session = self._session
         return TransportState.DISCONNECTED if session is not None and session.forked else self.states.value
 
     def session(self) -> Session:
@@ -185,9 +187,9 @@ class Connector:
         Raises:
             BotNotReadyError: there was none yet.
         """
-        if self.slot.session is None:
+        if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        return self.slot.session
+        return self._session
 
     def enable_mic(self, enable: bool) -> None:
         """Remember it for sessions to come, and tell the transport of the one that is."""
@@ -198,10 +200,10 @@ class Connector:
 
     def enable_cam(self, enable: bool) -> None:
         """As `enable_mic()`, if the transport carries video."""
-        if self.transport is None:
-            raise UnsupportedFeatureError("A client without a transport has no camera", feature="cam")
-        if not self.transport.supports_video:
-            self.transport.enable_cam(enable)  # says that it cannot
+        if self.transport is None or not self.transport.supports_video:
+            if enable:
+                what = f"The {self.transport.name} transport carries no video" if self.transport else "No transport"
+                raise UnsupportedFeatureError(f"{what}, so there is no camera to turn on", feature="cam")
             return
         self.cam_enabled = enable
         transport = self._transport_in_use()
@@ -231,7 +233,7 @@ class Connector:
             transport.enable_cam(self.cam_enabled)
 
     def _transport_in_use(self) -> Transport | None:
-        session = self.slot.session
+        session = self._session
         return session.transport if session is not None and session.live and session.initialized else None
 
     def _limit_of(self, start: APIRequest | None) -> Seconds | None:
@@ -252,7 +254,7 @@ class Connector:
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
         self._starting, self._beginning = None, False
-        if self.slot.session is not None and self.slot.session.forked:
+        if self._session is not None and self._session.forked:
             self._dispatcher.lose_session()
 
 
@@ -306,20 +308,20 @@ class ConnectAttempt:
 
     def _steps(self) -> None:
         session, transport, signal = self._session, self._session.transport, self._session.abort.signal
-        session.announcer.move(TransportState.INITIALIZING)
+        session.move(TransportState.INITIALIZING)
         with self._may_fail("could not be prepared"):
             self._connector.initialize_transport(session)
             transport.init_devices()
-        session.announcer.move(TransportState.INITIALIZED)
+        session.move(TransportState.INITIALIZED)
         if self._request.needed:
             self._phase = "http"
-            session.announcer.move(TransportState.AUTHENTICATING)
+            session.move(TransportState.AUTHENTICATING)
         bundle = self._request.send(self._deadline, session.abort)
         signal.raise_if_aborted()
         if self._request.start is not None:
-            session.announcer.move(TransportState.AUTHENTICATED)
+            session.move(TransportState.AUTHENTICATED)
         self._phase = "transport"
-        session.announcer.move(TransportState.CONNECTING)
+        session.move(TransportState.CONNECTING)
         with self._may_fail("failed to connect"):
             transport.connect(bundle, signal)
         self._phase = "bot-ready"

@@ -11,6 +11,7 @@ import logging
 import platform
 import threading
 import warnings
+import weakref
 from typing import Any
 
 from ._version import __version__
@@ -57,7 +58,8 @@ _SETTLE_TIMEOUT = 0.1
 # A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
 _MAX_WARNINGS = 20
 
-# The session that each transport serves, by the transport's identity: two clients must not share one.
+# The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
+# sessions, which nothing else may hold strongly.
 _sessions_of_transports: dict[int, Session] = {}
 
 
@@ -217,6 +219,26 @@ class Session:
         error.__cause__ = info.error
         return error
 
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def move(self, state: TransportState) -> bool:
+        """Enter `state` and say so; False if it cannot follow."""
+        moved = self.announcer.move(state)
+        self.transport.state = self.announcer.state
+        return moved
+
+    def opened(self) -> None:
+        """The transport is open. On the connect thread."""
+        opened = self.announcer.opened()
+        self.transport.state = self.announcer.state
+        if not opened:
+            return
+        with self._lock:
+            self._opened = True
+            early, self._early_ready = self._early_ready, None
+        if early is not None:
+            self._become_ready(early)
+
     # -- what the transport delivers: one thread at a time ------------------------------------------------------------
 
     def _receive(self, message: Inbound) -> None:
@@ -267,17 +289,16 @@ class Session:
             if not self._opened:
                 self._early_ready = effect
                 return
-        if not self.announcer.move(TransportState.READY):
-            return
-        self.bot = effect.data
-        self.announcer.event(RTVIEvent.BOT_READY, effect.data, effect.message)
         try:
             self.transport.start_media()
         except Exception as error:  # noqa: BLE001 - a transport may be anybody's
             failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
             failure.__cause__ = error
             self.end(CloseInfo(initiator="client", error=failure))
-        else:
+            return
+        if self.move(TransportState.READY):
+            self.announcer.event(RTVIEvent.BOT_READY, effect.data, effect.message)
+            self.bot = effect.data
             self.settled.set()
 
     def _interrupt(self) -> None:
@@ -287,16 +308,6 @@ class Session:
             logger.exception("The %s transport could not drop what the bot said", self.transport.name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def opened(self) -> None:
-        """The transport is open. On the connect thread."""
-        if not self.announcer.opened():
-            return
-        with self._lock:
-            self._opened = True
-            early, self._early_ready = self._early_ready, None
-        if early is not None:
-            self._become_ready(early)
 
     def end(self, info: CloseInfo) -> None:
         """End the session; whoever calls first says how. Any thread; does not wait."""
@@ -378,9 +389,10 @@ class Session:
         deadline = Deadline(TEARDOWN_LIMIT * _OWN_SHARE)
         self._abandon_attempt()
         if self._opened:
-            self.announcer.move(TransportState.DISCONNECTING)
+            self.move(TransportState.DISCONNECTING)
         self._close_transport(deadline)
         delivered = self.announcer.finish(info)
+        self.transport.state = self.announcer.state
         del _sessions_of_transports[id(self.transport)]
         self.closed.set()
         self.settled.set()
@@ -390,8 +402,9 @@ class Session:
                 self.announcer.deliver_queued(delivered, 1.0)
             busy = self._await_delivery(delivered, deadline)
         if self.hub.release():
-            left = self.hub.join(Deadline(deadline.sooner(1.0)))
-            log_stack_of([thread for thread in left if thread not in busy], "A session has ended")
+            left = [t for t in self.hub.join(Deadline(deadline.sooner(1.0))) if t not in busy]
+            if left:
+                log_stack_of(left, "A session has ended")
         unregister_for_exit(self)
         self.finished.set()
 
@@ -428,7 +441,8 @@ class Session:
             return []  # a handler of the last event is at work on the next session already: that is not too long
         self.announcer.silence()
         busy = self.announcer.busy_threads()
-        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+        if busy:
+            log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
         return busy
 
 
@@ -445,14 +459,23 @@ def _how_it_ended(info: CloseInfo) -> str:
     return who
 
 
-class SessionSlot:
-    """Where a client keeps its session, and its finalizer finds it."""
+class SessionWatch:
+    """What the finalizer of a client knows of its session.
 
-    session: Session | None = None
+    It is weak, because the error that ended a session refers, by its traceback, to the client: a finalizer that knew
+    it would keep the client for ever. A live session is kept by the register of sessions.
+    """
+
+    def __init__(self) -> None:
+        self._session: weakref.ref[Session] | None = None
+
+    def begin(self, session: Session) -> None:
+        """This is the client's session now."""
+        self._session = weakref.ref(session)
 
     def collected(self) -> None:
         """The client was collected: its session, if it is live, is torn down."""
-        session = self.session
+        session = self._session() if self._session is not None else None
         if session is None or not session.live:
             return
         # A finalizer may run anywhere, even under a lock: it only leaves a note for the io thread.

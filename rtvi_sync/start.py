@@ -104,5 +104,5 @@ def _default_body(params: RTVIClientParams) -> dict[str, Any]:
 def _same_origin(one: str, other: str) -> bool:
     try:
         return origin_of(one) == origin_of(other)
-    except ValueError:  # one of them is no URL; the request will say so
+    except StartBotError:  # one of them is no URL; the request will say so
         return False

@@ -1,0 +1,225 @@
+"""Bots, transports and servers that the tests of the client have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
+from rtvi_sync.transports.memory import ready_bot
+
+#: Long enough for anything that happens at all, on a machine that is busy with other things.
+SOON = 10.0
+
+
+def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
+    """A client of a bot that is a function."""
+    options.setdefault("connect_timeout", SOON)
+    return RTVIClient(transport=MemoryTransport(bot), **options)
+
+
+def transport_of(client: RTVIClient) -> Any:
+    """The transport that `client` was made with."""
+    return client._connector.transport
+
+
+def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
+    """A bot that never says anything."""
+
+
+def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    """A bot that is ready and answers nothing."""
+    if message.type == "client-ready":
+        yield from ready_bot(transport, message)
+
+
+def bot_says(client: RTVIClient, type_: str, data: Any = None, id: str | None = None) -> None:
+    """Have the bot of a memory transport send a message."""
+    transport_of(client).receive(RTVIMessage(type_, data, id))
+
+
+def server_message(text: Any) -> RTVIMessage:
+    """A message that becomes a `server_message` event with the payload `text`."""
+    return RTVIMessage("server-message", text, None)
+
+
+class InThread:
+    """Runs a function on a thread; `result()` waits for it and returns or raises what it did."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._outcome: Any = None
+        self._error: BaseException | None = None
+        self._function = function
+        self.thread = threading.Thread(target=self._run, name="test", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._function()
+        except BaseException as error:
+            self._error = error
+
+    def done(self, timeout: float = 0.0) -> bool:
+        self.thread.join(timeout)
+        return not self.thread.is_alive()
+
+    def result(self, timeout: float = SOON) -> Any:
+        self.thread.join(timeout)
+        assert not self.thread.is_alive(), "the thread has not come back"
+        try:
+            if self._error is not None:
+                raise self._error
+            return self._outcome
+        finally:
+            self._error = None
+
+    def error(self, timeout: float = SOON) -> BaseException:
+        """What it raised."""
+        self.thread.join(timeout)
+        assert not self.thread.is_alive(), "the thread has not come back"
+        assert self._error is not None, f"it returned {self._outcome!r} and raised nothing"
+        return self._error
+
+
+def threads_of_package() -> list[str]:
+    """Names of the live threads that the package started."""
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith("rtvi-"))
+
+
+def lanes_of_package() -> list[str]:
+    return [name for name in threads_of_package() if "-lane-" in name]
+
+
+def descriptors() -> int:
+    """How many descriptors the process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def until(condition: Callable[[], Any], timeout: float = SOON) -> None:
+    """Wait for something that only others know of; fails after `timeout` seconds."""
+    pause = threading.Event()
+    for _ in range(int(timeout / 0.005)):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it has not come true")
+
+
+@contextlib.contextmanager
+def raw_server(serve: Callable[[socket.socket], None], backlog: int = 16) -> Iterator[int]:
+    """A TCP server on loopback; `serve(connection)` runs on a thread for each connection. Yields the port.
+
+    A connection stays open until the end of the block, whatever `serve` does.
+    """
+    listener = socket.create_server(("127.0.0.1", 0), backlog=backlog)
+    connections: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def guarded(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            serve(connection)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connections.append(connection)
+            thread = threading.Thread(target=guarded, args=(connection,), name="test-server", daemon=True)
+            threads.append(thread)
+            thread.start()
+
+    acceptor = threading.Thread(target=accept, name="test-acceptor", daemon=True)
+    acceptor.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join(SOON)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join(SOON)
+        for connection in connections:
+            connection.close()
+
+
+def read_request(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Head and body of an HTTP request."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = connection.recv(65536)
+        if not chunk:
+            return data, b""
+        data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next((int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length" in line), 0)
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head, body
+
+
+@contextlib.contextmanager
+def black_hole() -> Iterator[int]:
+    """A port whose SYNs are not answered: the backlog of a listener that nobody accepts from is full."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    fillers = []
+    try:
+        for _ in range(8):
+            filler = socket.socket()
+            filler.settimeout(0.1)
+            fillers.append(filler)
+            try:
+                filler.connect(listener.getsockname())
+            except OSError:
+                break
+        else:
+            raise AssertionError("the backlog takes everything here")
+        yield listener.getsockname()[1]
+    finally:
+        for filler in fillers:
+            filler.close()
+        listener.close()
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a Python process that runs `script`; use it as a context manager and bound every wait."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def run_python(script: str, *arguments: str, timeout: float = 30.0) -> tuple[int, str, str]:
+    """Run `script` in a fresh process. Returns exit code, stdout and stderr."""
+    with python(script, *arguments) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"the process hangs\n{out}\n{err}") from None
+    return process.returncode, out, err

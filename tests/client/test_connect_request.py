@@ -1,0 +1,613 @@
+"""The request that precedes a session: the default one, the caller's own, and `start_bot()`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+import rtvi_sync
+from rtvi_sync import (
+    AbortController,
+    APIRequest,
+    BotAlreadyStartedError,
+    ConnectionTimeoutError,
+    ConnectTimeout,
+    DisconnectedError,
+    InvalidTransportParamsError,
+    MemoryTransport,
+    RTVIClient,
+    RTVIClientConfigOption,
+    RTVIClientParams,
+    RTVIError,
+    StartBotError,
+    TransportState,
+    WebSocketTransport,
+)
+from tests.client.helpers import SOON, InThread, memory_client, raw_server, threads_of_package, transport_of
+from tests.client.http_server import Answer, ScriptedServer
+
+
+def bundle_of(client: RTVIClient) -> Any:
+    return transport_of(client).auth_bundle
+
+
+class TestDefaultRequest:
+    def test_body_and_headers(self, server: ScriptedServer) -> None:
+        """POST to `connect/` with config, services, request data and version, and the headers of the params."""
+        server.answers["/v1/connect/"] = Answer({"ws_url": "ws://x", "token": None})
+        config = [{"service": "llm", "options": [{"name": "model", "value": {"deep": [1, None]}}]}]
+        params = {
+            "base_url": f"{server.url}/v1",
+            "headers": {"Authorization": "Bearer abc", "X-Mine": "1"},
+            "request_data": {"user": "ada", "nested": {"a": [1]}},
+            "services": {"llm": "together"},
+            "config": config,
+        }
+        with memory_client(params=params) as client:
+            assert bundle_of(client) == {"ws_url": "ws://x", "token": None}
+        (request,) = server.requests
+        assert (request.method, request.path) == ("POST", "/v1/connect/")
+        assert request.body == {
+            "config": config,
+            "services": {"llm": "together"},
+            "user": "ada",
+            "nested": {"a": [1]},
+            "rtvi_client_version": rtvi_sync.__version__,
+        }
+        assert next(iter(request.body)) == "config"
+        assert request.headers["authorization"] == "Bearer abc"
+        assert request.headers["x-mine"] == "1"
+        assert request.headers["content-type"] == "application/json"
+        assert request.headers["user-agent"] == f"rtvi_sync/{rtvi_sync.__version__}"
+
+    def test_minimal_body(self, server: ScriptedServer) -> None:
+        """Without params of the program the body has an empty config and the version, and no services."""
+        server.answers["/connect/"] = Answer({})
+        with memory_client(params={"base_url": server.url}):
+            pass
+        assert server.requests[0].body == {"config": [], "rtvi_client_version": rtvi_sync.__version__}
+
+    def test_config_objects(self, server: ScriptedServer) -> None:
+        """Config entries may be objects; their order is kept."""
+        server.answers["/connect/"] = Answer({})
+        entries = [
+            RTVIClientConfigOption(service="tts", options=[rtvi_sync.ConfigOption(name="voice", value="a")]),
+            {"service": "llm", "options": []},
+        ]
+        with memory_client(params={"base_url": server.url, "config": entries}):
+            pass
+        assert server.requests[0].body["config"] == [
+            {"service": "tts", "options": [{"name": "voice", "value": "a"}]},
+            {"service": "llm", "options": []},
+        ]
+
+    def test_params_are_read_afresh(self, server: ScriptedServer) -> None:
+        """What is changed between two connects is in the second request, replaced params too."""
+        server.answers["/connect/"] = server.answers["/other/"] = Answer({})
+        client = memory_client(params={"base_url": server.url, "request_data": {"n": 1}})
+        with client:
+            pass
+        client.params.request_data = {"n": 2}
+        with client:
+            pass
+        client.params = {  # type: ignore[assignment]
+            "baseUrl": server.url,
+            "endpoints": {"connect": "/other/"},
+            "requestData": {"n": 3},
+        }
+        with client:
+            pass
+        assert [(r.path, r.body["n"]) for r in server.requests] == [("/connect/", 1), ("/connect/", 2), ("/other/", 3)]
+
+    def test_the_answer_is_handed_over_whole(self, server: ScriptedServer) -> None:
+        """The transport gets every field that the server sent."""
+        answer = {"wsUrl": "ws://x", "sessionId": "1", "iceConfig": {"iceServers": []}, "mine": [1, {"a": None}]}
+        server.answers["/connect/"] = Answer(answer)
+        with memory_client(params={"base_url": server.url}) as client:
+            assert bundle_of(client) == answer
+
+    def test_no_request_without_base_url(self, server: ScriptedServer) -> None:
+        """Without `base_url` the transport has to know where to connect."""
+        with memory_client() as client:
+            assert bundle_of(client) is None
+        assert server.requests == []
+
+    def test_no_request_without_endpoint(self, server: ScriptedServer) -> None:
+        """`endpoints.connect` None means that there is none to call."""
+        with memory_client(params={"base_url": server.url, "endpoints": {"connect": None}}) as client:
+            assert bundle_of(client) is None
+        assert server.requests == []
+
+    @pytest.mark.parametrize("given", [{"ws_url": "ws://x"}, {}])
+    def test_no_request_with_connection_params(self, server: ScriptedServer, given: dict[str, Any]) -> None:
+        """What the caller has already is used as it is, and a custom handler is not called either."""
+        client = memory_client(
+            params={"base_url": server.url}, custom_connect_handler=lambda *_: pytest.fail("it was called")
+        )
+        client.connect(given)
+        assert bundle_of(client) == given
+        client.disconnect()
+        assert server.requests == []
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ({"info": "no credit", "detail": "x"}, "no credit"),
+            ({"detail": "no such bot"}, "no such bot"),
+            (b"<html>", "Payment Required"),
+        ],
+    )
+    def test_refusal(self, server: ScriptedServer, body: Any, message: str) -> None:
+        """Not 2xx: `StartBotError` with the status and the server's words; state `error`, and all works again."""
+        server.answers["/connect/"] = Answer(body, 402)
+        client = memory_client(params={"base_url": server.url})
+        with pytest.raises(StartBotError, match=message) as caught:
+            client.connect()
+        assert caught.value.status == 402
+        assert client.state is TransportState.ERROR
+        assert threads_of_package() == []
+        server.answers["/connect/"] = Answer({})
+        with client:
+            assert client.state is TransportState.READY
+
+    def test_redirect_within_the_origin(self, server: ScriptedServer) -> None:
+        """A 307 for a missing slash is followed with method, body and headers."""
+        server.answers["/connect"] = Answer({}, 307, {"Location": "/connect/"})
+        server.answers["/connect/"] = Answer({"ws_url": "ws://x"})
+        params = {
+            "base_url": server.url,
+            "endpoints": {"connect": "connect"},
+            "headers": {"Authorization": "Bearer abc"},
+            "request_data": {"n": 1},
+        }
+        with memory_client(params=params) as client:
+            assert bundle_of(client) == {"ws_url": "ws://x"}
+        assert [r.path for r in server.requests] == ["/connect", "/connect/"]
+        assert server.requests[1].body["n"] == 1
+        assert server.requests[1].headers["authorization"] == "Bearer abc"
+
+    def test_redirect_to_another_origin(self, server: ScriptedServer) -> None:
+        """It is not followed, so that no credential leaves the origin."""
+        server.answers["/connect/"] = Answer({}, 307, {"Location": "http://127.0.0.1:9/connect/"})
+        client = memory_client(params={"base_url": server.url, "headers": {"Authorization": "Bearer abc"}})
+        with pytest.raises(StartBotError, match="redirects") as caught:
+            client.connect()
+        assert caught.value.status == 307
+
+    def test_http_client_of_the_callers(self, server: ScriptedServer) -> None:
+        """An `httpx.Client` of the caller's makes the request and is not closed."""
+        server.answers["/connect/"] = Answer({"ws_url": "ws://x"})
+        with httpx.Client(headers={"X-Client": "mine"}) as http_client:
+            client = memory_client(params={"base_url": server.url}, http_client=http_client)
+            with client:
+                assert bundle_of(client) == {"ws_url": "ws://x"}
+            assert not http_client.is_closed
+        assert server.requests[0].headers["x-client"] == "mine"
+
+    def test_data_that_is_no_json(self, server: ScriptedServer) -> None:
+        """Request data that cannot be sent raises before anything is, and the client can be used again."""
+        client = memory_client(params={"base_url": server.url, "request_data": {"x": object()}})
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            client.connect()
+        assert client.state is TransportState.ERROR
+        assert server.requests == []
+        client.params.base_url = None
+        with client:
+            pass
+
+
+class TestHandler:
+    def test_it_gets_params_timeout_and_controller(self) -> None:
+        """The handler's return value goes to the transport; it runs on a thread of ours and knows its time."""
+        seen: list[Any] = []
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            seen.extend([params, timeout.remaining(), abort.signal.aborted, threading.current_thread().name])
+            timeout.clear()
+            seen.append(timeout.remaining())
+            return {"ws_url": "ws://from-handler"}
+
+        client = memory_client(params={"base_url": "http://x"}, custom_connect_handler=handler)
+        with client:
+            assert bundle_of(client) == {"ws_url": "ws://from-handler"}
+        assert seen[0] is client.params
+        assert SOON - 1 < seen[1] <= SOON
+        assert seen[2] is False
+        assert seen[3].startswith("rtvi-connect-")
+        assert seen[4] is None
+
+    def test_it_gets_a_timeout_without_a_limit_too(self) -> None:
+        """There is always a timeout object; without a limit nothing remains to be told."""
+        seen: list[Any] = []
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            seen.append(timeout.remaining())
+            timeout.clear()
+
+        with memory_client(custom_connect_handler=handler, connect_timeout=None):
+            pass
+        assert seen == [None]
+
+    def test_clear_does_not_end_the_deadline(self) -> None:
+        """`clear()` ends the handler's own limit; that of `connect()` runs on until the bot is ready."""
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            timeout.clear()
+
+        client = memory_client(lambda *_: None, custom_connect_handler=handler, connect_timeout=0.3)
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            client.connect()
+        assert caught.value.phase == "bot-ready"
+
+    def test_its_exception(self) -> None:
+        """An exception becomes a `StartBotError` with it as the cause, and the state is `error`."""
+        error = ValueError("my server is down")
+
+        def handler(*_: Any) -> Any:
+            raise error
+
+        client = memory_client(custom_connect_handler=handler)
+        with pytest.raises(StartBotError, match="ValueError: my server is down") as caught:
+            client.connect()
+        assert caught.value.__cause__ is error
+        assert client.state is TransportState.ERROR
+
+    def test_its_rtvi_error(self) -> None:
+        """An `RTVIError` passes unchanged."""
+        error = StartBotError("mine", status=418)
+
+        def handler(*_: Any) -> Any:
+            raise error
+
+        client = memory_client(custom_connect_handler=handler)
+        with pytest.raises(StartBotError) as caught:
+            client.connect()
+        assert caught.value is error
+        assert client.state is TransportState.ERROR
+
+    def test_its_exit(self) -> None:
+        """`sys.exit()` in a handler is raised where `connect()` was called."""
+
+        def handler(*_: Any) -> Any:
+            raise SystemExit(3)
+
+        client = memory_client(custom_connect_handler=handler)
+        with pytest.raises(SystemExit):
+            client.connect()
+        assert client.state is TransportState.ERROR
+        assert threads_of_package() == []
+
+    def test_abort_inside(self) -> None:
+        """`abort()` in the handler rejects the request: `StartBotError`, state `error`."""
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            abort.abort()
+            assert timeout.remaining() is None
+            assert abort.signal.wait(0)
+            return {"ws_url": "ws://x"}
+
+        client = memory_client(custom_connect_handler=handler)
+        with pytest.raises(StartBotError, match="aborted"):
+            client.connect()
+        assert client.state is TransportState.ERROR
+        assert transport_of(client).auth_bundle is None
+
+    def test_abort_from_another_thread(self) -> None:
+        """It rejects `connect()` at once, though the handler does not come back; nothing of it is used later."""
+        controller: list[AbortController] = []
+        called, release = threading.Event(), threading.Event()
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            controller.append(abort)
+            called.set()
+            release.wait(SOON)
+            return {"ws_url": "ws://late"}
+
+        client = memory_client(custom_connect_handler=handler, connect_timeout=None)
+        connecting = InThread(client.connect)
+        assert called.wait(SOON)
+        late = [t for t in threading.enumerate() if "-connect-" in t.name]
+        assert controller[0].abort()
+        assert isinstance(connecting.error(2.0), StartBotError)
+        assert client.state is TransportState.ERROR
+        release.set()
+        late[0].join(SOON)
+        assert not late[0].is_alive()
+        assert transport_of(client).auth_bundle is None
+        assert controller[0].abort() is False
+
+    def test_abort_with_a_reason(self) -> None:
+        """A reason of the program's own is what `connect()` raises."""
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            abort.abort(StartBotError("the user has changed his mind"))
+
+        with pytest.raises(StartBotError, match="changed his mind"):
+            memory_client(custom_connect_handler=handler).connect()
+
+    def test_on_abort_runs_off_the_io_thread(self) -> None:
+        """Invariant "user code never runs on io": a function given to `on_abort()` runs on a close thread, and one
+        that blocks keeps nobody waiting for an answer."""
+        names: list[str] = []
+        called, blocked, release = threading.Event(), threading.Event(), threading.Event()
+
+        def on_abort() -> None:
+            names.append(threading.current_thread().name)
+            blocked.set()
+            release.wait(SOON)
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            abort.signal.on_abort(on_abort)
+            called.set()
+            release.wait(SOON)
+
+        client = memory_client(custom_connect_handler=handler)
+        connecting = InThread(client.connect)
+        assert called.wait(SOON)
+        client._connector.session().hub.io.call(
+            lambda: client._connector.session().end(rtvi_sync.CloseInfo(initiator="network"))
+        )
+        assert blocked.wait(SOON)
+        client._connector.session().hub.io.call(release.set)
+        connecting.error()
+        assert names[0].startswith("rtvi-close-")
+
+    def test_disconnect_inside(self) -> None:
+        """A handler may call `disconnect()`: it returns at once, and `connect()` raises."""
+
+        def handler(*_: Any) -> Any:
+            client.disconnect()
+            return {"ws_url": "ws://x"}
+
+        client = memory_client(custom_connect_handler=handler)
+        with pytest.raises(DisconnectedError) as caught:
+            client.connect()
+        assert caught.value.initiator == "client"
+        assert client.state is TransportState.DISCONNECTED
+        assert transport_of(client).auth_bundle is None
+
+    def test_connect_inside(self) -> None:
+        """A handler may not call `connect()`: an attempt is under way already."""
+        raised: list[BaseException] = []
+
+        def handler(*_: Any) -> Any:
+            try:
+                client.connect()
+            except RTVIError as error:
+                raised.append(error)
+
+        client = memory_client(custom_connect_handler=handler)
+        with client:
+            pass
+        assert isinstance(raised[0], BotAlreadyStartedError)
+
+    def test_no_request_is_made_besides(self, server: ScriptedServer) -> None:
+        """The handler replaces the default request."""
+        with memory_client(params={"base_url": server.url}, custom_connect_handler=lambda *_: {"a": 1}):
+            pass
+        assert server.requests == []
+
+
+class TestStartBot:
+    def test_request(self, server: ScriptedServer) -> None:
+        """It posts the transport's name and the data of params and call, returns the answer and does not connect."""
+        server.answers["/start"] = Answer({"wsUrl": "ws://x", "token": None})
+        client = memory_client(
+            params={"base_url": server.url, "request_data": {"a": 1, "b": 1}, "headers": {"X-A": "1", "X-B": "1"}}
+        )
+        states: list[TransportState] = []
+        client.on("transport_state_changed", states.append)
+        answer = client.start_bot(f"{server.url}/start", {"b": 2, "body": {"x": 1}}, {"X-B": "2"})
+        assert answer == {"wsUrl": "ws://x", "token": None}
+        (request,) = server.requests
+        assert request.body == {"transport": "memory", "a": 1, "b": 2, "body": {"x": 1}}
+        assert (request.headers["x-a"], request.headers["x-b"]) == ("1", "2")
+        assert client.state is TransportState.AUTHENTICATED
+        assert threads_of_package() == []
+        client.connect(answer)
+        assert bundle_of(client) == answer
+        client.disconnect()
+        assert len(server.requests) == 1
+        assert states[:3] == [TransportState.AUTHENTICATING, TransportState.AUTHENTICATED, TransportState.INITIALIZING]
+
+    def test_other_origin(self, server: ScriptedServer) -> None:
+        """Headers and data of the params are for `base_url`'s origin only; another port is another origin."""
+        server.answers["/start"] = Answer({})
+        client = memory_client(
+            params={"base_url": "http://127.0.0.1:1", "request_data": {"a": 1}, "headers": {"X-A": "1"}}
+        )
+        client.start_bot(f"{server.url}/start", {"b": 2})
+        assert server.requests[0].body == {"transport": "memory", "b": 2}
+        assert "x-a" not in server.requests[0].headers
+
+    @pytest.mark.parametrize("base_url", [None, "nonsense", "http://[", "http://127.0.0.1:notaport"])
+    def test_without_a_sensible_base_url(self, server: ScriptedServer, base_url: str | None) -> None:
+        """Nor are they for anybody if `base_url` has no origin."""
+        server.answers["/start"] = Answer({})
+        client = memory_client(params={"base_url": base_url, "headers": {"X-A": "1"}})
+        client.start_bot(f"{server.url}/start")
+        assert "x-a" not in server.requests[0].headers
+
+    @pytest.mark.parametrize("data", [{"transport": "daily"}, {"transport": None}])
+    def test_transport_of_the_callers(self, server: ScriptedServer, data: dict[str, Any]) -> None:
+        """A `transport` that the caller sets is left as it is."""
+        server.answers["/start"] = Answer({})
+        memory_client().start_bot(f"{server.url}/start", data)
+        assert server.requests[0].body == data
+
+    def test_without_a_transport(self, server: ScriptedServer) -> None:
+        """It works without a transport, too, and names the kind then."""
+        server.answers["/start"] = Answer({"a": 1})
+        assert RTVIClient().start_bot(f"{server.url}/start") == {"a": 1}
+        assert server.requests[0].body == {"transport": "custom"}
+
+    def test_the_websocket_transport_has_the_runners_name(self, server: ScriptedServer) -> None:
+        """Pipecat's runner calls it "websocket"."""
+        server.answers["/start"] = Answer({})
+        RTVIClient(transport=WebSocketTransport()).start_bot(f"{server.url}/start")
+        assert server.requests[0].body == {"transport": "websocket"}
+
+    @pytest.mark.parametrize("as_mapping", [False, True])
+    def test_api_request(self, server: ScriptedServer, as_mapping: bool) -> None:
+        """One object, or a mapping with the keys of the JavaScript client, says it all."""
+        server.answers["/start"] = Answer({})
+        url = f"{server.url}/start"
+        request: Any = (
+            {"endpoint": url, "headers": {"X-A": "1"}, "requestData": {"n": 1}}
+            if as_mapping
+            else APIRequest(endpoint=url, headers={"X-A": "1"}, request_data={"n": 1})
+        )
+        memory_client().start_bot(request)
+        assert server.requests[0].body == {"transport": "memory", "n": 1}
+        assert server.requests[0].headers["x-a"] == "1"
+
+    def test_api_request_and_parts(self) -> None:
+        """An APIRequest is whole; parts besides it are a mistake."""
+        with pytest.raises(TypeError, match="either an APIRequest or its parts"):
+            memory_client().start_bot(APIRequest(endpoint="http://x"), {"n": 1})
+
+    def test_refusal(self, server: ScriptedServer) -> None:
+        """A refusal raises `StartBotError` with the status; the state is `error`, and the next call works."""
+        server.answers["/start"] = Answer({"detail": "Transport 'webrtc' is not allowed."}, 400)
+        client = memory_client()
+        with pytest.raises(StartBotError, match="not allowed") as caught:
+            client.start_bot(f"{server.url}/start")
+        assert caught.value.status == 400
+        assert client.state is TransportState.ERROR
+        server.answers["/start"] = Answer({})
+        client.start_bot(f"{server.url}/start")
+        assert client.state is TransportState.AUTHENTICATED
+
+    def test_timeout(self) -> None:
+        """Its own limit is in seconds; when it passes the state is `error` and no thread is left."""
+        client = memory_client(connect_timeout=None)
+        with raw_server(lambda connection: None) as port:
+            with pytest.raises(ConnectionTimeoutError) as caught:
+                client.start_bot(f"http://127.0.0.1:{port}/start", timeout=0.3)
+            assert caught.value.phase == "http"
+            assert caught.value.elapsed == pytest.approx(0.3, abs=0.2)
+            assert client.state is TransportState.ERROR
+            assert threads_of_package() == []
+
+    def test_the_clients_limit(self) -> None:
+        """Without one of its own the limit of the client applies."""
+        client = memory_client(connect_timeout=0.3)
+        with raw_server(lambda connection: None) as port, pytest.raises(ConnectionTimeoutError):
+            client.start_bot(f"http://127.0.0.1:{port}/start")
+
+    def test_disconnect_from_another_thread(self) -> None:
+        """`disconnect()` abandons it."""
+        asked = threading.Event()
+        client = memory_client(connect_timeout=None)
+        with raw_server(lambda connection: asked.set()) as port:
+            starting = InThread(lambda: client.start_bot(f"http://127.0.0.1:{port}/start"))
+            assert asked.wait(SOON)
+            client.disconnect()
+            error = starting.error(2.0)
+        assert isinstance(error, DisconnectedError)
+        assert error.initiator == "client"
+        assert client.state is TransportState.DISCONNECTED
+
+    def test_disconnect_after_it(self, server: ScriptedServer) -> None:
+        """A bot that was started and not connected to: `disconnect()` brings the client back to the beginning."""
+        server.answers["/start"] = Answer({})
+        client = memory_client()
+        client.start_bot(f"{server.url}/start")
+        client.disconnect()
+        assert client.state is TransportState.DISCONNECTED
+        assert threads_of_package() == []
+
+    def test_during_a_session(self, server: ScriptedServer) -> None:
+        """While a session is active there is nothing to start, and the session goes on."""
+        with memory_client() as client:
+            with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
+                client.start_bot(f"{server.url}/start")
+            assert client.send_client_request("ping", 1) == 1
+        assert server.requests == []
+
+    def test_start_bot_and_connect(self, server: ScriptedServer) -> None:
+        """Both in one: one request, its answer to the transport, all states, and the ready bot as the result."""
+        server.answers["/start"] = Answer({"wsUrl": "ws://x"})
+        client = memory_client(params={"base_url": server.url, "headers": {"X-A": "1"}})
+        states: list[TransportState] = []
+        client.on("transport_state_changed", states.append)
+        bot = client.start_bot_and_connect(f"{server.url}/start", {"n": 1})
+        assert bot.version == "2.2.0"
+        assert bundle_of(client) == {"wsUrl": "ws://x"}
+        client.disconnect()
+        assert [str(s) for s in states] == [
+            "initializing",
+            "initialized",
+            "authenticating",
+            "authenticated",
+            "connecting",
+            "connected",
+            "ready",
+            "disconnecting",
+            "disconnected",
+        ]
+        assert [r.body for r in server.requests] == [{"transport": "memory", "n": 1}]
+        assert server.requests[0].headers["x-a"] == "1"
+
+    def test_start_bot_and_connect_has_one_limit(self, server: ScriptedServer) -> None:
+        """The limit covers the bot's readiness too."""
+        server.answers["/start"] = Answer({})
+        client = memory_client(lambda *_: None, connect_timeout=None)
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            client.start_bot_and_connect(f"{server.url}/start", timeout=0.4)
+        assert caught.value.phase == "bot-ready"
+        assert caught.value.elapsed == pytest.approx(0.4, abs=0.2)
+
+    def test_start_bot_and_connect_without_a_transport(self, server: ScriptedServer) -> None:
+        """A bot that nobody could talk to is not started."""
+        with pytest.raises(InvalidTransportParamsError):
+            RTVIClient().start_bot_and_connect(f"{server.url}/start")
+        assert server.requests == []
+
+    @pytest.mark.parametrize("endpoint", ["/start", "start", "ftp://x/start", "http://", ""])
+    def test_no_url(self, endpoint: str) -> None:
+        """Something that is no HTTP URL is a `StartBotError`, and no hang."""
+        client = memory_client()
+        with pytest.raises(StartBotError):
+            client.start_bot(endpoint)
+        assert client.state is TransportState.ERROR
+
+    def test_after_close(self, server: ScriptedServer) -> None:
+        """A closed client starts nothing."""
+        client = memory_client()
+        client.close()
+        with pytest.raises(RTVIError, match="closed for good"):
+            client.start_bot(f"{server.url}/start")
+        assert server.requests == []
+
+
+def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
+    monkeypatch.setattr("rtvi_sync.session.TEARDOWN_LIMIT", 0.5)
+    release = threading.Event()
+    client = memory_client(connect_timeout=0.2)
+
+    def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+        abort.signal.on_abort(lambda: release.wait(SOON))
+        release.wait(SOON)
+
+    client = memory_client(custom_connect_handler=handler, connect_timeout=0.2)
+    connecting = InThread(client.connect)
+    assert isinstance(connecting.error(3.0), ConnectionTimeoutError)
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("rtvi-"):
+            thread.join(SOON)
+
+
+def test_memory_transport_sees_no_headers(server: ScriptedServer) -> None:
+    """`params.headers` are for requests; the transport is not told."""
+    server.answers["/connect/"] = Answer({"a": 1})
+    client = memory_client(params={"base_url": server.url, "headers": {"Authorization": "secret"}})
+    with client:
+        transport = transport_of(client)
+        assert isinstance(transport, MemoryTransport)
+        assert "secret" not in repr(transport.options) + repr(transport.auth_bundle)

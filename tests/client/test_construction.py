@@ -1,0 +1,388 @@
+"""What a client is made with."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    APIRequest,
+    Endpoints,
+    InvalidTransportParamsError,
+    MemoryTransport,
+    RTVIClient,
+    RTVIClientOptions,
+    RTVIClientParams,
+    RTVIError,
+    RTVIEventCallbacks,
+    TransportState,
+    WebSocketTransport,
+)
+from rtvi_sync.media import SilenceSource
+from tests.client.helpers import memory_client, server_message, silent_bot, transport_of
+
+
+def limit_of(client: RTVIClient) -> float | None:
+    return client._connector._limit
+
+
+class TestTimeout:
+    @pytest.mark.parametrize(
+        ("options", "seconds"),
+        [
+            ({}, None),
+            ({"timeout": 10_000}, 10.0),
+            ({"timeout": 100}, 0.1),
+            ({"timeout": 2500.5}, 2.5005),
+            ({"timeout": None}, None),
+            ({"connect_timeout": 10}, 10.0),
+            ({"connect_timeout": 0.5}, 0.5),
+            ({"timeout": timedelta(seconds=3)}, 3.0),
+            ({"connect_timeout": timedelta(minutes=1)}, 60.0),
+        ],
+    )
+    def test_both_spellings(self, options: dict[str, Any], seconds: float | None) -> None:
+        """`timeout` is in milliseconds, `connect_timeout` in seconds, and both take a timedelta."""
+        assert limit_of(RTVIClient(**options)) == seconds
+
+    def test_both_given_is_a_type_error(self) -> None:
+        """The limit has two spellings and may be given in one of them only."""
+        with pytest.raises(TypeError, match="same limit"):
+            RTVIClient(timeout=1000, connect_timeout=1)
+
+    @pytest.mark.parametrize("wrong", ["10", True, [1]])
+    def test_not_a_number_is_a_type_error(self, wrong: Any) -> None:
+        """A limit that is no number is refused when the client is made."""
+        with pytest.raises(TypeError, match="timeout is a number"):
+            RTVIClient(timeout=wrong)
+        with pytest.raises(TypeError, match="connect_timeout is a number"):
+            RTVIClient(connect_timeout=wrong)
+
+    @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), timedelta(0)])
+    def test_not_positive_is_a_value_error(self, wrong: Any) -> None:
+        """A limit of nothing, less, or no end makes no sense."""
+        with pytest.raises(ValueError, match="positive"):
+            RTVIClient(connect_timeout=wrong)
+
+    @pytest.mark.parametrize("timeout", [10, 99.9, 0.5])
+    def test_seconds_given_as_milliseconds_are_hinted_at(
+        self, timeout: float, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A `timeout` below 100 logs one warning that names `connect_timeout`."""
+        RTVIClient(timeout=timeout)
+        assert [r.levelno for r in caplog.records] == [logging.WARNING]
+        assert "connect_timeout" in caplog.text
+
+    def test_plausible_limits_are_not_hinted_at(self, caplog: pytest.LogCaptureFixture) -> None:
+        """No warning for milliseconds, a timedelta, or seconds where seconds are meant."""
+        RTVIClient(timeout=100)
+        RTVIClient(timeout=timedelta(milliseconds=50))
+        RTVIClient(connect_timeout=5)
+        assert caplog.records == []
+
+
+class TestOptions:
+    def test_unknown_options_are_type_errors(self) -> None:
+        """A misspelt option is named together with those that exist."""
+        with pytest.raises(TypeError, match=r"no enable_mike.*enable_mic"):
+            RTVIClient(enable_mike=True)  # type: ignore[call-overload]
+
+    def test_enable_cam_and_enable_camera_are_one_option(self) -> None:
+        """Either name may be used, but not both."""
+        with pytest.raises(TypeError, match="same option"):
+            RTVIClient(enable_cam=True, enable_camera=True)
+
+    @pytest.mark.parametrize("name", ["enable_cam", "enable_camera", "enableCam", "enableCamera"])
+    def test_a_camera_without_video_is_a_warning(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
+        """`enable_cam=True` on a transport without video logs a warning and leaves the camera off."""
+        client = RTVIClient({name: True, "transport": MemoryTransport()})
+        assert "no video" in caplog.text
+        assert client.is_cam_enabled is False
+
+    def test_camera_left_off_says_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The default makes no noise."""
+        RTVIClient(transport=MemoryTransport(), enable_cam=False)
+        RTVIClient(transport=MemoryTransport())
+        assert caplog.records == []
+
+    def test_an_options_object(self) -> None:
+        """`RTVIClient(options)` does what the same keywords do."""
+        transport = MemoryTransport()
+        client = RTVIClient(RTVIClientOptions(transport=transport, timeout=3000, enable_mic=False))
+        assert transport_of(client) is transport
+        assert limit_of(client) == 3.0
+        assert client.is_mic_enabled is False
+
+    @pytest.mark.parametrize(
+        "mapping",
+        [
+            {"enable_mic": False, "connect_timeout": 2, "params": {"base_url": "http://x", "request_data": {"a": 1}}},
+            {"enableMic": False, "connectTimeout": 2, "params": {"baseUrl": "http://x", "requestData": {"a": 1}}},
+        ],
+        ids=["snake_case", "camelCase"],
+    )
+    def test_a_mapping(self, mapping: dict[str, Any]) -> None:
+        """A mapping does too, with snake_case or camelCase keys at every level that is ours."""
+        client = RTVIClient(mapping)
+        assert client.is_mic_enabled is False
+        assert limit_of(client) == 2.0
+        assert client.params.base_url == "http://x"
+        assert client.params.request_data == {"a": 1}
+
+    def test_keys_of_request_data_are_the_programs(self) -> None:
+        """What goes to the server is not renamed."""
+        client = RTVIClient(params={"requestData": {"userId": 1, "user_name": 2}, "services": {"llmService": "x"}})
+        assert client.params.request_data == {"userId": 1, "user_name": 2}
+        assert client.params.services == {"llmService": "x"}
+
+    def test_two_spellings_of_one_key(self) -> None:
+        """camelCase and snake_case of the same key contradict each other."""
+        with pytest.raises(TypeError, match="two spellings"):
+            RTVIClient({"enableMic": True, "enable_mic": False})
+
+    def test_an_object_and_keywords(self) -> None:
+        """It is one or the other."""
+        with pytest.raises(TypeError, match="either one options object or keyword"):
+            RTVIClient({"enable_mic": True}, timeout=1000)  # type: ignore[call-overload]
+
+    def test_events_is_one_of_two(self) -> None:
+        """A wrong mode is refused."""
+        with pytest.raises(ValueError, match="manual"):
+            RTVIClient(events="later")  # type: ignore[call-overload]
+
+    def test_a_transport_is_an_object(self) -> None:
+        """The class instead of an object is a mistake that is told at once."""
+        with pytest.raises(TypeError, match=r"such as WebSocketTransport\(\)"):
+            RTVIClient(transport=WebSocketTransport)  # type: ignore[call-overload]
+
+    def test_not_a_mapping(self) -> None:
+        """Something else than options is named."""
+        with pytest.raises(TypeError, match="not str"):
+            RTVIClient("http://x")  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="not str"):
+            RTVIClient(params="http://x")  # type: ignore[call-overload]
+
+
+class TestCallbacks:
+    @pytest.mark.parametrize("name", ["on_server_message", "onServerMessage"])
+    def test_a_mapping(self, name: str) -> None:
+        """Callbacks are found under their name in either spelling."""
+        heard: list[Any] = []
+        with memory_client(callbacks={name: heard.append}) as client:
+            transport_of(client).receive(server_message("x"))
+        assert heard == ["x"]
+
+    def test_an_object(self) -> None:
+        """`RTVIEventCallbacks` takes them as keywords."""
+        heard: list[Any] = []
+        with memory_client(callbacks=RTVIEventCallbacks(on_server_message=heard.append)) as client:
+            transport_of(client).receive(server_message("x"))
+        assert heard == ["x"]
+
+    def test_a_subclass(self) -> None:
+        """Methods of a subclass named `on_...` are callbacks."""
+
+        class Mine(RTVIEventCallbacks):
+            def __init__(self) -> None:
+                super().__init__()
+                self.heard: list[Any] = []
+
+            def on_server_message(self, data: Any) -> None:
+                self.heard.append(data)
+
+        mine = Mine()
+        with memory_client(callbacks=mine) as client:
+            transport_of(client).receive(server_message("x"))
+        assert mine.heard == ["x"]
+
+    @pytest.mark.parametrize(
+        "name", ["on_config_update", "on_message_error", "on_bot_text", "on_generic_message", "on_bot_connected"]
+    )
+    def test_names_of_the_javascript_client(self, name: str) -> None:
+        """Callbacks whose name differs from their event's are known too."""
+        RTVIClient(callbacks={name: lambda: None})
+
+    @pytest.mark.parametrize("name", ["on_bot_redy", "bot_ready", "", "on_"])
+    def test_a_misspelt_callback(self, name: str) -> None:
+        """It would never be called, so it is refused."""
+        with pytest.raises(TypeError, match="no callback"):
+            RTVIClient(callbacks={name: lambda: None})
+
+    def test_not_a_function(self) -> None:
+        """A callback that cannot be called is refused when the client is made."""
+        with pytest.raises(TypeError, match="handler is a function"):
+            RTVIClient(callbacks={"on_bot_ready": None})
+
+
+class TestParams:
+    def test_defaults(self) -> None:
+        """A client without params has the default endpoints and nothing else."""
+        params = RTVIClient().params
+        assert isinstance(params, RTVIClientParams)
+        assert (params.base_url, params.request_data, params.headers, params.config, params.services) == (None,) * 5
+        assert (params.endpoints.connect, params.endpoints.action) == ("connect/", "action/")
+
+    def test_mutable(self) -> None:
+        """Every part may be changed at any time; a mapping of endpoints is converted."""
+        client = RTVIClient(params={"base_url": "http://a"})
+        client.params.base_url = "http://b"
+        client.params.endpoints = {"connect": "start"}  # type: ignore[assignment]
+        assert client.construct_url("connect") == "http://b/start"
+        assert client.params.endpoints == Endpoints(connect="start", action="action/")
+
+    def test_replaceable(self) -> None:
+        """The whole may be replaced by a mapping or an object."""
+        client = RTVIClient()
+        client.params = {"baseUrl": "http://a"}  # type: ignore[assignment]
+        assert client.params.base_url == "http://a"
+        mine = RTVIClientParams(base_url="http://b")
+        client.params = mine
+        assert client.params is mine
+
+    def test_unknown_keys(self) -> None:
+        """A misspelt key is told at once, in endpoints too."""
+        with pytest.raises(TypeError, match="base_uri"):
+            RTVIClient(params={"base_uri": "http://x"})
+        with pytest.raises(TypeError, match="conect"):
+            RTVIClient(params={"endpoints": {"conect": "x"}})
+
+
+class TestConstructURL:
+    @pytest.mark.parametrize(
+        ("base", "endpoint", "url"),
+        [
+            ("https://api.example/v1", "connect/", "https://api.example/v1/connect/"),
+            ("https://api.example/v1/", "connect/", "https://api.example/v1/connect/"),
+            ("https://api.example/v1/", "/connect", "https://api.example/v1/connect"),
+            ("https://api.example/v1", "/connect", "https://api.example/v1/connect"),
+            ("https://api.example/v1//", "//connect", "https://api.example/v1/connect"),
+            ("https://api.example", "connect", "https://api.example/connect"),
+            ("https://api.example:8443/", "a/b/connect", "https://api.example:8443/a/b/connect"),
+            ("https://api.example/v1?key=a%20b", "connect", "https://api.example/v1/connect?key=a%20b"),
+            ("https://api.example?key=1", "connect", "https://api.example/connect?key=1"),
+            ("https://api.example/?key=1", "connect?x=2", "https://api.example/connect?key=1&x=2"),
+            ("https://api.example/v1", "connect?x=2", "https://api.example/v1/connect?x=2"),
+            ("https://api.example/v1#top", "connect", "https://api.example/v1/connect"),
+            ("http://[::1]:7860", "connect", "http://[::1]:7860/connect"),
+        ],
+    )
+    def test_joining(self, base: str, endpoint: str, url: str) -> None:
+        """Base and endpoint are joined with exactly one slash, and a query of the base is kept."""
+        client = RTVIClient(params={"base_url": base, "endpoints": {"connect": endpoint}})
+        assert client.construct_url("connect") == url
+
+    def test_action_and_paths(self) -> None:
+        """The action endpoint, and any path."""
+        client = RTVIClient(params={"base_url": "https://api.example/v1"})
+        assert client.construct_url("action") == "https://api.example/v1/action/"
+        assert client.construct_url("files/upload") == "https://api.example/v1/files/upload"
+
+    @pytest.mark.parametrize("base", [None, ""])
+    def test_without_base_url(self, base: str | None) -> None:
+        """There is nothing to join with, and the error says what to set."""
+        with pytest.raises(RTVIError, match=r"client\.params\.base_url"):
+            RTVIClient(params={"base_url": base}).construct_url("connect")
+
+    def test_without_the_endpoint(self) -> None:
+        """An endpoint that is None has no URL."""
+        client = RTVIClient(params={"base_url": "http://x", "endpoints": {"action": None}})
+        with pytest.raises(RTVIError, match=r"endpoints\.action is None"):
+            client.construct_url("action")
+
+
+class TestQuietConstructor:
+    def test_no_thread_no_io_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The constructor starts no thread, opens no socket and asks no source for anything."""
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise AssertionError("the constructor does something")
+
+        class Source(SilenceSource):
+            sample_rate_hz = property(refuse)  # type: ignore[assignment]
+            read = refuse
+
+        before = threading.enumerate()
+        monkeypatch.setattr(socket, "socket", refuse)
+        monkeypatch.setattr(socket, "getaddrinfo", refuse)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        client = RTVIClient(
+            transport=WebSocketTransport("wss://nowhere.invalid"),
+            params={"base_url": "https://nowhere.invalid"},
+            mic=Source(),
+            timeout=1000,
+            callbacks={"on_bot_ready": print},
+        )
+        assert threading.enumerate() == before
+        assert client.state is TransportState.DISCONNECTED
+        assert client.connected is False
+        client.disconnect()
+        client.close()
+
+
+class TestReprs:
+    SECRET = "s3cret"
+
+    def test_no_secret_is_shown(self) -> None:
+        """Whatever a program prints of these objects, no credential is in it."""
+        transport = WebSocketTransport(f"wss://bot.example/ws?token={self.SECRET}", token=self.SECRET)
+        params = RTVIClientParams(
+            base_url=f"https://user:{self.SECRET}@api.example/v1?key={self.SECRET}",
+            headers={"Authorization": self.SECRET},
+            request_data={"password": self.SECRET},
+            config=[{"service": "llm", "options": [{"name": "api_key", "value": self.SECRET}]}],
+        )
+        options = RTVIClientOptions(
+            transport=transport, params=params, proxy=f"http://user:{self.SECRET}@proxy.example:3128"
+        )
+        request = APIRequest(
+            endpoint=f"https://user:{self.SECRET}@api.example/start?key={self.SECRET}",
+            headers={"Authorization": self.SECRET},
+            request_data={"password": self.SECRET},
+        )
+        for thing in (transport, params, options, request, RTVIClient(options)):
+            assert self.SECRET not in repr(thing)
+        assert "api.example/v1" in repr(params)
+        assert "'Authorization': ..." in repr(params)
+        assert "api.example/start" in repr(request)
+
+    def test_client(self) -> None:
+        """A client shows its state and the name of its transport."""
+        assert repr(memory_client()) == "<RTVIClient disconnected, memory transport>"
+        assert repr(RTVIClient()) == "<RTVIClient disconnected, no transport>"
+
+    def test_version(self) -> None:
+        """The client tells the package's version."""
+        import rtvi_sync
+
+        assert RTVIClient().version == rtvi_sync.__version__
+
+
+def test_no_transport() -> None:
+    """Without a transport there is nothing to connect with, and the error says what to pass."""
+    with pytest.raises(InvalidTransportParamsError, match=r"transport=WebSocketTransport\(\)"):
+        RTVIClient().connect()
+    assert RTVIClient().transport_expiry is None
+
+
+def test_one_transport_for_two_clients() -> None:
+    """A transport serves one session at a time; the client that comes second is told, and the first is undisturbed."""
+    transport = MemoryTransport()
+    first, second = (RTVIClient(transport=transport, connect_timeout=5) for _ in range(2))
+    with first:
+        with pytest.raises(InvalidTransportParamsError, match="another client"):
+            second.connect()
+        assert first.send_client_request("ping", 1) == 1
+    with second:
+        assert second.send_client_request("ping", 2) == 2
+
+
+def test_a_bot_that_never_comes_is_no_thread() -> None:
+    """Making a hundred clients costs no thread."""
+    clients = [memory_client(silent_bot) for _ in range(100)]
+    assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
+    del clients

@@ -1,0 +1,148 @@
+"""Ctrl-C in calls that wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RTVIClient, TransportState
+from tests.client.helpers import deaf_bot, memory_client, python, transport_of, until
+
+SCRIPT = """
+    import sys, threading, time
+    from tests.client import test_connect_deadline as phases
+
+    with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
+        def tell():
+            assert hung.reached() is not False
+            print("reached", flush=True)
+        threading.Thread(target=tell, daemon=True).start()
+        try:
+            hung.client.connect()
+        except KeyboardInterrupt:
+            print("interrupted", hung.client.state, *(name.split("-")[1] for name in phases.own_threads()), flush=True)
+        hung.heal()
+        hung.client.connect()
+        hung.client.disconnect()
+    print("ended", *phases.threads_of_package())
+"""
+
+
+@pytest.mark.parametrize(
+    ("phase", "left"),
+    [
+        ("hung_devices", ["connect"]),
+        ("name_look_up", ["connect"]),
+        ("tcp_black_hole", []),
+        ("http_tls", []),
+        ("http_headers", []),
+        ("http_body", []),
+        ("websocket_tls", []),
+        ("websocket_handshake", []),
+        ("bot_ready", []),
+    ],
+)
+def test_ctrl_c_while_connecting(phase: str, left: list[str]) -> None:
+    """Invariant "Ctrl-C abandons the attempt": in every phase `connect()` raises `KeyboardInterrupt` at once, leaves no
+    thread but one that sits in a look-up or a device, the client can connect again, and the process ends."""
+    with python(SCRIPT, phase) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "reached\n"
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline().split() == ["interrupted", "disconnected", *left]
+            assert time.monotonic() - begun < 2.0
+            out, err = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert (out, err, process.returncode) == ("ended\n", "", 0)
+
+
+def test_ctrl_c_ends_a_program_in_connect() -> None:
+    """A program that does nothing about it dies of Ctrl-C at once, as programs do."""
+    with python(SCRIPT.replace("except KeyboardInterrupt", "except ZeroDivisionError"), "http_body") as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "reached\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=5)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def interrupt_when(condition: Callable[[], Any]) -> threading.Thread:
+    """Send this process Ctrl-C as soon as `condition()` is true."""
+
+    def run() -> None:
+        until(condition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def waits_in(function: str) -> bool:
+    """True if the main thread is inside a function of that name."""
+    import sys
+
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if frame.f_code.co_name == function:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
+        ("next_before", lambda client: next(client.events("bot_stopped_speaking"))),
+        ("wait_for_lock", lambda client: client.send_client_request("never", timeout=None)),
+    ],
+    ids=["wait_for", "events", "request"],
+)
+def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> None:
+    """Ctrl-C ends the wait and not the session."""
+    with memory_client(deaf_bot) as client:
+        thread = interrupt_when(lambda: waits_in(where))
+        with pytest.raises(KeyboardInterrupt):
+            call(client)
+        thread.join()
+        assert client.state is TransportState.READY
+        assert not client._connector.session()._pending._waiters
+    assert transport_of(client).sent
+
+
+def test_ctrl_c_in_manual_mode() -> None:
+    """`process_events()` without a limit can be interrupted, also while a handler runs; the rest is delivered later."""
+    heard: list[Any] = []
+
+    def handler(text: Any) -> None:
+        if text == "stop":
+            signal.raise_signal(signal.SIGINT)
+        heard.append(text)
+
+    with memory_client(deaf_bot, events="manual") as client:
+        client.on("server_message", handler)
+        thread = interrupt_when(lambda: waits_in("run_queued"))
+        with pytest.raises(KeyboardInterrupt):
+            client.process_events(timeout=None)
+        thread.join()
+        for text in ("stop", "next"):
+            transport_of(client).receive({"label": "rtvi-ai", "type": "server-message", "data": text})
+        with pytest.raises(KeyboardInterrupt):
+            client.process_events()
+        assert heard == []
+        assert client.process_events() == 1
+        assert heard == ["next"]

@@ -1,0 +1,122 @@
+"""What happens when events come faster than they are handled."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIError, TransportState
+from tests.client.helpers import SOON, bot_says, memory_client, transport_of
+
+
+def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[Any]]:
+    """A client whose first handler blocks until the event is set; the list gets the payloads of `disconnected`."""
+    release, entered = threading.Event(), threading.Event()
+    ended: list[Any] = []
+    client = memory_client(**options)
+
+    def block() -> None:
+        entered.set()
+        release.wait(SOON)
+
+    client.once("bot_llm_started", block)
+    client.on("disconnected", ended.append)
+    client.connect()
+    bot_says(client, "bot-llm-started")
+    assert entered.wait(SOON)
+    return client, release, ended
+
+
+def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
+    """The session has ended with an error, and `disconnected` came in spite of the full queue."""
+    client._connector.session().closed.wait(SOON)
+    release.set()
+    client.disconnect()
+    assert client.state is TransportState.DISCONNECTED
+    assert len(ended) == 1
+    assert ended[0].initiator == "client"
+    assert isinstance(ended[0].error, RTVIError)
+    assert "max_queued_events" in str(ended[0].error)
+
+
+def test_by_count() -> None:
+    """One event more than the queue takes ends the session with an error; `disconnected` still comes."""
+    client, release, ended = blocked_client(max_queued_events=50)
+    heard: list[Any] = []
+    client.on("server_message", heard.append)
+    for n in range(50):
+        bot_says(client, "server-message", n)
+    assert client.state is TransportState.READY
+    bot_says(client, "server-message", 50)
+    overflowed(client, release, ended)
+    assert heard == list(range(50))
+
+
+def test_by_bytes() -> None:
+    """The bytes of what is queued are limited too."""
+    client, release, ended = blocked_client(max_queued_bytes=100_000)
+    heard: list[Any] = []
+    client.on("server_message", heard.append)
+    text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 30_000})
+    for _ in range(3):
+        transport_of(client).receive(text)
+    assert client.state is TransportState.READY
+    transport_of(client).receive(text)
+    overflowed(client, release, ended)
+    assert len(heard) == 3
+
+
+@pytest.mark.parametrize("limit", [{"max_queued_events": 50}, {"max_queued_bytes": 10_000}])
+def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
+    """A stream has the same limits; one that nobody reads ends the session, and hands out what it has."""
+    client = memory_client(**limit)
+    ended: list[Any] = []
+    client.on("disconnected", ended.append)
+    stream = client.events("server_message", timeout=SOON)
+    client.connect()
+    text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 100})
+    for _ in range(200):
+        transport_of(client).receive(text)
+    client._connector.session().closed.wait(SOON)
+    client.disconnect()
+    assert isinstance(ended[0].error, RTVIError)
+    assert 50 <= len(list(stream)) < 100
+
+
+def test_manual_mode() -> None:
+    """A program that forgets to process events is told so, instead of eating up the memory."""
+    client = memory_client(events="manual", max_queued_events=20)
+    ended: list[Any] = []
+    client.on("server_message", lambda: None)
+    client.on("disconnected", ended.append)
+    client.connect()
+    for n in range(30):
+        bot_says(client, "server-message", n)
+    client._connector.session().closed.wait(SOON)
+    assert client.process_events() == 21
+    assert isinstance(ended[0].error, RTVIError)
+    with client:
+        bot_says(client, "server-message", 1)
+        assert client.process_events() == 1
+
+
+def test_waiting_calls_fail() -> None:
+    """Whoever waits for an answer learns why the session has ended."""
+    from rtvi_sync import DisconnectedError
+
+    client, release, ended = blocked_client(max_queued_events=1)
+    client.on("server_message", lambda: None)
+    for n in range(2):
+        bot_says(client, "server-message", n)
+    with pytest.raises(DisconnectedError, match="queue is full"):
+        client.send_client_request("ping", 1)
+    overflowed(client, release, ended)
+
+
+def test_default_limits() -> None:
+    """100,000 events or 64 MiB."""
+    options = RTVIClientOptions()
+    assert (options.max_queued_events, options.max_queued_bytes) == (100_000, 64 * 1024 * 1024)
