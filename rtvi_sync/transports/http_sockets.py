@@ -18,7 +18,7 @@ import httpx
 
 from ..concurrency.cancel import AbortSignal
 from ..errors import RTVIError
-from .net import Detach, Network, open_tcp, proxy_authorization
+from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout, start_tls
 
 _CORE_ERRORS: tuple[type[Exception], ...] = (
     httpcore.NetworkError,
@@ -40,7 +40,7 @@ class AbandonableTransport(httpx.BaseTransport):
         if proxy is None:
             self._pool = httpcore.ConnectionPool(**options)
         else:
-            authorization = proxy_authorization(proxy)
+            authorization = basic_authorization(proxy)
             self._pool = httpcore.HTTPProxy(
                 f"http://{proxy.netloc.rpartition('@')[2]}",
                 proxy_headers={"Proxy-Authorization": authorization} if authorization else None,
@@ -116,12 +116,12 @@ class _Stream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         with _mapped(httpcore.ReadTimeout, httpcore.ReadError):
-            self._sock.settimeout(self._signal.remaining())
+            self._sock.settimeout(socket_timeout(self._signal))
             return self._sock.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
         with _mapped(httpcore.WriteTimeout, httpcore.WriteError):
-            self._sock.settimeout(self._signal.remaining())
+            self._sock.settimeout(socket_timeout(self._signal))
             self._sock.sendall(buffer)
 
     def close(self) -> None:
@@ -136,8 +136,7 @@ class _Stream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
             try:
-                self._sock.settimeout(self._signal.remaining())
-                wrapped = ssl_context.wrap_socket(self._sock, server_hostname=server_hostname)
+                wrapped = start_tls(self._sock, ssl_context, server_hostname or "", self._signal)
             except BaseException:
                 self.close()
                 raise

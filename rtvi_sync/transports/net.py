@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import errno
 import functools
+import os
+import re
+import selectors
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -19,8 +24,15 @@ from ..errors import InvalidTransportParamsError, TransportStartError
 
 USER_AGENT = f"rtvi_sync/{__version__}"
 
+Detach = Callable[[], None]
+
 # Real answers to CONNECT have a few hundred bytes.
 _MAX_CONNECT_ANSWER_BYTES = 64 * 1024
+# What every platform takes as a time-out of a socket.
+_MAX_TIMEOUT = 1e6
+# Whoever set the limit of an attempt abandons it when the limit has passed, which wakes the socket and says why. The
+# socket's own limit lies behind, so that it decides only if nobody does, or where shutdown() wakes nobody.
+_GRACE = 1.0
 
 
 @functools.cache
@@ -56,32 +68,88 @@ class Network:
         proxy = self.proxy if isinstance(self.proxy, str) else _proxy_of_environment(urlsplit(url))
         if not proxy:
             return None
-        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        if parts.scheme != "http" or parts.hostname is None:
+        parts = parse_url(proxy if "://" in proxy else f"http://{proxy}", "http")
+        if parts is None:
+            # The scheme is all that is shown: the rest may hold a password.
             raise InvalidTransportParamsError(
-                f"The proxy has the scheme {parts.scheme!r}; only HTTP proxies are supported. "
-                "Pass proxy='http://host:port', or proxy=False to use none."
+                f"The proxy has the scheme {proxy.partition('://')[0][:20]!r} or is not a valid URL; only HTTP proxies "
+                "are supported. Pass proxy='http://host:port', or proxy=False to use none."
             )
         return parts
 
 
 def _proxy_of_environment(url: SplitResult) -> str | None:
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
-    if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]):
+    # The second form is how NO_PROXY is commonly written for an IPv6 address.
+    if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]) or urllib.request.proxy_bypass(url.hostname or ""):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(scheme) or proxies.get("all")
 
 
-def proxy_authorization(proxy: SplitResult) -> str | None:
-    """The value of Proxy-Authorization for the user and password in a proxy's URL."""
-    if proxy.username is None:
+# -- URLs and headers -------------------------------------------------------------------------------------------------
+
+
+def parse_url(text: str, *schemes: str) -> SplitResult | None:
+    """The parts of a URL of one of `schemes`, in ASCII as they go over the wire; None if it is not valid."""
+    try:
+        urlsplit(text)  # httpx takes some things for a name that are none
+        parts = urlsplit(str(httpx.URL(text)))
+        return parts if parts.scheme in schemes and parts.hostname and parts.port != 0 else None
+    except (httpx.InvalidURL, ValueError):
         return None
-    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+
+
+def printable(url: str) -> str:
+    """`url` without what may be secret: user, password, query, fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()[:200]
+    return "".join(c if c.isprintable() else "?" for c in shown)
+
+
+def basic_authorization(url: SplitResult) -> str | None:
+    """The value of (Proxy-)Authorization for the user and password in a URL; None if it has none."""
+    if url.username is None:
+        return None
+    credentials = f"{unquote(url.username)}:{unquote(url.password or '')}"
     return "Basic " + base64.b64encode(credentials.encode()).decode()
 
 
-Detach = Callable[[], None]
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse headers that could smuggle in others. What uses them would show the value, which may be secret.
+
+    Raises:
+        InvalidTransportParamsError: a name or value is not valid.
+    """
+    for name, value in headers.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise InvalidTransportParamsError(f"{name!r} is not the name of an HTTP header")
+        if not isinstance(value, str) or not value.isascii() or re.search(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s$", value):
+            raise InvalidTransportParamsError(
+                f"The value of the header {name!r} is not valid: it is no str, begins or ends with a blank or a line "
+                "break, or has a control or non-ASCII character in it"
+            )
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def socket_timeout(signal: AbortSignal) -> float | None:
+    """For how long the next call of a socket may block, in seconds; None: no limit.
+
+    Raises:
+        TimeoutError: the limit has passed, and nobody has abandoned the attempt.
+        BaseException: the signal's reason, if the attempt was abandoned at its limit.
+    """
+    remaining = signal.remaining()
+    if remaining == 0.0:
+        signal.wait(_GRACE)
+        signal.raise_if_aborted()
+        raise TimeoutError("timed out")
+    return None if remaining is None else min(remaining + _GRACE, _MAX_TIMEOUT)
 
 
 def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, Detach]:
@@ -94,28 +162,84 @@ def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, 
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     signal.raise_if_aborted()
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    failure: OSError | None = None
-    for tried, (family, type_, proto, _, address) in enumerate(addresses):
-        sock = socket.socket(family, type_, proto)
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (UnicodeError, OverflowError) as error:
+        raise OSError(f"there can be no host {host!r} with port {port}") from error
+    failure = OSError(f"{host} has no address")
+    for tried, address in enumerate(addresses):
+        others = len(addresses) - tried - 1
+        timeout = socket_timeout(signal)
+        if timeout is not None and others:
+            timeout = (timeout - _GRACE) / (others + 1)  # a silent address must leave time for the others
         try:
-            detach = signal.attach(sock)
-        except BaseException:
-            sock.close()
-            raise
-        try:
-            remaining = signal.remaining()
-            # A silent first address must leave time for the others.
-            sock.settimeout(None if remaining is None else max(remaining / (len(addresses) - tried), 0.001))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return sock, detach
+            return _connect(address, timeout, signal)
         except OSError as error:
-            failure = error
-            detach()
-            sock.close()
             signal.raise_if_aborted()
-    raise failure if failure is not None else OSError(f"{host} has no address")
+            failure = error
+    raise failure
+
+
+def _connect(address: Any, timeout: float | None, signal: AbortSignal) -> tuple[socket.socket, Detach]:
+    family, type_, proto, _, where = address
+    sock = socket.socket(family, type_, proto)
+    try:
+        sock.setblocking(False)
+        begun = sock.connect_ex(where)
+        if begun not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(begun, os.strerror(begun))
+        # Not before connect(): there would be nothing to shut down yet, and an abort in between would be lost.
+        detach = signal.attach(sock)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_WRITE)
+            if not selector.select(timeout):
+                raise TimeoutError("the connection was not answered in time")
+        failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
+        _set_options(sock)
+        sock.settimeout(socket_timeout(signal))
+    except BaseException:
+        detach()
+        sock.close()
+        raise
+    return sock, detach
+
+
+def _set_options(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client that only listens sends nothing, and would never notice that the network is gone.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class NoTLSError(OSError):
+    """The server does not speak TLS."""
+
+
+def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str, signal: AbortSignal) -> ssl.SSLSocket:
+    """Wrap `sock` in TLS.
+
+    Raises:
+        NoTLSError: the server does not speak it.
+        OSError: it failed otherwise.
+    """
+    sock.settimeout(socket_timeout(signal))
+    try:
+        return context.wrap_socket(sock, server_hostname=host)
+    except (ssl.SSLError, ConnectionError) as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else None
+        if isinstance(error, (ssl.SSLEOFError, ConnectionError)):
+            reason = "it hung up"
+        elif reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+            raise
+        raise NoTLSError(f"the server does not speak TLS ({reason})") from error
 
 
 def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socket.socket, Detach]:
@@ -132,8 +256,7 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
         if proxy is not None:
             _tunnel(sock, proxy, host, port, signal)
         if url.scheme == "wss":
-            sock.settimeout(signal.remaining())
-            sock = network.tls().wrap_socket(sock, server_hostname=host)
+            sock = start_tls(sock, network.tls(), host, signal)
     except BaseException:
         detach()
         sock.close()
@@ -143,23 +266,24 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
 
 def _tunnel(sock: socket.socket, proxy: SplitResult, host: str, port: int, signal: AbortSignal) -> None:
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = f"The proxy {proxy.hostname}:{proxy.port or 80}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", f"User-Agent: {USER_AGENT}"]
-    authorization = proxy_authorization(proxy)
+    authorization = basic_authorization(proxy)
     if authorization is not None:
         lines.append(f"Proxy-Authorization: {authorization}")
-    sock.settimeout(signal.remaining())
-    sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
     answer = b""
     while b"\r\n\r\n" not in answer:
-        sock.settimeout(signal.remaining())
+        sock.settimeout(socket_timeout(signal))
         chunk = sock.recv(4096)
         answer += chunk
         if not chunk or len(answer) > _MAX_CONNECT_ANSWER_BYTES:
-            raise TransportStartError(f"The proxy {proxy.hostname}:{proxy.port} did not answer CONNECT with HTTP")
-    status = answer.split(b"\r\n", 1)[0].split(b" ", 2)[1:2]
-    if status != [b"200"]:
-        code = status[0].decode("latin-1") if status else "no status"
+            raise TransportStartError(f"{where} did not answer CONNECT with HTTP")
+    status = re.match(rb"HTTP/1\.[01] (\d{3})\b", answer)
+    if status is None:
+        raise TransportStartError(f"{where} did not answer CONNECT with HTTP")
+    if not status[1].startswith(b"2"):
+        hint = " Put user and password into its URL." if status[1] == b"407" else ""
         raise TransportStartError(
-            f"The proxy {proxy.hostname}:{proxy.port} refused to connect to {target}: {code}",
-            status=int(code) if code.isdigit() else None,
+            f"{where} refused to connect to {target} with {int(status[1])}.{hint}", status=int(status[1])
         )

@@ -1,0 +1,568 @@
+"""TCP, TLS and proxies: every step can be abandoned, and every failure says what it was."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+import trustme
+
+from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
+from rtvi_sync.transports import net
+from rtvi_sync.transports.net import (
+    Network,
+    NoTLSError,
+    check_headers,
+    open_stream,
+    open_tcp,
+    parse_url,
+    printable,
+    socket_timeout,
+)
+
+from ..loopback import LIMIT, Proxy, Server, black_hole, running, serving, trusting
+from .conftest import AbandonedError
+
+HOLE_ADDRESS = ("127.0.0.1", 9)
+
+
+def echo(peer):
+    """A server that sends back what it gets, one line at a time."""
+    while True:
+        peer.send(peer.read_until(b"\n"))
+
+
+def ask(opened) -> bytes:
+    """What an echo server answers over a connection that was just opened; then it is closed."""
+    sock, detach = opened
+    with sock:
+        sock.sendall(b"hello\n")
+        answer = sock.recv(100)
+        detach()
+    return answer
+
+
+def websocket_url(text):
+    """A URL that is valid."""
+    url = parse_url(text, "ws", "wss")
+    assert url is not None
+    return url
+
+
+def addresses(*where, monkeypatch) -> None:
+    """Make every name mean these addresses."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in where]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
+# -- URLs and headers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wire"),
+    [
+        ("ws://host", "ws://host"),
+        ("WS://Host:80/Path", "ws://host:80/Path"),
+        ("wss://bücher.test/ü?q=ü x", "wss://xn--bcher-kva.test/%C3%BC?q=%C3%BC%20x"),
+        ("ws://[::1]:8080/a;b=1?c;d", "ws://[::1]:8080/a;b=1?c;d"),
+        ("ws://user:p%40ss@host/", "ws://user:p%40ss@host/"),
+    ],
+)
+def test_urls_are_brought_into_the_form_of_the_wire(text, wire):
+    """Names and paths beyond ASCII, blanks and upper case hosts become what goes over the wire."""
+    parts = parse_url(text, "ws", "wss")
+    assert parts is not None
+    assert parts.geturl() == wire
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "host", "ws:", "ws://", "ws:///path", "http://host", "ws://host:0", "ws://host:65536", "ws://host:x",
+     "ws://ho\nst", "ws://[::1", "ws://host/\r\nX: y", "ws://" + "a" * 70000],
+)  # fmt: skip
+def test_bad_urls_are_none(text):
+    """What is not a URL of the schemes that were asked for is refused, whatever is wrong with it."""
+    assert parse_url(text, "ws", "wss") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("wss://user:secret@host:1/path?token=secret#secret", "wss://host:1/path"),
+        ("http://host/\x1b[31m", "http://host/?[31m"),
+        ("http://host/" + "a" * 500, "http://host/" + "a" * 188),
+        ("http://[secret", "(not a URL)"),
+    ],
+)
+def test_what_is_shown_of_a_url_is_not_secret(url, shown):
+    """User, password, query and fragment are left out; the rest is short and printable."""
+    assert printable(url) == shown
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X\n": "v"}, {"X:": "v"}, {"": "v"}, {"X Y": "v"}, {5: "v"}, {"X": "secret\r\nEvil: 1"}, {"X": "secret\n"},
+     {"X": "secret\0"}, {"X": " secret"}, {"X": "secret "}, {"X": "sécret"}, {"X": 5}, {"X": None}],
+)  # fmt: skip
+def test_headers_that_could_smuggle_in_others_are_refused(headers):
+    """The message names the header and keeps its value to itself."""
+    with pytest.raises(InvalidTransportParamsError) as caught:
+        check_headers(headers)
+    assert "secret" not in str(caught.value)
+
+
+def test_ordinary_headers_pass():
+    """Blanks and tabs inside a value, and an empty value, are fine."""
+    check_headers({"Authorization": "Bearer abc", "x-tab": "a\tb", "Empty": "", "X!#$%&'*+.^_`|~": "1"})
+
+
+# -- TCP --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_opened(attempt):
+    """The connection works, blocks, sends small packets at once, and notices a dead network by itself."""
+    with Server(echo) as server:
+        sock, detach = open_tcp("127.0.0.1", server.port, attempt.signal)
+        assert sock.gettimeout() is None
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert ask((sock, detach)) == b"hello\n"
+
+
+@pytest.mark.parametrize("host", ["::1", "localhost"])
+def test_names_and_ipv6(attempt, host):
+    """Names and IPv6 addresses are resolved."""
+    with Server(echo, host="::1" if host == "::1" else "127.0.0.1") as server:
+        assert ask(open_tcp(host, server.port, attempt.signal)) == b"hello\n"
+
+
+def test_nobody_listens(attempt):
+    """A refused connection raises at once and leaves nothing open."""
+    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+        port = closed_soon.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        open_tcp("127.0.0.1", port, attempt.signal)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70 + ".test", "no-such-name.invalid", ""])
+def test_there_is_no_such_host(attempt, host):
+    """A name that cannot be, or is not, is an OSError like any other failure."""
+    with pytest.raises((socket.gaierror, OSError), match=r"host|name|service"):
+        open_tcp(host, 65536 if not host else 80, attempt.signal)
+
+
+def test_the_next_address_is_tried(attempt, monkeypatch):
+    """If an address refuses, the next one is tried; the error of the last one counts."""
+    with Server(echo) as server:
+        addresses(HOLE_ADDRESS, ("127.0.0.1", server.port), monkeypatch=monkeypatch)
+        assert ask(open_tcp("host", 1, attempt.signal)) == b"hello\n"
+    addresses(HOLE_ADDRESS, HOLE_ADDRESS, monkeypatch=monkeypatch)
+    with pytest.raises(ConnectionRefusedError):
+        open_tcp("host", 1, attempt.signal)
+    addresses(("255.255.255.255", 9), monkeypatch=monkeypatch)  # which fails before anything is sent
+    with pytest.raises(OSError, match=r"unreachable|denied"):
+        open_tcp("host", 1, attempt.signal)
+    addresses(monkeypatch=monkeypatch)
+    with pytest.raises(OSError, match="host has no address"):
+        open_tcp("host", 1, attempt.signal)
+
+
+def test_a_family_that_the_system_lacks_is_passed_over(attempt, monkeypatch):
+    """A name with an IPv6 address first is reached on a machine without IPv6."""
+    make = socket.socket
+
+    def without_ipv6(family=-1, *args, **kwargs):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return make(family, *args, **kwargs)
+
+    with Server(echo) as server:
+        found = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", server.port, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port)),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", without_ipv6)
+            opened = open_tcp("host", 1, attempt.signal)
+        assert ask(opened) == b"hello\n"
+
+
+def test_a_silent_address_leaves_time_for_the_next(monkeypatch):
+    """The time of the attempt is shared between the addresses, so that the last one gets its turn."""
+    with Server(echo) as server, black_hole() as hole:
+        addresses(("127.0.0.1", hole), ("127.0.0.1", server.port), monkeypatch=monkeypatch)
+        deadline = Deadline(1.0)
+        opened = open_tcp("host", 1, AbortController(deadline, AbandonedError).signal)
+        assert not deadline.expired
+        assert ask(opened) == b"hello\n"
+
+
+def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
+    """If nobody abandons the attempt at its limit, the socket's own limit ends it soon after."""
+    monkeypatch.setattr(net, "_GRACE", 0.1)
+    with black_hole() as hole, pytest.raises(TimeoutError):
+        open_tcp("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
+
+
+def test_whoever_set_the_limit_says_what_happened():
+    """At the limit the socket still waits: the owner of the attempt abandons it, and his reason is raised."""
+    deadline = Deadline(0.2)
+    controller = AbortController(deadline, AbandonedError)
+    with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
+        with pytest.raises(TimeoutError):  # as the caller of connect() does
+            _join(opening, deadline)
+        controller.abort()
+        with pytest.raises(AbandonedError):
+            opening.get()
+
+
+def _join(outcome, deadline):
+    while not outcome.done:
+        if deadline.expired:
+            raise TimeoutError
+
+
+@pytest.mark.parametrize("timeout", [1.0, 1e9, 1e300, float("inf")])
+def test_every_limit_is_one_that_a_socket_takes(timeout):
+    """No limit makes the socket non-blocking (0) or is too large for the platform."""
+    limit = socket_timeout(AbortController(Deadline(timeout), AbandonedError).signal)
+    assert limit is not None
+    with socket.socket() as sock:
+        sock.settimeout(limit)
+        assert sock.gettimeout()
+
+
+def test_after_the_limit_nothing_begins(monkeypatch):
+    """A call that would begin after the limit waits for the owner of the attempt to say so, for a moment."""
+    monkeypatch.setattr(net, "_GRACE", 0.02)
+    with pytest.raises(TimeoutError):
+        socket_timeout(AbortController(Deadline(0.0), AbandonedError).signal)
+    monkeypatch.setattr(net, "_GRACE", LIMIT)
+    controller = AbortController(Deadline(0.0), AbandonedError)
+    with running(lambda: socket_timeout(controller.signal)) as waiting:
+        controller.abort()
+        with pytest.raises(AbandonedError):
+            waiting.get()
+
+
+def test_an_attempt_that_was_abandoned_opens_nothing(attempt):
+    """Nothing is looked up or opened for an attempt that is over."""
+    attempt.abort()
+    with Server(echo) as server:
+        with pytest.raises(AbandonedError):
+            open_tcp("127.0.0.1", server.port, attempt.signal)
+        assert server.connections == 0
+
+
+def test_a_connection_without_answer_is_abandoned(attempt):
+    """An abort frees a thread whose SYN nobody answers, at whatever moment it comes."""
+    with black_hole() as hole:
+        for _ in range(5):
+            attempt = AbortController(Deadline(None), AbandonedError)
+            begun = threading.Event()
+
+            def connect(attempt=attempt, begun=begun):
+                begun.set()
+                return open_tcp("127.0.0.1", hole, attempt.signal)
+
+            with running(connect) as opening:
+                assert begun.wait(LIMIT)
+                attempt.abort()
+                with pytest.raises(AbandonedError):
+                    opening.get()
+
+
+def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monkeypatch):
+    """There is no moment at which the abort finds nothing to shut down: the watch begins with the connection."""
+    with black_hole() as hole:
+        attach = attempt.signal.attach
+
+        def attach_and_abort(sock):
+            detach = attach(sock)
+            attempt.abort()
+            return detach
+
+        monkeypatch.setattr(attempt.signal, "attach", attach_and_abort)
+        with running(lambda: open_tcp("127.0.0.1", hole, attempt.signal)) as opening, pytest.raises(AbandonedError):
+            opening.get()
+
+
+def test_an_abort_during_the_look_up_is_seen_after_it(attempt, monkeypatch):
+    """A thread that hangs in a name look-up opens nothing when it comes back."""
+    look_up, go_on = threading.Event(), threading.Event()
+
+    def slow(*_, **__):
+        look_up.set()
+        assert go_on.wait(LIMIT)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", HOLE_ADDRESS)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with running(lambda: open_tcp("host", 80, attempt.signal)) as opening:
+        assert look_up.wait(LIMIT)
+        attempt.abort()
+        go_on.set()
+        with pytest.raises(AbandonedError):
+            opening.get()
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def open_tls(server: Server, attempt, context: ssl.SSLContext | None = None, host: str | None = None):
+    url = websocket_url(f"wss://{host or server.host}:{server.port}/")
+    return open_stream(url, Network(ssl_context=context or trusting(), proxy=False), attempt.signal)
+
+
+def test_tls_with_a_private_authority(attempt):
+    """A server whose authority the caller's context trusts is reached."""
+    with Server(echo, tls=serving()) as server:
+        sock, detach = open_tls(server, attempt)
+        assert isinstance(sock, ssl.SSLSocket)
+        assert ask((sock, detach)) == b"hello\n"
+
+
+def test_certificates_are_checked(attempt):
+    """A certificate of an unknown authority, for another host, or out of date is refused, and says so."""
+    with (
+        Server(echo, tls=serving()) as server,
+        pytest.raises(ssl.SSLCertVerificationError, match=r"self-signed|issuer"),
+    ):
+        open_tls(server, attempt, ssl.create_default_context())
+    elsewhere = Server(echo, tls=serving("elsewhere.test"))
+    with elsewhere, pytest.raises(ssl.SSLCertVerificationError, match="not valid for"):
+        open_tls(elsewhere, attempt)
+
+
+def test_an_expired_certificate(attempt):
+    """A certificate that was valid once is refused."""
+    import datetime
+
+    authority = trustme.CA()
+    long_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=2)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1", not_after=long_ago).configure_cert(context)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    with Server(echo, tls=context) as server, pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+        open_tls(server, attempt, client)
+
+
+def test_the_default_context_is_made_once(attempt):
+    """Without a context of the caller's, the one of httpx is used, and made only once for the process."""
+    assert Network().tls() is Network().tls()
+    mine = ssl.create_default_context()
+    assert Network(ssl_context=mine).tls() is mine
+    with Server(echo, tls=serving()) as server, pytest.raises(ssl.SSLCertVerificationError):
+        open_stream(websocket_url(f"wss://{server.authority}/"), Network(), attempt.signal)
+
+
+def http_server(peer):
+    peer.read_until(b"\x00")
+    peer.answer("400 Bad Request")
+
+
+def hang_up(peer):
+    peer.read_until(b"\x00")
+
+
+def reset(peer):
+    peer.sock.recv(1)
+    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize("plain", [http_server, hang_up, reset])
+def test_a_server_without_tls_is_told_from_other_failures(attempt, plain):
+    """Whether it answers, hangs up or resets: a plain server is called what it is."""
+    with Server(plain) as server, pytest.raises(NoTLSError, match="does not speak TLS"):
+        open_tls(server, attempt)
+
+
+def test_other_failures_of_tls_pass(attempt):
+    """What TLS says itself is not blamed on something else."""
+    client = trusting()
+    client.minimum_version = ssl.TLSVersion.TLSv1_3
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with Server(echo, tls=server_context) as server, pytest.raises(ssl.SSLError) as caught:
+        open_tls(server, attempt, client)
+    assert not isinstance(caught.value, ssl.SSLCertVerificationError)
+
+
+def test_a_silent_tls_server_is_abandoned(attempt):
+    """An abort frees a thread whose client hello nobody answers."""
+    hello = threading.Event()
+
+    def silent(peer):
+        peer.sock.recv(1)
+        hello.set()
+        peer.hold()
+
+    with Server(silent) as server, running(lambda: open_tls(server, attempt)) as opening:
+        assert hello.wait(LIMIT)
+        attempt.abort()
+        with pytest.raises((NoTLSError, OSError)):
+            opening.get()
+        assert not server.stopping.is_set()
+
+
+# -- proxies ----------------------------------------------------------------------------------------------------------
+
+
+def stream(server: Server, network: Network, attempt, scheme: str = "ws"):
+    url = websocket_url(f"{scheme}://{server.authority}/")
+    return open_stream(url, network, attempt.signal)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_stream_goes_through_the_proxy(attempt, tls):
+    """ws and wss are tunnelled; the proxy learns host and port, and nothing of what is inside."""
+    context = trusting() if tls else None
+    with Server(echo, tls=serving() if tls else None) as server, Proxy() as proxy:
+        network = Network(ssl_context=context, proxy=f"http://{proxy.authority}")
+        assert ask(stream(server, network, attempt, "wss" if tls else "ws")) == b"hello\n"
+    (head,) = proxy.heads
+    assert head.startswith(f"CONNECT {server.authority} HTTP/1.1\r\nHost: {server.authority}\r\n")
+    assert "Proxy-Authorization" not in head
+
+
+def test_an_ipv6_target_and_a_proxy_without_scheme(attempt):
+    """An IPv6 target keeps its brackets; a proxy may be given as host:port."""
+    with Server(echo, host="::1") as server, Proxy() as proxy:
+        assert ask(stream(server, Network(proxy=proxy.authority), attempt)) == b"hello\n"
+    assert proxy.heads[0].startswith(f"CONNECT [::1]:{server.port} HTTP/1.1\r\n")
+
+
+def test_the_proxy_gets_its_password(attempt):
+    """User and password of the proxy's URL go to the proxy, decoded."""
+    with Server(echo) as server, Proxy() as proxy:
+        assert ask(stream(server, Network(proxy=f"http://ada:p%40ss@{proxy.authority}"), attempt)) == b"hello\n"
+    assert "Proxy-Authorization: Basic YWRhOnBAc3M=\r\n" in proxy.heads[0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "scheme", "used"),
+    [
+        ({"HTTP_PROXY": "{}"}, "ws", True),
+        ({"http_proxy": "{}"}, "ws", True),
+        ({"HTTPS_PROXY": "{}"}, "ws", False),
+        ({"HTTPS_PROXY": "{}"}, "wss", True),
+        ({"ALL_PROXY": "{}"}, "ws", True),
+        ({"all_proxy": "{}"}, "wss", True),
+        ({"ALL_PROXY": "{}", "NO_PROXY": "127.0.0.1"}, "ws", False),
+        ({"ALL_PROXY": "{}", "NO_PROXY": "other.test, 127.0.0.1"}, "ws", False),
+        ({"ALL_PROXY": "{}", "no_proxy": "*"}, "wss", False),
+        ({"ALL_PROXY": "{}", "NO_PROXY": "other.test"}, "ws", True),
+        ({"HTTP_PROXY": ""}, "ws", False),
+    ],
+)
+def test_the_environment_names_a_proxy(attempt, monkeypatch, variables, scheme, used):
+    """The usual variables are read, in either case, when the request is made; NO_PROXY wins."""
+    tls = scheme == "wss"
+    with Server(echo, tls=serving() if tls else None) as server, Proxy() as proxy:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value.format(f"http://{proxy.authority}"))
+        network = Network(ssl_context=trusting() if tls else None)
+        assert ask(stream(server, network, attempt, scheme)) == b"hello\n"
+    assert bool(proxy.heads) is used
+
+
+def test_no_proxy_for_an_ipv6_address(monkeypatch):
+    """NO_PROXY=::1 means the address, with whatever port."""
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("NO_PROXY", "::1")
+    assert Network().proxy_for("ws://[::1]:8080/") is None
+    assert Network().proxy_for("ws://[::2]:8080/") is not None
+
+
+def test_the_argument_wins_over_the_environment(attempt, monkeypatch):
+    """`proxy=False` means none, and a URL means this one."""
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with Server(echo) as server, Proxy() as proxy:
+        assert ask(stream(server, Network(proxy=False), attempt)) == b"hello\n"
+        assert proxy.heads == []
+        assert ask(stream(server, Network(proxy=f"http://{proxy.authority}"), attempt)) == b"hello\n"
+        assert len(proxy.heads) == 1
+
+
+@pytest.mark.parametrize("proxy", ["socks5://ada:secret@host:1", "https://ada:secret@host", "http://host:x:secret"])
+def test_other_kinds_of_proxies_are_refused(proxy):
+    """What cannot work says so, and does not show the password."""
+    with pytest.raises(InvalidTransportParamsError, match="only HTTP proxies") as caught:
+        Network(proxy=proxy).proxy_for("ws://host/")
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(Network(proxy=proxy))
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "text"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", 403, "refused to connect to 127.0.0.1:9 with 403"),
+        (b"HTTP/1.0 407 Proxy Authentication Required\r\n\r\n", 407, "Put user and password into its URL"),
+        (b"HTTP/1.1 204\r\n\r\n", None, "TLS"),
+        (b"200 fine\r\n\r\n", None, "did not answer CONNECT with HTTP"),
+        (b"HTTP/1.1 abc\r\n\r\n", None, "did not answer CONNECT with HTTP"),
+        (b"\xff\xfe\r\n\r\n", None, "did not answer CONNECT with HTTP"),
+        (b"HTTP/1.1 200", None, "did not answer CONNECT with HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70000, None, "did not answer CONNECT with HTTP"),
+    ],
+)
+def test_a_proxy_that_refuses_or_talks_nonsense(attempt, answer, status, text):
+    """A refusal has its status; nonsense is called so; nothing is read without limit."""
+
+    def proxy(peer):
+        peer.read_head()
+        peer.send(answer)
+
+    url = websocket_url("wss://127.0.0.1:9/")
+    with Server(proxy) as server, pytest.raises((TransportStartError, NoTLSError), match=text) as caught:
+        open_stream(url, Network(proxy=f"http://ada:secret@{server.authority}"), attempt.signal)
+    assert getattr(caught.value, "status", None) == status
+    assert "secret" not in str(caught.value)
+
+
+def test_a_silent_or_dripping_proxy_is_abandoned(attempt):
+    """An abort frees a thread that waits for a proxy, even one that sends a byte now and then."""
+    asked = threading.Event()
+
+    def drip(peer):
+        peer.read_head()
+        asked.set()
+        while not select.select([peer.sock], [], [], 0.01)[0]:
+            peer.send(b"H")
+
+    with Server(drip) as server:
+        url = websocket_url("ws://127.0.0.1:9/")
+        network = Network(proxy=f"http://{server.authority}")
+        with running(lambda: open_stream(url, network, attempt.signal)) as opening:
+            assert asked.wait(LIMIT)
+            attempt.abort()
+            with pytest.raises((TransportStartError, OSError)):
+                opening.get()
+
+
+def test_a_proxy_that_is_not_there(attempt):
+    """A proxy that refuses the connection is a connection that failed."""
+    url = websocket_url("ws://127.0.0.1:9/")
+    with pytest.raises(ConnectionRefusedError):
+        open_stream(url, Network(proxy="127.0.0.1:9"), attempt.signal)
+
+
+def test_time_passes_by_the_clock_of_the_attempt():
+    """What remains shrinks as time passes: each call of a socket gets less."""
+    signal = AbortController(Deadline(5.0), AbandonedError).signal
+    first = socket_timeout(signal)
+    until = time.monotonic() + 0.01
+    while time.monotonic() < until:
+        pass
+    second = socket_timeout(signal)
+    assert first is not None
+    assert second is not None
+    assert second < first <= 5.0 + net._GRACE
