@@ -91,7 +91,11 @@ class Session:
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         self.transport = transport
-        self.hub = acquire_hub()
+        try:
+            self.hub = acquire_hub()
+        except BaseException:
+            del _sessions_of_transports[id(transport)]
+            raise
         self.announcer = Announcer(
             dispatcher, states, self.hub.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )

@@ -122,6 +122,8 @@ class Engine:
                 message = envelope.decode(message)
             elif not isinstance(message, RTVIMessage):
                 message = envelope.from_json(message)
+            elif not isinstance(message.type, str):
+                raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
         except envelope.ForeignMessageError:
             return []
         except ProtocolError as error:

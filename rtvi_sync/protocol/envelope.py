@@ -17,6 +17,7 @@ LABEL = "rtvi-ai"
 # The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
 # json.dumps, a repr) from running into Python's own recursion limit of 1000.
 MAX_DEPTH = 100
+_LARGEST_ID = 2**64
 
 
 class ForeignMessageError(ProtocolError):
@@ -60,9 +61,10 @@ def from_json(envelope: Any) -> RTVIMessage:
     if not isinstance(type_, str) or not type_:
         raise ProtocolError(f"A message has the type {_shorten(repr(type_))}; it must be a non-empty string")
     id_ = envelope.get("id")
-    if id_ is not None and not isinstance(id_, str):
+    if not isinstance(id_, str):
         # JSON-RPC habits: a number is as good an id as its text, and the reply is only looked up by it.
-        id_ = str(id_) if isinstance(id_, int) else None
+        is_number = isinstance(id_, int) and not isinstance(id_, bool) and abs(id_) < _LARGEST_ID
+        id_ = str(id_) if is_number else None
     data = envelope.get("data")
     if isinstance(data, (dict, list)) and _deeper_than(data, MAX_DEPTH):
         raise ProtocolError(f"The data of a {_shorten(type_)!r} message is nested more than {MAX_DEPTH} levels deep")

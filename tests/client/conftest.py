@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rtvi_sync import RTVIClient
+from tests.client.helpers import memory_client, threads_of_package, until
 from tests.client.http_server import ScriptedServer, scripted_server
 
 
@@ -14,3 +16,16 @@ def server() -> Iterator[ScriptedServer]:
     """An HTTP server whose answers the test scripts."""
     with scripted_server() as running:
         yield running
+
+
+@pytest.fixture
+def client() -> Iterator[RTVIClient]:
+    """A connected client of a bot that is a function."""
+    with memory_client() as connected:
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_before() -> None:
+    """Whatever an earlier test left to end by itself is gone."""
+    until(lambda: not threads_of_package())

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
+from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTransport
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 
 #: Long enough for anything that happens at all, on a machine that is busy with other things.
@@ -45,6 +47,26 @@ def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIM
 def bot_says(client: RTVIClient, type_: str, data: Any = None, id: str | None = None) -> None:
     """Have the bot of a memory transport send a message."""
     transport_of(client).receive(RTVIMessage(type_, data, id))
+
+
+def say(client: RTVIClient, *texts: Any) -> None:
+    """Have the bot send a `server_message` for each of `texts`."""
+    for text in texts:
+        bot_says(client, "server-message", text)
+
+
+def settle(client: RTVIClient) -> None:
+    """Wait until everything that has arrived was delivered to everybody."""
+    done = threading.Event()
+    client.once("metrics", done.set)
+    bot_says(client, "metrics", {})
+    assert done.wait(SOON)
+
+
+def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
+    """A client of an embedded bot, over WebSocket, with a source and a sink that make no noise."""
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
 
 
 def server_message(text: Any) -> RTVIMessage:
@@ -93,6 +115,11 @@ class InThread:
 def threads_of_package() -> list[str]:
     """Names of the live threads that the package started."""
     return sorted(t.name for t in threading.enumerate() if t.name.startswith("rtvi-"))
+
+
+def own_threads() -> list[str]:
+    """The same without those of embedded bots, which are the test's."""
+    return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
 
 
 def lanes_of_package() -> list[str]:

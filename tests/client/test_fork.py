@@ -12,15 +12,22 @@ import pytest
 
 from rtvi_sync import (
     ForkedProcessError,
-    RTVIClient,
     RTVIMessage,
     TransportState,
-    WebSocketTransport,
     signals,
 )
-from rtvi_sync.media import NullSink, SilenceSource, ToneSource
+from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, silent_bot, transport_of, until
+from tests.client.helpers import (
+    SOON,
+    InThread,
+    bot_says,
+    memory_client,
+    silent_bot,
+    transport_of,
+    until,
+    websocket_client,
+)
 from tests.forking import in_child
 
 # Python warns of what these tests are about.
@@ -33,11 +40,6 @@ def refused(call: Callable[[], Any]) -> None:
     with pytest.raises(ForkedProcessError, match="child process"):
         call()
     assert time.monotonic() - begun < 0.01
-
-
-def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
 
 
 class TestLiveSession:

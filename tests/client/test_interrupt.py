@@ -16,7 +16,7 @@ from tests.client.helpers import deaf_bot, memory_client, python, transport_of, 
 
 SCRIPT = """
     import sys, threading, time
-    from tests.client import test_connect_deadline as phases
+    from tests.client import helpers, hung_phases as phases
 
     with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
         def tell():
@@ -30,7 +30,7 @@ SCRIPT = """
         hung.heal()
         hung.client.connect()
         hung.client.disconnect()
-    print("ended", *phases.threads_of_package())
+    print("ended", *helpers.threads_of_package())
 """
 
 

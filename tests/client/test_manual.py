@@ -22,16 +22,12 @@ from tests.client.helpers import (
     InThread,
     bot_says,
     memory_client,
+    say,
     silent_bot,
     threads_of_package,
     transport_of,
     until,
 )
-
-
-def say(client: RTVIClient, *texts: Any) -> None:
-    for text in texts:
-        bot_says(client, "server-message", text)
 
 
 def manual(**options: Any) -> tuple[RTVIClient, list[Any]]:

@@ -20,12 +20,7 @@ from rtvi_sync import (
     TransportState,
 )
 from rtvi_sync.concurrency.deadline import Deadline
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, silent_bot, transport_of, until
-
-
-def say(client: RTVIClient, *texts: Any) -> None:
-    for text in texts:
-        bot_says(client, "server-message", text)
+from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, silent_bot, transport_of, until
 
 
 def waiting(client: RTVIClient, call: Any) -> InThread:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import threading
 import time
-import warnings
-import weakref
 from typing import Any
 
 import pytest
@@ -25,7 +22,6 @@ from rtvi_sync import (
     WebSocketTransport,
     signals,
 )
-from rtvi_sync.concurrency.hub import acquire_hub
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.protocol import frames
 from rtvi_sync.testing import EmbeddedBot
@@ -34,13 +30,12 @@ from tests.client.helpers import (
     InThread,
     bot_says,
     deaf_bot,
-    descriptors,
-    lanes_of_package,
     memory_client,
     silent_bot,
     threads_of_package,
     transport_of,
     until,
+    websocket_client,
 )
 
 
@@ -48,15 +43,6 @@ from tests.client.helpers import (
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` promises half a second instead of five."""
     monkeypatch.setattr("rtvi_sync.session.TEARDOWN_LIMIT", 0.5)
-
-
-def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
-    options.setdefault("connect_timeout", SOON)
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=SilenceSource(), speaker=NullSink(), **options)
-
-
-def own_threads() -> list[str]:
-    return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
 
 
 class TestDisconnect:
@@ -316,237 +302,6 @@ class TestLimits:
         assert client.state is TransportState.ERROR
 
 
-class TestCollection:
-    @pytest.fixture(autouse=True)
-    def _nothing_of_earlier_tests(self) -> None:
-        gc.collect()
-
-    def drop(self, clients: list[RTVIClient]) -> weakref.ref[RTVIClient]:
-        """Drop the only client of the list, collect it, and return a reference that is dead then."""
-        gone = weakref.ref(clients[0])
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            clients.clear()
-            gc.collect()
-        (warning,) = [w for w in told if w.category is ResourceWarning]
-        assert "disconnect()" in str(warning.message)
-        return gone
-
-    def test_dropped_while_connected(self) -> None:
-        """Invariant "nothing holds the client": one that is dropped while connected is collected, warns, and is torn
-        down: transport closed, threads gone."""
-        clients = [memory_client()]
-        clients[0].connect()
-        transport = transport_of(clients[0])
-        assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
-        assert not transport._open.is_set()
-
-    def test_dropped_with_handlers_that_know_it(self) -> None:
-        """Handlers, callbacks and signals that close over the client do not keep it."""
-
-        def build() -> RTVIClient:
-            client = memory_client(callbacks={"on_bot_ready": lambda: client.version})
-            client.on("server_message", lambda: client.send_text("x"))
-            client.once("metrics", client.disconnect)
-            stream = client.events("server_message")
-            client.note = stream  # type: ignore[attr-defined]
-            client.connect()
-            return client
-
-        clients = [build()]
-        assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
-
-    def test_dropped_over_websocket(self) -> None:
-        """With a real connection the server sees it end, and no descriptor is left."""
-        with EmbeddedBot() as bot:
-            clients = [websocket_client(bot)]
-            clients[0].connect()
-            session = bot.wait_for_session()
-            assert self.drop(clients)() is None
-            session.wait_ended(SOON)
-            until(lambda: not own_threads())
-
-    def test_dropped_after_a_failed_attempt(self) -> None:
-        """An attempt that has failed is no session: nothing to warn of, and the exception does not keep the client."""
-        client = memory_client(silent_bot, connect_timeout=0.05)
-        with pytest.raises(TimeoutError):
-            client.connect()
-        gone = weakref.ref(client)
-        del client
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            gc.collect()
-        assert gone() is None
-
-    def test_dropped_after_disconnect(self) -> None:
-        """A client that was disconnected goes silently, at once and without the collector's help."""
-        gc.disable()
-        try:
-            client = memory_client()
-            with client:
-                pass
-            gone = weakref.ref(client)
-            del client
-            assert gone() is None
-        finally:
-            gc.enable()
-
-    def test_dropped_while_an_abandoned_handler_hangs(self) -> None:
-        """The custom handler of an attempt that was given up keeps the client until it returns, and no longer."""
-        release = threading.Event()
-
-        def handler(*_: Any) -> None:
-            release.wait(SOON)
-
-        clients = [memory_client(custom_connect_handler=handler, connect_timeout=0.1)]
-        with pytest.raises(TimeoutError):
-            clients[0].connect()
-        gone = weakref.ref(clients.pop())
-        release.set()
-        until(lambda: not threads_of_package())
-        gc.collect()
-        assert gone() is None
-
-    def test_dropped_in_manual_mode(self) -> None:
-        """Events that nobody will process do not keep the client."""
-        clients = [memory_client(events="manual")]
-        clients[0].on("server_message", lambda: None)
-        clients[0].connect()
-        bot_says(clients[0], "server-message", 1)
-        assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
-
-
-class TestNothingIsLeft:
-    @pytest.fixture(autouse=True)
-    def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Idle lane workers leave sooner than after five seconds."""
-        monkeypatch.setattr("rtvi_sync.concurrency.lanes.IDLE_TIMEOUT", 0.2)
-
-    def test_fifty_sessions(self) -> None:
-        """50 sessions on one client: not one thread or descriptor more right after each `disconnect()`."""
-        client = memory_client()
-        client.on("disconnected", lambda: None)
-        client.on("bot_ready", lambda: None)
-        with client:
-            pass
-        before = descriptors()
-        for _ in range(50):
-            client.connect()
-            assert client.send_client_request("ping", 1) == 1
-            client.disconnect()
-            assert threads_of_package() == []
-            assert descriptors() == before
-
-    def test_fifty_sessions_over_websocket(self) -> None:
-        """The same with HTTP, WebSocket and audio."""
-        with EmbeddedBot() as bot:
-            client = RTVIClient(
-                transport=WebSocketTransport(),
-                params={"base_url": bot.base_url},
-                mic=SilenceSource(),
-                speaker=NullSink(),
-                connect_timeout=SOON,
-            )
-            with client:
-                pass
-            until(lambda: not bot.sessions)
-            before = descriptors()
-            for _ in range(50):
-                client.connect()
-                assert client.send_client_request("ping", 1) == 1
-                client.disconnect()
-                assert own_threads() == []
-                until(lambda: not bot.sessions)
-                until(lambda: descriptors() <= before)
-
-    def test_a_hundred_clients(self) -> None:
-        """Invariant "few threads, many sessions": 100 connected clients need O(1) threads; afterwards none is left."""
-        clients = [memory_client() for _ in range(100)]
-        before = descriptors()
-        connecting = [InThread(client.connect) for client in clients]
-        for thread in connecting:
-            thread.result()
-        heard: list[int] = []
-        for number, client in enumerate(clients):
-            client.on("server_message", lambda n=number: heard.append(n))
-        until(lambda: not [n for n in threads_of_package() if "-connect-" in n])
-        for client in clients:
-            bot_says(client, "server-message", 1)
-            assert client.send_client_request("ping", 1) == 1
-        until(lambda: len(heard) == 100)
-        # Workers that were busy with the connects are idle now and go after a while.
-        until(lambda: len(threads_of_package()) <= 5, timeout=30)
-        leaving = [InThread(client.disconnect) for client in clients]
-        for thread in leaving:
-            thread.result()
-        assert threads_of_package() == []
-        assert descriptors() == before
-
-    def test_a_hundred_clients_over_websocket(self) -> None:
-        """The same over real connections with running audio sources."""
-        with EmbeddedBot() as bot:
-            clients = [websocket_client(bot, connect_timeout=30) for _ in range(100)]
-            for thread in [InThread(client.connect) for client in clients]:
-                thread.result(40)
-            for client in clients:
-                assert client.send_client_request("ping", 1) == 1
-            until(lambda: len(own_threads()) <= 5, timeout=30)
-            for thread in [InThread(client.disconnect) for client in clients]:
-                thread.result(20)
-            assert own_threads() == []
-
-    def test_the_hub_is_shared_and_goes_with_the_last(self) -> None:
-        """Invariant "hub": all sessions share one io thread; the last to end retires it, the next makes a new one."""
-        first, second = memory_client(), memory_client()
-        first.connect()
-        second.connect()
-        hub = first._connector.session().hub
-        assert second._connector.session().hub is hub
-        first.disconnect()
-        assert hub.io.thread.is_alive()
-        assert second.send_client_request("ping", 1) == 1
-        second.disconnect()
-        assert not hub.io.thread.is_alive()
-        with first:
-            assert first._connector.session().hub is not hub
-
-    def test_sessions_that_come_and_go_at_once(self) -> None:
-        """Invariant "the last release retires the hub": clients that connect while others leave never meet a hub on
-        its way out."""
-        stop = threading.Event()
-
-        def work() -> int:
-            client = memory_client()
-            client.on("disconnected", lambda: None)
-            count = 0
-            while not stop.is_set():
-                with client:
-                    assert client.send_client_request("ping", count) == count
-                count += 1
-            return count
-
-        threads = [InThread(work) for _ in range(6)]
-        threading.Event().wait(1.5)
-        stop.set()
-        assert all(thread.result() > 3 for thread in threads)
-        assert threads_of_package() == []
-
-    def test_quiet_clients_need_no_worker(self) -> None:
-        """A client without events holds no lane worker."""
-        hub = acquire_hub()
-        try:
-            with memory_client():
-                assert lanes_of_package() == []
-        finally:
-            if hub.release():
-                from rtvi_sync.concurrency.deadline import Deadline
-
-                hub.join(Deadline(1.0))
-
-
 class TestPoliteClose:
     def test_the_bot_sees_a_normal_close(self) -> None:
         """`disconnect()` says goodbye: the server sees close code 1000, and what was sent before arrives."""
@@ -594,8 +349,3 @@ class TestPoliteClose:
             connection = transport._connection
             client.disconnect()
             assert connection.info.code == 1000
-
-
-@pytest.fixture(autouse=True)
-def _no_threads_before() -> None:
-    until(lambda: not threads_of_package())

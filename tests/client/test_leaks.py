@@ -1,0 +1,155 @@
+"""Many sessions, one after the other and at once: no thread and no descriptor stays."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import (
+    RTVIClient,
+    WebSocketTransport,
+)
+from rtvi_sync.concurrency.hub import acquire_hub
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.testing import EmbeddedBot
+from tests.client.helpers import (
+    SOON,
+    InThread,
+    bot_says,
+    descriptors,
+    lanes_of_package,
+    memory_client,
+    own_threads,
+    threads_of_package,
+    until,
+    websocket_client,
+)
+
+
+class TestNothingIsLeft:
+    @pytest.fixture(autouse=True)
+    def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Idle lane workers leave sooner than after five seconds."""
+        monkeypatch.setattr("rtvi_sync.concurrency.lanes.IDLE_TIMEOUT", 0.2)
+
+    def test_fifty_sessions(self) -> None:
+        """50 sessions on one client: not one thread or descriptor more right after each `disconnect()`."""
+        client = memory_client()
+        client.on("disconnected", lambda: None)
+        client.on("bot_ready", lambda: None)
+        with client:
+            pass
+        before = descriptors()
+        for _ in range(50):
+            client.connect()
+            assert client.send_client_request("ping", 1) == 1
+            client.disconnect()
+            assert threads_of_package() == []
+            assert descriptors() == before
+
+    def test_fifty_sessions_over_websocket(self) -> None:
+        """The same with HTTP, WebSocket and audio."""
+        with EmbeddedBot() as bot:
+            client = RTVIClient(
+                transport=WebSocketTransport(),
+                params={"base_url": bot.base_url},
+                mic=SilenceSource(),
+                speaker=NullSink(),
+                connect_timeout=SOON,
+            )
+            with client:
+                pass
+            until(lambda: not bot.sessions)
+            before = descriptors()
+            for _ in range(50):
+                client.connect()
+                assert client.send_client_request("ping", 1) == 1
+                client.disconnect()
+                assert own_threads() == []
+                until(lambda: not bot.sessions)
+                until(lambda: descriptors() <= before)
+
+    def test_a_hundred_clients(self) -> None:
+        """Invariant "few threads, many sessions": 100 connected clients need O(1) threads; afterwards none is left."""
+        clients = [memory_client() for _ in range(100)]
+        before = descriptors()
+        connecting = [InThread(client.connect) for client in clients]
+        for thread in connecting:
+            thread.result()
+        heard: list[int] = []
+        for number, client in enumerate(clients):
+            client.on("server_message", lambda n=number: heard.append(n))
+        until(lambda: not [n for n in threads_of_package() if "-connect-" in n])
+        for client in clients:
+            bot_says(client, "server-message", 1)
+            assert client.send_client_request("ping", 1) == 1
+        until(lambda: len(heard) == 100)
+        # Workers that were busy with the connects are idle now and go after a while.
+        until(lambda: len(threads_of_package()) <= 5, timeout=30)
+        leaving = [InThread(client.disconnect) for client in clients]
+        for thread in leaving:
+            thread.result()
+        assert threads_of_package() == []
+        assert descriptors() == before
+
+    def test_a_hundred_clients_over_websocket(self) -> None:
+        """The same over real connections with running audio sources."""
+        with EmbeddedBot() as bot:
+            clients = [websocket_client(bot, connect_timeout=30) for _ in range(100)]
+            for thread in [InThread(client.connect) for client in clients]:
+                thread.result(40)
+            for client in clients:
+                assert client.send_client_request("ping", 1) == 1
+            until(lambda: len(own_threads()) <= 5, timeout=30)
+            for thread in [InThread(client.disconnect) for client in clients]:
+                thread.result(20)
+            assert own_threads() == []
+
+    def test_the_hub_is_shared_and_goes_with_the_last(self) -> None:
+        """Invariant "hub": all sessions share one io thread; the last to end retires it, the next makes a new one."""
+        first, second = memory_client(), memory_client()
+        first.connect()
+        second.connect()
+        hub = first._connector.session().hub
+        assert second._connector.session().hub is hub
+        first.disconnect()
+        assert hub.io.thread.is_alive()
+        assert second.send_client_request("ping", 1) == 1
+        second.disconnect()
+        assert not hub.io.thread.is_alive()
+        with first:
+            assert first._connector.session().hub is not hub
+
+    def test_sessions_that_come_and_go_at_once(self) -> None:
+        """Invariant "the last release retires the hub": clients that connect while others leave never meet a hub on
+        its way out."""
+        stop = threading.Event()
+
+        def work() -> int:
+            client = memory_client()
+            client.on("disconnected", lambda: None)
+            count = 0
+            while not stop.is_set():
+                with client:
+                    assert client.send_client_request("ping", count) == count
+                count += 1
+            return count
+
+        threads = [InThread(work) for _ in range(6)]
+        threading.Event().wait(1.5)
+        stop.set()
+        assert all(thread.result() > 3 for thread in threads)
+        assert threads_of_package() == []
+
+    def test_quiet_clients_need_no_worker(self) -> None:
+        """A client without events holds no lane worker."""
+        hub = acquire_hub()
+        try:
+            with memory_client():
+                assert lanes_of_package() == []
+        finally:
+            if hub.release():
+                from rtvi_sync.concurrency.deadline import Deadline
+
+                hub.join(Deadline(1.0))

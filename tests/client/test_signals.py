@@ -1,0 +1,155 @@
+"""The blinker signals."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+from typing import Any
+
+from rtvi_sync import (
+    Event,
+    RTVIClient,
+    RTVIEvent,
+    signals,
+)
+from tests.client.helpers import InThread, memory_client, say, settle
+
+
+class TestSignals:
+    def test_sender_and_no_sender(self, client: RTVIClient) -> None:
+        """With a sender a receiver hears one client, without it all of them; it is called once per event."""
+        mine: list[Any] = []
+        everyones: list[Any] = []
+
+        def one(sender: RTVIClient, event: Event) -> None:
+            mine.append((sender, event.data))
+
+        def all_(sender: RTVIClient, event: Event) -> None:
+            everyones.append((sender, event.data))
+
+        signals.server_message.connect(one, sender=client)
+        signals.server_message.connect(all_)
+        signals.server_message.connect(all_, sender=client)
+        with memory_client() as other:
+            say(client, 1)
+            settle(client)
+            say(other, 2)
+            settle(other)
+            assert mine == [(client, 1)]
+            assert everyones == [(client, 1), (other, 2)]
+        signals.server_message.disconnect(all_)
+
+    def test_receivers_are_weak(self, client: RTVIClient) -> None:
+        """A receiver that is gone is not called, and its event is not queued any more; `weak=False` keeps one."""
+        heard: list[Any] = []
+
+        class Listener:
+            def hear(self, sender: RTVIClient, event: Event) -> None:
+                heard.append(event.data)
+
+        listener = Listener()
+        signals.server_message.connect(listener.hear, sender=client)
+        signals.server_message.connect(lambda sender, event: heard.append("kept"), sender=client, weak=False)
+        gc.collect()
+        say(client, 1)
+        settle(client)
+        del listener
+        gc.collect()
+        say(client, 2)
+        settle(client)
+        assert heard == [1, "kept", "kept"]
+
+    def test_a_dead_receiver_is_forgotten(self, client: RTVIClient) -> None:
+        """The first event after its end takes it off the books."""
+
+        def receiver(sender: RTVIClient, event: Event) -> None: ...
+
+        signals.ui_command.connect(receiver, sender=client)
+        assert signals.ui_command.receivers
+        del receiver
+        gc.collect()
+        assert not signals.ui_command.has_receivers_for(client)
+        assert not signals.ui_command.receivers
+
+    def test_a_client_is_not_kept_alive(self) -> None:
+        """Receivers of a client do not keep it, and go with it."""
+        import weakref
+
+        def receiver(sender: RTVIClient, event: Event) -> None: ...
+
+        client = memory_client()
+        signals.ui_command.connect(receiver, sender=client)
+        gone = weakref.ref(client)
+        del client
+        gc.collect()
+        assert gone() is None
+        assert not signals.ui_command.has_receivers_for(memory_client())
+        assert not signals.ui_command.receivers
+
+    def test_disconnect_one_sender(self, client: RTVIClient) -> None:
+        """A receiver may be taken off one client and stay with another."""
+
+        def receiver(sender: RTVIClient, event: Event) -> None: ...
+
+        other = memory_client()
+        signals.ui_command.connect(receiver, sender=client)
+        signals.ui_command.connect(receiver, sender=other)
+        signals.ui_command.disconnect(receiver, sender=client)
+        assert not signals.ui_command.has_receivers_for(client)
+        assert signals.ui_command.has_receivers_for(other)
+        signals.ui_command.disconnect(receiver)
+        assert not signals.ui_command.has_receivers_for(other)
+
+    def test_the_rest_of_blinkers_interface(self, client: RTVIClient) -> None:
+        """`connect_via`, `connected_to`, `send` and `muted` work as in blinker."""
+        heard: list[Any] = []
+
+        @signals.ui_command.connect_via(client)
+        def one(sender: Any, **more: Any) -> None:
+            heard.append(("via", more))
+
+        def two(sender: Any, **more: Any) -> None:
+            heard.append(("to", more))
+
+        with signals.ui_command.connected_to(two, sender=client):
+            signals.ui_command.send(client, event=1)
+        signals.ui_command.send(client, event=2)
+        with signals.ui_command.muted():
+            signals.ui_command.send(client, event=3)
+        assert heard == [("via", {"event": 1}), ("to", {"event": 1}), ("via", {"event": 2})]
+
+    def test_many_threads(self, client: RTVIClient) -> None:
+        """Receivers that come and go, explicitly and by collection, on many threads while events are delivered."""
+        count = [0] * 6
+        stop = threading.Event()
+
+        def work(number: int) -> None:
+            while not stop.is_set():
+
+                def receiver(sender: RTVIClient, event: Event) -> None: ...
+
+                signals.server_message.connect(receiver, sender=client)
+                if number % 2:
+                    signals.server_message.disconnect(receiver, sender=client)
+                count[number] += 1
+
+        threads = [InThread(functools.partial(work, n)) for n in range(6)]
+        client.on("server_message", lambda: None)
+        for n in range(500):
+            say(client, n)
+        settle(client)
+        stop.set()
+        for thread in threads:
+            thread.result()
+        assert all(count)
+        del threads
+        gc.collect()
+        assert not signals.server_message.has_receivers_for(client)
+
+    def test_every_event_has_a_signal(self) -> None:
+        """Each event has a signal of its name, and `dir()` shows them all."""
+        for event in RTVIEvent:
+            assert getattr(signals, event.snake) is signals.BY_EVENT[event]
+            assert event.snake in dir(signals)
+        assert signals.bot_text is signals.bot_llm_text

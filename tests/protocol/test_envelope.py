@@ -1,0 +1,176 @@
+"""The JSON envelope: what is read, what is refused, and that nothing else can happen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtvi_sync.errors import ProtocolError
+from rtvi_sync.messages import RTVIMessage
+from rtvi_sync.protocol import envelope
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+ENVELOPES = st.dictionaries(st.sampled_from(["label", "type", "id", "data"]), JSON)
+
+
+def document(**fields: Any) -> str:
+    return json.dumps({"label": "rtvi-ai", "type": "x", **fields})
+
+
+class TestDecode:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ('{"label":"rtvi-ai","type":"bot-ready","id":"1","data":{}}', RTVIMessage("bot-ready", {}, "1")),
+            ('{"label":"rtvi-ai","type":"bot-interrupted"}', RTVIMessage("bot-interrupted", None, None)),
+            ('{"label":"rtvi-ai","type":"x","data":null}', RTVIMessage("x", None, None)),
+            ('{"label":"rtvi-ai","type":"x","data":"text","more":1}', RTVIMessage("x", "text", None)),
+            (b'{"label":"rtvi-ai","type":"x","data":"\xc3\xbc"}', RTVIMessage("x", "ü", None)),
+            (bytearray(b'{"label":"rtvi-ai","type":"x"}'), RTVIMessage("x", None, None)),
+        ],
+    )
+    def test_messages(self, text: str | bytes, message: RTVIMessage) -> None:
+        """Text and bytes; absent fields are None, unknown ones are ignored."""
+        assert envelope.decode(text) == message
+
+    @pytest.mark.parametrize(
+        ("id_", "expected"),
+        [
+            (7, "7"),
+            (-7, "-7"),
+            ("", ""),
+            (None, None),
+            (1.5, None),
+            (True, None),
+            ([1], None),
+            ({}, None),
+            (2**70, None),
+        ],
+    )
+    def test_ids(self, id_: Any, expected: str | None) -> None:
+        """A number is as good an id as its text; anything else that is no text is none."""
+        assert envelope.decode(document(id=id_)).id == expected
+
+    def test_an_id_too_large_to_print(self) -> None:
+        """A parsed document can hold a number that Python refuses to print."""
+        assert envelope.from_json({"label": "rtvi-ai", "type": "x", "id": 10**5000}).id is None
+
+    @pytest.mark.parametrize("text", ["{}", '{"label":"other","type":"x"}', '{"label":null,"type":"x"}', '{"label":1}'])
+    def test_foreign_messages(self, text: str) -> None:
+        """Another label, or none, is somebody else's message."""
+        with pytest.raises(envelope.ForeignMessageError):
+            envelope.decode(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "no json",
+            "[]",
+            "null",
+            "5",
+            "1.5",
+            '"text"',
+            "true",
+            b"\xff",
+            b"\x80abc",
+            '{"label":"rtvi-ai"}',
+            document(type=None),
+            document(type=""),
+            document(type=5),
+            document(type=["x"]),
+            "[" * 100_000,
+            '{"a":' * 100_000,
+            "9" * 5000,
+            "{" + " " * 1000,
+        ],
+        ids=lambda text: repr(text[:20]),
+    )
+    def test_what_is_refused(self, text: str | bytes) -> None:
+        """Everything else is a `ProtocolError` with a short text."""
+        with pytest.raises(ProtocolError) as caught:
+            envelope.decode(text)
+        assert not isinstance(caught.value, envelope.ForeignMessageError)
+        assert len(str(caught.value)) < 250
+
+    def test_depth(self) -> None:
+        """Data of 100 levels is accepted, deeper data is refused, whichever containers it is made of."""
+        for opening, closing in (("[", "]"), ('{"a":', "}")):
+            for levels, accepted in ((99, True), (100, True), (101, False), (900, False)):
+                data = opening * levels + "1" + closing * levels
+                text = f'{{"label":"rtvi-ai","type":"x","data":{data}}}'
+                if accepted:
+                    assert envelope.decode(text).type == "x"
+                else:
+                    with pytest.raises(ProtocolError, match="100 levels"):
+                        envelope.decode(text)
+
+    @given(st.text() | st.binary())
+    def test_any_text(self, text: str | bytes) -> None:
+        """Whatever the text is, there is a message or a `ProtocolError`."""
+        with contextlib.suppress(ProtocolError):
+            assert isinstance(envelope.decode(text), RTVIMessage)
+
+    @given(JSON | ENVELOPES | ENVELOPES.map(lambda fields: {**fields, "label": "rtvi-ai"}))
+    def test_any_json(self, parsed: Any) -> None:
+        """Whatever the document is, too; and a message is well-formed."""
+        try:
+            message = envelope.decode(json.dumps(parsed))
+        except ProtocolError:
+            return
+        assert message.type
+        assert message.id is None or isinstance(message.id, str)
+        assert message.label == "rtvi-ai"
+
+
+class TestEncode:
+    def test_document(self) -> None:
+        """Compact JSON with label, type, id and data, in that order; None is left out."""
+        assert envelope.encode(RTVIMessage("x", {"ü": [1, None]}, "7")) == (
+            '{"label":"rtvi-ai","type":"x","id":"7","data":{"ü":[1,null]}}'
+        )
+        assert envelope.encode(RTVIMessage("x", None, None)) == '{"label":"rtvi-ai","type":"x"}'
+
+    @pytest.mark.parametrize("data", [object(), {1, 2}, b"bytes", {"a": {object(): 1}}])
+    def test_not_json(self, data: Any) -> None:
+        """What JSON has no word for is a `TypeError`."""
+        with pytest.raises(TypeError):
+            envelope.encode(RTVIMessage("x", data))
+
+    @pytest.mark.parametrize("data", [float("nan"), float("inf"), [-float("inf")]])
+    def test_not_finite(self, data: Any) -> None:
+        """JSON has no NaN and no infinity; a bot's parser may stumble over them."""
+        with pytest.raises(ValueError, match="JSON compliant"):
+            envelope.encode(RTVIMessage("x", data))
+
+    def test_cycles_and_depth(self) -> None:
+        """Data that refers to itself, or is too deep, is a `ValueError`."""
+        cycle: list[Any] = []
+        cycle.append(cycle)
+        deep: Any = 1
+        for _ in range(200_000):
+            deep = [deep]
+        for data in (cycle, deep):
+            with pytest.raises(ValueError, match=r"[Cc]ircular|deeply"):
+                envelope.encode(RTVIMessage("x", data))
+        while isinstance(deep, list):  # its own destruction must not recurse either
+            deep = deep.pop()
+
+    @given(st.text(min_size=1), JSON, st.none() | st.text())
+    def test_round_trip(self, type_: str, data: Any, id_: str | None) -> None:
+        """What is encoded is decoded to the same message."""
+        message = RTVIMessage(type_, data, id_)
+        try:
+            text = envelope.encode(message)
+        except ValueError:  # a number that is not finite
+            return
+        assert envelope.decode(text) == message

@@ -1,0 +1,269 @@
+"""A user's program in full use of the interface. It is checked by mypy and not executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import httpx
+
+from rtvi_sync import (
+    AbortController,
+    AbortSignal,
+    APIRequest,
+    BotLLMTextData,
+    BotReadyData,
+    CloseInfo,
+    ConnectionTimeoutError,
+    ConnectTimeout,
+    DisconnectedError,
+    Endpoints,
+    Event,
+    EventStream,
+    HandlerError,
+    MemoryTransport,
+    RequestRejectedError,
+    RTVIClient,
+    RTVIClientConfigOption,
+    RTVIClientOptions,
+    RTVIClientParams,
+    RTVIError,
+    RTVIEvent,
+    RTVIEventCallbacks,
+    RTVIMessage,
+    StartBotError,
+    TranscriptData,
+    Transport,
+    TransportState,
+    WebSocketTransport,
+    __version__,
+    signals,
+)
+from rtvi_sync.media import (
+    AudioFrame,
+    AudioSink,
+    AudioSource,
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    CallbackSource,
+    NullSink,
+    SilenceSource,
+    ToneSource,
+    Tracks,
+    WavSink,
+    WavSource,
+)
+from rtvi_sync.testing import EmbeddedBot
+
+
+def show(*values: object) -> None:
+    """Stands for what a program does with what it gets."""
+
+
+def construction() -> RTVIClient:
+    """Every option, in all the ways in which options can be given."""
+
+    def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> dict[str, str]:
+        remaining: float | None = timeout.remaining()
+        signal: AbortSignal = abort.signal
+        if (remaining is not None and remaining < 1) or signal.aborted:
+            abort.abort()
+        signal.on_abort(timeout.clear)
+        signal.raise_if_aborted()
+        signal.wait(0.1)
+        timeout.clear()
+        return {"ws_url": params.construct_url("connect")}
+
+    RTVIClient()
+    RTVIClient({"enableMic": True, "params": {"baseUrl": "https://api.example"}})
+    RTVIClient(RTVIClientOptions(transport=MemoryTransport(), timeout=timedelta(seconds=3)))
+    with httpx.Client() as http_client:
+        RTVIClient(http_client=http_client, proxy=False, ssl_context=None)
+    RTVIClient(timeout=10_000, events="manual", cam=None, enable_camera=False)
+    RTVIClient(events="later")  # type: ignore[call-overload]
+    RTVIClient(timeout="10")  # type: ignore[call-overload]
+    RTVIClient(mike=True)  # type: ignore[call-overload]
+    return RTVIClient(
+        transport=WebSocketTransport(token="secret", headers={"X-Mine": "1"}, token_in="header"),
+        params=RTVIClientParams(
+            base_url="https://api.example/v1",
+            endpoints=Endpoints(connect="start", action=None),
+            request_data={"user": "ada"},
+            headers={"Authorization": "Bearer secret"},
+            config=[RTVIClientConfigOption("llm")],
+            services={"llm": "together"},
+        ),
+        callbacks=RTVIEventCallbacks(on_bot_ready=show),
+        connect_timeout=timedelta(seconds=10),
+        request_timeout=None,
+        enable_mic=True,
+        enable_cam=False,
+        custom_connect_handler=handler,
+        mic=WavSource("question.wav"),
+        speaker=WavSink("answer.wav"),
+        max_queued_events=1000,
+        max_queued_bytes=1_000_000,
+    )
+
+
+def connecting(client: RTVIClient) -> None:
+    """All ways to begin and end a session, and its errors."""
+    ready: BotReadyData = client.connect()
+    show(ready.version, ready.about)
+    client.connect({"ws_url": "ws://localhost:7860"})
+    bundle: Any = client.start_bot("https://api.example/start", {"a": 1}, {"X-A": "1"}, timeout=5.0)
+    client.connect(bundle)
+    client.start_bot(APIRequest(endpoint="https://api.example/start", headers={"X-A": "1"}))
+    client.start_bot_and_connect({"endpoint": "https://api.example/start"})
+    with client as same:
+        state: TransportState = same.state
+        show(state.value, same.connected, same.version, same.transport_expiry, __version__)
+    client.params = RTVIClientParams(base_url="https://api.example")
+    client.params.request_data = {"n": 2}
+    url: str = client.construct_url("action")
+    show(url)
+    try:
+        client.connect()
+    except ConnectionTimeoutError as error:
+        phase: str = error.phase
+        elapsed: float = error.elapsed
+        show(phase, elapsed)
+    except StartBotError as error:
+        status: int | None = error.status
+        show(status)
+    except DisconnectedError as error:
+        code: int | None = error.code
+        reason: str = error.reason
+        initiator: str = error.initiator
+        show(code, reason, initiator)
+    except (RTVIError, TimeoutError, ConnectionError):
+        raise
+    finally:
+        client.disconnect()
+        client.close()
+
+
+def messages(client: RTVIClient) -> None:
+    """Everything that can be said."""
+    client.send_message(RTVIMessage("my-type", {"a": 1}))
+    client.send_client_message("note", {"a": [1, None]})
+    answer: Any = client.send_client_request("question", timeout=None)
+    client.send_client_request("question", 5, timeout=2.5)
+    client.send_client_request("question", timeout="soon")  # type: ignore[arg-type]
+    client.send_text("hello", run_immediately=False, audio_response=False)
+    client.disconnect_bot()
+    show(answer)
+    try:
+        client.send_client_request("question")
+    except RequestRejectedError as error:
+        show(error.response)
+
+
+def events(client: RTVIClient) -> None:
+    """All doors to events."""
+
+    @client.on("bot-llm-text")
+    def on_text(data: BotLLMTextData) -> None:
+        show(data.text)
+
+    @client.once(RTVIEvent.BOT_READY)
+    def on_ready() -> None:
+        show("ready")
+
+    def on_transcript(data: TranscriptData) -> None:
+        show(data.text, data.final)
+
+    same = client.on("user_transcript", on_transcript)
+    client.off("user_transcript", same)
+    client.off(RTVIEvent.BOT_LLM_TEXT)
+    on_ready()
+
+    def receiver(sender: RTVIClient, event: Event) -> None:
+        if isinstance(event.data, CloseInfo):
+            show(event.data.code, event.data.error)
+        if isinstance(event.data, HandlerError):
+            show(event.data.error, event.data.handler, event.data.event)
+        message: RTVIMessage | None = event.message
+        show(sender, event.type.snake, event.received_at, message)
+
+    signals.disconnected.connect(receiver, sender=client)
+    signals.bot_ready.connect(receiver, weak=False)
+    signals.disconnected.disconnect(receiver)
+
+    stream: EventStream
+    with client.events("bot-output", RTVIEvent.BOT_STOPPED_SPEAKING, timeout=30) as stream:
+        for event in stream:
+            if event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
+                break
+    found: Event = client.wait_for("server_message", where=lambda event: event.data == 1, timeout=5)
+    count: int = client.process_events(timeout=None) + client.process_events()
+    show(found.data, count)
+
+
+def media(client: RTVIClient) -> None:
+    """Sources, sinks and tracks."""
+    sources: list[AudioSource] = [
+        WavSource("a.wav"),
+        BytesSource(b"", 16000),
+        SilenceSource(),
+        ToneSource(440, duration=1.0, sample_rate_hz=16000),
+        CallbackSource(lambda frames: bytes(2 * frames)),
+    ]
+    sinks: list[AudioSink] = [WavSink("b.wav"), BytesSink(), NullSink(), CallbackSink(lambda pcm, rate: None)]
+    show(sources, sinks)
+    client.enable_mic(not client.is_mic_enabled)
+    client.enable_cam(client.is_cam_enabled)
+    tracks: Tracks = client.tracks()
+    if tracks.bot.audio is not None:
+        frame: AudioFrame
+        for frame in tracks.bot.audio.frames():
+            show(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+
+
+class MyTransport(Transport):
+    """A transport of the user's own."""
+
+    name = "mine"
+
+    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        limit: float | None = abort.remaining()
+        show(auth_bundle, limit)
+
+    def disconnect(self) -> None:
+        self.options.on_closed(CloseInfo(initiator="network"))
+
+    def send_message(self, message: RTVIMessage) -> None:
+        self.on_message(self.serialize(message))
+        self.on_message({"label": "rtvi-ai", "type": "x"})
+
+
+class Callbacks(RTVIEventCallbacks):
+    """Callbacks as methods."""
+
+    def on_bot_ready(self, data: BotReadyData) -> None:
+        """Called when the bot is ready."""
+
+
+class Source:
+    """A source of the user's own."""
+
+    sample_rate_hz = 16000
+
+    def read(self, frames: int) -> bytes:
+        """Silence."""
+        return bytes(2 * frames)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def main() -> None:
+    """The parts together."""
+    callbacks: Mapping[str, Any] = {"on_connected": lambda: None}
+    with EmbeddedBot() as bot:
+        RTVIClient(transport=MyTransport(), callbacks=callbacks, mic=Source())
+        RTVIClient(transport=WebSocketTransport(bot.ws_url), callbacks=Callbacks())
+    for part in (connecting, messages, events, media):
+        part(construction())
