@@ -16,7 +16,7 @@ from . import signals
 from .concurrency.deadline import Deadline
 from .concurrency.lanes import Lane
 from .concurrency.lifecycle import register_for_fork
-from .errors import DisconnectedError, ForkedProcessError, RTVIError, WouldDeadlockError
+from .errors import ForkedProcessError, RTVIError, WouldDeadlockError
 from .events import Event, RTVIEvent, event_from
 from .protocol.states import CloseInfo
 from .streams import EventStream
@@ -131,11 +131,11 @@ class Dispatcher:
         deadline = Deadline(timeout)
         with self.open_stream([type_], timeout) as stream:
             if stream.after is not None and type_ not in _OPENING:
-                raise _ended_before(type_, stream.after)
+                raise stream.after.as_error(f"the {type_.value} event came")
             while True:
                 found = stream.next_before(deadline)
                 if found is None:
-                    raise _ended_before(type_, stream.ended or CloseInfo())
+                    raise (stream.ended or CloseInfo()).as_error(f"the {type_.value} event came")
                 if where is None or where(found):
                     return found
 
@@ -262,15 +262,6 @@ class Dispatcher:
     def lose_session(self) -> None:
         """In a forked child, on its only thread: the session is the parent's."""
         self._forked = True
-
-
-def _ended_before(type_: RTVIEvent, info: CloseInfo) -> DisconnectedError:
-    return DisconnectedError(
-        f"The session ended before the {type_.value} event came; call connect() for a new one",
-        code=info.code,
-        reason=info.reason,
-        initiator=info.initiator,
-    )
 
 
 def _takes_payload(function: Callable[..., Any]) -> bool:

@@ -213,15 +213,7 @@ class Session:
         return self._ending is not None and self._ending.error is error
 
     def _disconnected_error(self) -> DisconnectedError:
-        info = self._ending or CloseInfo()
-        error = DisconnectedError(
-            f"{_how_it_ended(info)}; call connect() for a new one",
-            code=info.code,
-            reason=info.reason,
-            initiator=info.initiator,
-        )
-        error.__cause__ = info.error
-        return error
+        return (self._ending or CloseInfo()).as_error()
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -448,19 +440,6 @@ class Session:
         if busy:
             log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
         return busy
-
-
-def _how_it_ended(info: CloseInfo) -> str:
-    who = {
-        "client": "This client ended the session",
-        "server": "The bot ended the session",
-        "network": "The connection to the bot was lost",
-    }.get(info.initiator, "The session has ended")
-    if info.error is not None:
-        return f"{who}: {info.error}"
-    if info.code is not None:
-        return f"{who} (code {info.code}{': ' + info.reason if info.reason else ''})"
-    return who
 
 
 class SessionWatch:

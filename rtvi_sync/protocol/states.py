@@ -11,6 +11,8 @@ from enum import Enum
 
 import attrs
 
+from ..errors import DisconnectedError
+
 
 class TransportState(str, Enum):
     """State of a client and its transport; the names are those of the JavaScript client."""
@@ -70,3 +72,32 @@ class CloseInfo:
     reason: str = ""
     initiator: str = "client"
     error: BaseException | None = None
+
+    def describe(self) -> str:
+        """In a sentence without its full stop."""
+        who = {
+            "client": "This client ended the session",
+            "server": "The bot ended the session",
+            "network": "The connection to the bot was lost",
+        }.get(self.initiator, "The session has ended")
+        if self.error is not None:
+            return f"{who}: {self.error}"
+        if self.code is not None:
+            return f"{who} (code {self.code}{': ' + self.reason if self.reason else ''})"
+        return who
+
+    def as_error(self, before: str = "") -> DisconnectedError:
+        """A new error for a call that needed the session.
+
+        Args:
+            before: what the call was waiting for, if that helps.
+        """
+        missed = f" before {before}" if before else ""
+        error = DisconnectedError(
+            f"{self.describe()}{missed}; call connect() for a new one",
+            code=self.code,
+            reason=self.reason,
+            initiator=self.initiator,
+        )
+        error.__cause__ = self.error
+        return error
