@@ -177,7 +177,7 @@ def enclosing_function(lines: list[str], number: int) -> str:
 def test_importing_loads_nothing_heavy() -> None:
     """`import rtvi_sync` loads no audio, video, number, terminal or event-loop package that its dependencies do not
     load themselves."""
-    modules = ["asyncio", "numpy", "rich", "websockets", "orjson", "pyaudio", "cv2", "soxr", "multiprocessing"]
+    modules = ["asyncio", "numpy", "rich", "websockets", "pyaudio", "cv2", "soxr", "multiprocessing"]
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import %s; print(*(m for m in {modules} if m in sys.modules))"
     )

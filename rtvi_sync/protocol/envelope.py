@@ -12,6 +12,11 @@ from typing import Any
 from ..errors import ProtocolError
 from ..messages import RTVIMessage
 
+try:
+    from orjson import loads as _loads_fast  # the extra "speed"
+except ImportError:
+    _loads_fast = None  # type: ignore[assignment]
+
 LABEL = "rtvi-ai"
 
 # The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
@@ -45,10 +50,19 @@ def decode(text: str | bytes | bytearray) -> RTVIMessage:
         ProtocolError: not JSON, or not an envelope.
     """
     try:
-        envelope = json.loads(text)
+        envelope = _loads(text)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and too large integers are ValueErrors
         raise ProtocolError(f"A message is not JSON: {_shorten(str(error))}") from None
     return from_json(envelope)
+
+
+def _loads(text: str | bytes | bytearray) -> Any:
+    if _loads_fast is not None:
+        try:
+            return _loads_fast(text)
+        except ValueError:
+            pass  # the standard library takes more, such as NaN, which Python servers do send
+    return json.loads(text)
 
 
 def from_json(envelope: Any) -> RTVIMessage:

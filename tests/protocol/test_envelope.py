@@ -15,7 +15,7 @@ from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol import envelope
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -24,6 +24,27 @@ ENVELOPES = st.dictionaries(st.sampled_from(["label", "type", "id", "data"]), JS
 
 def document(**fields: Any) -> str:
     return json.dumps({"label": "rtvi-ai", "type": "x", **fields})
+
+
+@given(envelope_=ENVELOPES | JSON)
+def test_both_parsers_agree(envelope_: Any) -> None:
+    """A text means the same with the extra "speed" and without it, NaN and lone surrogates included.
+
+    Integers beyond 64 bits are floats with it; no bot sends them.
+    """
+    pytest.importorskip("orjson")
+    text = json.dumps(envelope_)
+
+    def outcome() -> str:
+        try:
+            return repr(envelope.decode(text))
+        except ProtocolError as error:
+            return repr(error)
+
+    with_speed = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "_loads_fast", None)
+        assert outcome() == with_speed
 
 
 class TestDecode:
