@@ -172,6 +172,7 @@ class Connector:
         """`disconnect()` for good."""
         self._closed = True
         self.disconnect()
+        self._dispatcher.end_sessions()
 
     # -- what is ------------------------------------------------------------------------------------------------------
 

@@ -175,6 +175,13 @@ class Dispatcher:
                 stream.end(info)
                 self.close_stream(stream)
 
+    def end_sessions(self) -> None:
+        """There will be no further session: streams that wait for one end."""
+        for stream in self._live_streams():
+            if stream.session > self._begun:
+                stream.end(CloseInfo())
+                self.close_stream(stream)
+
     def check_process(self) -> None:
         """Raise `ForkedProcessError` in a child that was forked while a session was live."""
         if self._forked:

@@ -142,6 +142,16 @@ class TestEvents:
             until(lambda: stream._events)
             assert next(stream).data == 1
 
+    def test_close_ends_the_wait_for_another_session(self) -> None:
+        """After close() no session can come, so whoever waits for one is told."""
+        client = memory_client()
+        iterating = waiting(client, lambda: list(client.events()))
+        awaiting = waiting(client, lambda: client.wait_for("bot-ready"))
+        client.close()
+        assert iterating.result() == []
+        with pytest.raises(DisconnectedError):
+            awaiting.result()
+
     def test_closed_by_another_thread(self) -> None:
         """Whoever waits in it stops."""
         with memory_client() as client:
