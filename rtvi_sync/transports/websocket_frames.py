@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from websocket import ABNF, WebSocketException, WebSocketTimeoutException
-from websocket._abnf import frame_buffer
+from websocket import ABNF, WebSocketException, WebSocketTimeoutException, frame_buffer
 
 from ..errors import ProtocolError
 
@@ -37,6 +36,7 @@ class FrameReader(frame_buffer):
         self._max_message_bytes = max_message_bytes
         self._input = bytearray()
         self._position = 0
+        self._wanted = 0  # bytes without which there is nothing to do
         self._fragments = bytearray()
         self._fragments_opcode: int | None = None
 
@@ -53,7 +53,7 @@ class FrameReader(frame_buffer):
         Raises:
             FrameError: the server broke the protocol.
         """
-        while True:
+        while len(self._input) - self._position >= self._wanted:
             try:
                 frame = self.recv_frame()
             except _Starved:
@@ -75,6 +75,8 @@ class FrameReader(frame_buffer):
         fin, rsv1, rsv2, rsv3, opcode, has_mask, _ = self.header
         if rsv1 or rsv2 or rsv3:
             raise FrameError("The server set a reserved bit though no extension was agreed on", 1002)
+        if opcode not in ABNF.OPCODES:
+            raise FrameError(f"The server sent a frame of the unknown kind {opcode}", 1002)
         if has_mask:
             raise FrameError("The server masked a frame", 1002)
         if opcode in CONTROL_OPCODES:
@@ -84,10 +86,14 @@ class FrameReader(frame_buffer):
             raise FrameError(f"The server sent a message of more than {self._max_message_bytes} bytes", 1009)
 
     def _take(self, size: int) -> bytes:
+        # All or nothing: what frame_buffer is given in parts it keeps as a list that it walks for every further part,
+        # so that a message which trickles in would cost time and memory by the square of its size.
         start = self._position
-        if start == len(self._input):
+        if len(self._input) - start < size:
+            self._wanted = size
             raise _Starved("more bytes are needed")
-        self._position = min(start + size, len(self._input))
+        self._wanted = 0
+        self._position = start + size
         return bytes(memoryview(self._input)[start : self._position])
 
     def _assemble(self, opcode: int, final: bool, payload: bytes) -> tuple[int, bytes] | None:
