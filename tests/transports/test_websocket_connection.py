@@ -1,0 +1,894 @@
+"""An open WebSocket on real sockets, plain and TLS: nothing is lost, nothing blocks, and every end is told once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+
+import pytest
+
+from rtvi_sync.concurrency.io_thread import IOThread
+from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.protocol.states import CloseInfo
+from rtvi_sync.transports import websocket_connection as module
+from rtvi_sync.transports.websocket_connection import WebSocketConnection
+from rtvi_sync.transports.websocket_frames import FrameError
+
+from ..forking import in_child
+from ..loopback import LIMIT, running, serving, trusting
+from .test_websocket_frames import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame
+
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def io():
+    """An io thread, which has ended after the test."""
+    thread = IOThread()
+    yield thread
+    thread.close()
+    thread.thread.join(LIMIT)
+    assert not thread.thread.is_alive()
+
+
+def close_frame(code: int, reason: bytes = b"") -> bytes:
+    return frame(CLOSE, struct.pack("!H", code) + reason)
+
+
+class Bot:
+    """The other end of a connection: reads and writes frames, blocking."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(LIMIT)
+        self.sock = sock
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self.sock.recv(min(size, 65536))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def receive(self) -> tuple[int, bytes]:
+        """Opcode and payload of the next frame, which has to be masked and whole."""
+        first, second = self.read(2)
+        assert first & 0xF0 == 0x80
+        assert second & 0x80
+        length = second & 0x7F
+        if length == 126:
+            (length,) = struct.unpack("!H", self.read(2))
+        elif length == 127:
+            (length,) = struct.unpack("!Q", self.read(8))
+        mask = self.read(4)
+        data = int.from_bytes(self.read(length), "big")
+        whole = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
+        return first & 0x0F, (data ^ whole).to_bytes(length, "big")
+
+    def reset(self) -> None:
+        """Break the connection without a word."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def at_end(self) -> bool:
+        """Wait for the end of the stream; False if more data comes first."""
+        try:
+            return self.sock.recv(1) == b""
+        except (ConnectionError, ssl.SSLError):
+            return True
+
+
+class Client:
+    """A connection under test, and what its callbacks were called with."""
+
+    def __init__(self, sock: socket.socket, io: IOThread, on_message=None, on_closed=None, **limits) -> None:
+        self.messages: list[tuple[int, bytes]] = []
+        self.ends: list[CloseInfo] = []
+        self._changed = threading.Condition()
+        self._on_message, self._on_closed = on_message, on_closed
+        self.io = io
+        self.connection = WebSocketConnection(
+            sock,
+            io,
+            on_message=self._message,
+            on_closed=self._closed,
+            max_message_bytes=limits.get("max_message_bytes", 16 * MB),
+            max_queued_bytes=limits.get("max_queued_bytes", 64 * MB),
+            stall_timeout=limits.get("stall_timeout", LIMIT),
+        )
+
+    def _message(self, opcode: int, payload: bytes) -> None:
+        assert self.io.is_current
+        if self._on_message is not None:
+            self._on_message(self, opcode, payload)
+        with self._changed:
+            self.messages.append((opcode, payload))
+            self._changed.notify_all()
+
+    def _closed(self, info: CloseInfo) -> None:
+        assert self.io.is_current
+        with self._changed:
+            self.ends.append(info)
+            self._changed.notify_all()
+        if self._on_closed is not None:
+            self._on_closed(self)
+
+    def received(self, count: int) -> list[tuple[int, bytes]]:
+        """The first `count` messages, once they are there."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.messages) >= count or self.ends, LIMIT)
+            assert len(self.messages) >= count, self.ends
+            return self.messages[:count]
+
+    def ended(self) -> CloseInfo:
+        """How the connection ended, once it has."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.ends, LIMIT), "the connection does not end"
+        on(self.io, int)
+        assert len(self.ends) == 1
+        assert self.connection.info is self.ends[0]
+        return self.ends[0]
+
+
+def on(io: IOThread, function):
+    """What `function()` returns on the io thread, after all that was given to it before."""
+    done, results = threading.Event(), []
+    io.call(lambda: (results.append(function()), done.set()))
+    assert done.wait(LIMIT)
+    return results[0]
+
+
+def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
+    """Two ends of a TCP connection, in TLS if wanted."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname())
+        theirs, _ = listening.accept()
+    if not tls:
+        return ours, theirs
+    with running(lambda: serving().wrap_socket(theirs, server_side=True)) as handshake:
+        ours = trusting().wrap_socket(ours, server_hostname="127.0.0.1")
+        return ours, handshake.get()  # type: ignore[return-value]
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def link(request, io):
+    """Makes a client and its bot; both are closed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*, start: bool = True, first: bytes = b"", **options) -> tuple[Client, Bot]:
+            ours, theirs = tcp_pair(request.param)
+            bot = Bot(theirs)
+            stack.callback(theirs.close)
+            client = Client(ours, io, **options)
+            stack.callback(client.connection.close, 0.0)
+            if start:
+                client.connection.start(first)
+            return client, bot
+
+        yield make
+
+
+@pytest.fixture
+def pair(link):
+    """One client and its bot."""
+    return link()
+
+
+def blocked(client: Client, size: int = 32 * MB) -> bytes:
+    """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
+    payload = b"\xa5" * size
+    client.connection.send(BINARY, payload)
+    assert client.connection._blocked
+    return payload
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_messages_both_ways(pair):
+    """Binary and text messages of all sizes that are encoded differently arrive whole, in order, both ways."""
+    client, bot = pair
+    messages = [(BINARY, bytes([n % 256]) * n) for n in (0, 1, 125, 126, 65535, 65536, 200_000)] + [(TEXT, b"text")]
+    for opcode, payload in messages:
+        client.connection.send(opcode, payload)
+        assert bot.receive() == (opcode, payload)
+        bot.send(frame(opcode, payload))
+    assert client.received(len(messages)) == messages
+
+
+def test_large_messages_both_ways(pair):
+    """8 MB go each way at once."""
+    client, bot = pair
+    data = bytes(range(256)) * 32 * 1024
+
+    def serve() -> object:
+        bot.send(frame(BINARY, data))
+        return bot.receive()
+
+    with running(serve) as serving_:
+        client.connection.send(BINARY, data)
+        assert client.received(1) == [(BINARY, data)]
+        assert serving_.get() == (BINARY, data)
+
+
+def test_fragments_and_control_frames_in_between(pair):
+    """A fragmented message is one message; a ping in its midst is answered at once."""
+    client, bot = pair
+    bot.send(frame(BINARY, b"one ", fin=False) + frame(PING, b"?") + frame(CONT, b"two", fin=True))
+    assert bot.receive() == (PONG, b"?")
+    assert client.received(1) == [(BINARY, b"one two")]
+
+
+def test_pings_are_answered(pair):
+    """Every ping is answered with its own payload; a pong that nobody asked for is ignored."""
+    client, bot = pair
+    bot.send(frame(PONG, b"unasked"))
+    for payload in (b"", b"x" * 125):
+        bot.send(frame(PING, payload))
+        assert bot.receive() == (PONG, payload)
+    assert client.messages == []
+
+
+@pytest.mark.parametrize("split", [0, 5, -1])
+def test_what_came_with_the_handshake(link, split):
+    """Bytes that were read with the handshake's answer are the beginning of the stream."""
+    wire = frame(BINARY, b"first") + frame(BINARY, b"second")
+    client, bot = link(start=False)
+    bot.send(wire[split:] if split else b"")
+    client.connection.start(wire[:split] if split else wire)
+    assert client.received(2) == [(BINARY, b"first"), (BINARY, b"second")]
+
+
+def test_what_shares_a_record_with_the_handshake(link):
+    """Decrypted bytes that wait in the TLS object, where no selector sees them, are read at the start."""
+    client, bot = link(start=False)
+    bot.send(b"HTTP" + frame(BINARY, b"first"))
+    client.connection._sock.setblocking(True)
+    assert client.connection._sock.recv(4) == b"HTTP"
+    client.connection._sock.setblocking(False)
+    client.connection.start()
+    assert client.received(1) == [(BINARY, b"first")]
+
+
+def test_many_records_at_once(pair):
+    """What arrives in one burst is read to its end, though the selector tells of it only once."""
+    client, bot = pair
+    blocked_io, go_on = threading.Event(), threading.Event()
+    client.io.call(lambda: (blocked_io.set(), go_on.wait(LIMIT)))
+    assert blocked_io.wait(LIMIT)
+    with running(lambda: bot.send(b"".join(frame(BINARY, bytes(n)) for n in range(2000)))):
+        go_on.set()
+        assert [len(payload) for _, payload in client.received(2000)] == list(range(2000))
+
+
+def test_sending_before_the_start(link):
+    """A message may be sent before the connection is served."""
+    client, bot = link(start=False)
+    client.connection.send(BINARY, b"early")
+    assert bot.receive() == (BINARY, b"early")
+
+
+def test_a_message_may_be_answered_at_once(link):
+    """A callback may send: it runs on the io thread, and no lock is held around it."""
+    _, bot = link(on_message=lambda client, opcode, payload: client.connection.send(opcode, payload))
+    for n in range(20):
+        bot.send(frame(BINARY, bytes(n)))
+        assert bot.receive() == (BINARY, bytes(n))
+
+
+# -- writing against resistance ---------------------------------------------------------------------------------------
+
+
+def test_a_slow_reader_gets_everything_in_order(pair):
+    """Several threads send more than the socket takes: no byte is lost or torn, and each thread's order holds."""
+    client, bot = pair
+    senders, each = 4, 40
+
+    def send(sender: int) -> None:
+        for n in range(each):
+            client.connection.send(BINARY, struct.pack("!HH", sender, n) + bytes([sender, n]) * (1000 * n))
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(senders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)  # nobody reads yet: sending waits for nothing
+        assert not thread.is_alive()
+    next_ = [0] * senders
+    for _ in range(senders * each):
+        opcode, payload = bot.receive()
+        sender, n = struct.unpack("!HH", payload[:4])
+        assert (opcode, n) == (BINARY, next_[sender])
+        assert payload[4:] == bytes([sender, n]) * (1000 * n)
+        next_[sender] += 1
+    assert next_ == [each] * senders
+
+
+def test_reading_goes_on_while_writing_is_blocked(pair):
+    """A bot that does not read is still heard, and its pings are answered when it reads again."""
+    client, bot = pair
+    payload = blocked(client)
+    bot.send(frame(BINARY, b"still here") + frame(PING, b"?"))
+    assert client.received(1) == [(BINARY, b"still here")]
+    assert bot.receive() == (BINARY, payload)
+    assert bot.receive() == (PONG, b"?")
+
+
+def test_after_a_blockage_callers_write_themselves_again(pair):
+    """Once all is written the io thread no longer watches for room, and the next message goes out directly."""
+    client, bot = pair
+    for _ in range(3):
+        payload = blocked(client)
+        assert bot.receive() == (BINARY, payload)
+        deadline = time.monotonic() + LIMIT
+        while on(client.io, lambda: client.connection._watching_writes) and time.monotonic() < deadline:
+            pass
+        assert not client.connection._blocked
+        client.connection.send(BINARY, b"direct")
+        assert bot.receive() == (BINARY, b"direct")
+
+
+def test_a_bot_that_reads_nothing_ends_the_session(link):
+    """Bytes that wait longer than the limit without one of them leaving end the connection; nobody hangs."""
+    client, _ = link(stall_timeout=0.2)
+    blocked(client)
+    info = client.ended()
+    assert info.initiator == "network"
+    assert isinstance(info.error, DisconnectedError)
+    assert "has read nothing" in str(info.error)
+    with pytest.raises(DisconnectedError):
+        client.connection.send(BINARY, b"x")
+
+
+def test_a_bot_that_reads_slowly_does_not(link):
+    """As long as bytes leave, however slowly, the connection lives, several limits long."""
+    client, bot = link(stall_timeout=0.3)
+    began = time.monotonic()
+    payload = blocked(client, 16 * MB)
+    pause = threading.Event()
+    received = 0
+    while time.monotonic() - began < 1.0:
+        received += len(bot.read(256 * 1024))
+        pause.wait(0.05)
+    assert client.ends == []
+    total = len(payload) + 14  # header and mask
+    bot.read(total - received)
+    client.connection.send(BINARY, b"alive")
+    assert bot.receive() == (BINARY, b"alive")
+
+
+def test_the_stall_limit_counts_from_the_blockage(link):
+    """Time during which nothing waited to be sent does not count, and a blockage that ended leaves no trace."""
+    client, bot = link(stall_timeout=0.2)
+    for _ in range(3):
+        payload = blocked(client)
+        assert bot.receive() == (BINARY, payload)
+        threading.Event().wait(0.25)
+    assert client.ends == []
+    blocked(client)
+    assert "has read nothing" in str(client.ended().error)
+
+
+# -- audio ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_audio_is_dropped(pair):
+    """Over 1 s of queued audio the oldest goes, and is counted; what is not audio stays, in its place."""
+    client, bot = pair
+    payload = blocked(client)
+    for n in range(192):
+        client.connection.send(BINARY, struct.pack("!H", n), 1 / 64)
+        if n % 64 == 25:
+            client.connection.send(BINARY, b"control %d" % n)
+    assert bot.receive() == (BINARY, payload)
+    expected = [b"control 25", b"control 89"]
+    for n in range(128, 192):
+        expected.append(struct.pack("!H", n))
+        if n == 153:
+            expected.append(b"control 153")
+    assert [bot.receive()[1] for _ in expected] == expected
+    assert client.connection.dropped_audio == 2.0
+
+
+def test_audio_that_is_being_written_is_not_torn(pair):
+    """An audio frame of which a part has left is sent to its end, however much comes after it."""
+    client, bot = pair
+    begun = b"\x11" * (16 * MB)
+    client.connection.send(BINARY, begun, 0.5)
+    for n in range(100):
+        client.connection.send(BINARY, bytes([n]), 1 / 64)
+    assert bot.receive() == (BINARY, begun)
+    assert [bot.receive()[1] for _ in range(64)] == [bytes([n]) for n in range(36, 100)]
+
+
+def test_the_system_holds_little(pair):
+    """What the bot does not read is held back here, where old audio can be dropped, not in the system's buffers."""
+    client, _ = pair
+    for _ in range(400):
+        client.connection.send(BINARY, bytes(10_000), 1 / 64)
+    assert client.connection.dropped_audio * 64 * 10_000 > 2 * MB
+
+
+def test_one_long_audio_frame(pair):
+    """More than a second of audio in one frame is sent if nothing is in its way."""
+    client, bot = pair
+    client.connection.send(BINARY, b"\1" * 64000, 2.0)
+    assert bot.receive() == (BINARY, b"\1" * 64000)
+    assert client.connection.dropped_audio == 0.0
+
+
+def test_the_books_are_right_after_much_audio(pair):
+    """Rounding does not add up: after hours of audio nothing counts as queued that is not."""
+    client, bot = pair
+    for _ in range(2000):
+        client.connection.send(BINARY, b"ab", 0.1 / 3)
+        bot.receive()
+    assert client.connection._queued_audio == 0.0
+    assert client.connection._queued_bytes == 0
+    assert client.connection.dropped_audio == 0.0
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_too_much_in_the_queue_ends_the_session(link):
+    """Messages over the limit are not dropped: they end the connection, and the sender is not kept waiting."""
+    client, _ = link(max_queued_bytes=MB)
+    blocked(client)
+    with contextlib.suppress(DisconnectedError):
+        for _ in range(20):
+            client.connection.send(BINARY, bytes(100_000))
+    info = client.ended()
+    assert info.initiator == "network"
+    assert "1048576 bytes are waiting" in str(info.error)
+
+
+def test_one_large_message_is_not_too_much(link):
+    """A single message larger than the limit is written while it goes, and does not count as waiting."""
+    client, bot = link(max_queued_bytes=MB)
+    payload = blocked(client)
+    assert bot.receive() == (BINARY, payload)
+    assert client.ends == []
+
+
+def test_a_flood_of_pings_is_bounded(link):
+    """A bot that sends pings and reads no answers cannot fill the memory: small frames count with what they cost."""
+    client, bot = link(max_queued_bytes=2 * MB)
+    blocked(client)
+    flood = frame(PING) * 10_000
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            while not client.ends:
+                bot.send(flood)
+                most[0] = max(most[0], len(client.connection._queue))
+
+    most = [0]
+    with running(send):
+        info = client.ended()
+    assert "bytes are waiting" in str(info.error)
+    assert most[0] < 2 * MB / 128
+
+
+def test_a_too_large_message_ends_the_session(link):
+    """A message over the limit is refused with 1009 before it is there."""
+    client, bot = link(max_message_bytes=1000)
+    bot.send(b"\x82\x7f" + struct.pack("!Q", 1001))
+    assert bot.receive() == (CLOSE, struct.pack("!H", 1009))
+    info = client.ended()
+    assert (info.code, info.initiator) == (1009, "client")
+    assert isinstance(info.error, FrameError)
+
+
+# -- ends -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "going away"), (1011, "größer"), (4000, "x" * 123)])
+def test_the_bot_ends_the_session(pair, code, reason):
+    """Code and reason of the bot are kept, the close frame is answered with the same code, and the line is closed."""
+    client, bot = pair
+    bot.send(close_frame(code, reason.encode()))
+    info = client.ended()
+    assert (info.code, info.reason, info.initiator, info.error) == (code, reason, "server", None)
+    assert bot.receive() == (CLOSE, struct.pack("!H", code))
+    assert bot.at_end()
+
+
+def test_a_close_frame_without_code(pair):
+    """No code is reported as 1005, as the RFC has it, and answered with 1000."""
+    client, bot = pair
+    bot.send(frame(CLOSE))
+    assert (client.ended().code, client.ended().reason) == (1005, "")
+    assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
+
+
+def test_the_client_ends_the_session(pair):
+    """Our close frame has our code; when the bot has answered, close() returns and the end is ours."""
+    client, bot = pair
+    with running(lambda: client.connection.close(LIMIT, 1001)) as closing:
+        assert bot.receive() == (CLOSE, struct.pack("!H", 1001))
+        assert not closing.done
+        bot.send(close_frame(1001))
+        closing.get()
+    assert (client.ended().code, client.ended().initiator, client.ended().error) == (1001, "client", None)
+    assert bot.at_end()
+
+
+def test_the_client_hears_the_bot_until_it_answers(pair):
+    """What the bot sends before its own close frame is still taken; its pings need no answer any more."""
+    client, bot = pair
+    with running(lambda: client.connection.close(LIMIT)) as closing:
+        assert bot.receive()[0] == CLOSE
+        bot.send(frame(BINARY, b"last words") + frame(PING) + close_frame(1000) + frame(BINARY, b"too late"))
+        closing.get()
+    assert client.messages == [(BINARY, b"last words")]
+    assert bot.at_end()
+
+
+def test_what_was_sent_before_close_arrives(pair):
+    """Close waits behind what is queued, except audio, which nobody wants to hear the rest of."""
+    client, bot = pair
+    payload = blocked(client)
+    client.connection.send(BINARY, b"audio", 0.5)
+    client.connection.send(BINARY, b"control")
+    with running(lambda: client.connection.close(LIMIT)) as closing:
+        assert bot.receive() == (BINARY, payload)
+        assert bot.receive() == (BINARY, b"control")
+        assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
+        bot.send(close_frame(1000))
+        closing.get()
+
+
+def test_a_bot_that_does_not_answer_the_close_frame(pair):
+    """After the limit the line is closed all the same; the end is ours."""
+    client, bot = pair
+    client.connection.close(0.1)
+    assert (client.ended().code, client.ended().initiator) == (None, "client")
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+
+
+def test_a_bot_that_hangs_up_instead_of_answering(pair):
+    """An end of the line after our close frame is our end, not a broken network."""
+    client, bot = pair
+    with running(lambda: client.connection.close(LIMIT)) as closing:
+        assert bot.receive()[0] == CLOSE
+        bot.sock.close()
+        closing.get()
+    assert (client.ended().initiator, client.ended().error) == ("client", None)
+
+
+def test_closing_at_once(pair):
+    """close(0) does not wait: a close frame is tried, and the line is closed."""
+    client, bot = pair
+    client.connection.close(0.0)
+    assert client.connection.info is not None
+    assert client.connection.fileno() == -1
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+    assert client.ended().initiator == "client"
+
+
+def test_closing_while_writing_is_blocked(pair):
+    """A bot that reads nothing holds close() up for its limit, and no longer; close(0) not at all."""
+    client, _ = pair
+    blocked(client)
+    began = time.monotonic()
+    client.connection.close(0.2)
+    assert 0.2 <= time.monotonic() - began < 0.2 + LIMIT / 4
+    assert client.ended().initiator == "client"
+
+
+def test_closing_at_once_while_writing_is_blocked(pair):
+    """close(0) throws away what waits to be sent."""
+    client, _ = pair
+    blocked(client)
+    client.connection.close(0.0)
+    assert client.ended().initiator == "client"
+    assert client.connection.fileno() == -1
+
+
+def test_closing_again(pair):
+    """close() may be called again, at once and from many threads; the connection ends once."""
+    client, bot = pair
+    with contextlib.ExitStack() as stack:
+        closing = [stack.enter_context(running(lambda: client.connection.close(LIMIT))) for _ in range(4)]
+        assert bot.receive()[0] == CLOSE
+        bot.send(close_frame(1000))
+        for one in closing:
+            one.get()
+    client.connection.close(LIMIT)
+    client.connection.close(0.0)
+    assert client.ended().code == 1000
+
+
+def test_both_close_at_once(pair):
+    """Close frames that cross each other are one polite end."""
+    client, bot = pair
+    bot.send(close_frame(1001, b"bye"))
+    client.connection.close(LIMIT)
+    assert client.ended().code in (None, 1001)
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+
+
+def test_closing_before_the_start(link, caplog):
+    """A connection that is closed before it was served is just closed; a late start does nothing."""
+    client, _ = link(start=False)
+    client.connection.close(0.0)
+    with caplog.at_level(logging.WARNING):
+        client.connection.start(frame(BINARY, b"x"))
+        on(client.io, int)
+    assert client.messages == []
+    assert caplog.text == ""
+    assert client.ended().initiator == "client"
+
+
+def test_the_line_ends_without_a_word(pair):
+    """An end of the stream without a close frame is the network's."""
+    client, bot = pair
+    bot.sock.close()
+    info = client.ended()
+    assert (info.code, info.reason, info.initiator) == (None, "", "network")
+
+
+def test_the_line_is_reset(pair):
+    """A reset is the network's, with the error that the system gave."""
+    client, bot = pair
+    bot.reset()
+    info = client.ended()
+    assert (info.code, info.initiator) == (None, "network")
+    # Over TLS a reset may look like the end of the stream.
+    assert isinstance(info.error, OSError) or isinstance(bot.sock, ssl.SSLSocket)
+
+
+def test_the_line_breaks_under_a_sender(pair):
+    """A sender that finds the line broken does not raise what the system said: the end is told in one way."""
+    client, bot = pair
+    blocked(client)
+    bot.reset()
+    info = client.ended()
+    assert (info.code, info.initiator) == (None, "network")
+    with pytest.raises(DisconnectedError):
+        client.connection.send(BINARY, b"x")
+
+
+def test_data_after_the_close_frame_is_ignored(pair):
+    """After its close frame the bot has nothing more to say."""
+    client, bot = pair
+    bot.send(frame(BINARY, b"a") + close_frame(1000) + frame(BINARY, b"b") + b"\xff\xff\xff")
+    assert client.ended().code == 1000
+    assert client.messages == [(BINARY, b"a")]
+
+
+def test_a_breach_of_the_protocol(pair):
+    """What came before it is delivered; the bot gets the code of its offence, and the end has the error."""
+    client, bot = pair
+    bot.send(frame(BINARY, b"fine") + frame(BINARY, b"masked", mask=True))
+    info = client.ended()
+    assert (info.code, info.initiator) == (1002, "client")
+    assert isinstance(info.error, FrameError)
+    assert client.messages == [(BINARY, b"fine")]
+    assert bot.receive() == (CLOSE, struct.pack("!H", 1002))
+    assert bot.at_end()
+
+
+@pytest.mark.parametrize("wire", [close_frame(1011, b"broken"), frame(BINARY, mask=True)])
+def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
+    """If the answer to a close frame or a breach cannot be written, the end is still what the bot made it."""
+    client, bot = link(start=False)
+    socket.socket.shutdown(client.connection._sock, socket.SHUT_WR)
+    client.connection.start()
+    bot.send(wire)
+    info = client.ended()
+    assert (info.code, info.initiator) in [(1011, "server"), (1002, "client")]
+    assert info.reason
+
+
+@pytest.mark.parametrize("where", ["first", "readable", "continued"])
+def test_an_error_in_a_callback_ends_the_connection(link, caplog, monkeypatch, where):
+    """Whatever raises while a message is delivered, and on whatever way it came: the connection fails, and says so."""
+
+    def fail(client: Client, opcode: int, payload: bytes) -> None:
+        if payload.startswith(b"fail"):
+            raise ValueError("mine")
+
+    wire = frame(BINARY, b"fail")
+    with caplog.at_level(logging.ERROR):
+        client, bot = link(on_message=fail, first=wire if where == "first" else b"")
+        if where == "readable":
+            bot.send(wire)
+        elif where == "continued":
+            # The rest is read in a turn that no selector asked for.
+            monkeypatch.setattr(module, "_TURN", 0.0)
+            with running(lambda: _quietly(bot.send, frame(BINARY, bytes(4 * MB)) + wire)):
+                client.ended()
+        info = client.ended()
+    assert info.initiator == "network"
+    assert isinstance(info.error, ValueError)
+    assert "mine" in caplog.text
+
+
+def _quietly(function, *args) -> None:
+    with contextlib.suppress(OSError):
+        function(*args)
+
+
+def test_an_error_in_the_last_callback_is_logged(link, caplog):
+    """An error in `on_closed` hurts nobody: the connection is closed already."""
+
+    def fail(client: Client) -> None:
+        raise ValueError("mine")
+
+    with caplog.at_level(logging.ERROR):
+        client, bot = link(on_closed=fail)
+        bot.send(close_frame(1000))
+        assert client.ended().code == 1000
+        other, other_bot = link()
+        other_bot.send(frame(BINARY, b"x"))
+        other.received(1)
+    assert "mine" in caplog.text
+
+
+def test_closing_from_a_callback_of_another(link):
+    """A connection that is closed by a callback in the turn in which it is readable itself is not read any more."""
+    victims: list[Client] = []
+
+    def close_the_other(client: Client, opcode: int, payload: bytes) -> None:
+        for victim in victims:
+            if victim is not client:
+                victim.connection._finish(CloseInfo(initiator="client"))
+
+    one, one_bot = link(on_message=close_the_other)
+    two, two_bot = link(on_message=close_the_other)
+    victims += [one, two]
+    reached, go_on = threading.Event(), threading.Event()
+    one.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
+    assert reached.wait(LIMIT)
+    one_bot.send(frame(BINARY, b"x"))
+    two_bot.send(frame(BINARY, b"x"))
+    go_on.set()
+    deadline = time.monotonic() + LIMIT
+    while not (one.ends or two.ends) and time.monotonic() < deadline:
+        on(one.io, int)
+    on(one.io, int)
+    assert sorted([len(one.messages), len(two.messages)]) == [0, 1]
+    assert len(one.ends) + len(two.ends) == 1
+
+
+# -- many, and forks --------------------------------------------------------------------------------------------------
+
+
+def test_many_connections_on_one_thread(link, io):
+    """60 connections are served by one thread, each with its own order, and all end."""
+    links = [link() for _ in range(60)]
+    for n in range(20):
+        for client, bot in links:
+            bot.send(frame(BINARY, bytes([n])))
+            client.connection.send(BINARY, bytes([n]))
+    for client, bot in links:
+        assert client.received(20) == [(BINARY, bytes([n])) for n in range(20)]
+        assert [bot.receive() for _ in range(20)] == [(BINARY, bytes([n])) for n in range(20)]
+    for n, (client, bot) in enumerate(links):
+        if n % 2:
+            bot.send(close_frame(1000))
+        else:
+            client.connection.close(0.0)
+        client.ended()
+    assert io.thread.is_alive()
+
+
+def test_a_flood_does_not_starve_the_others(link):
+    """While one bot sends as fast as it can, another is answered."""
+    flooded, flooding_bot = link()
+    _, other_bot = link()
+    stop = threading.Event()
+    chunk = frame(BINARY, bytes(1000)) * 200
+
+    def flood() -> None:
+        while not stop.is_set():
+            flooding_bot.send(chunk)
+
+    with running(flood):
+        flooded.received(1000)
+        for n in range(20):
+            other_bot.send(frame(PING, bytes([n])))
+            assert other_bot.receive() == (PONG, bytes([n]))
+        stop.set()
+
+
+def test_a_fork_closes_only_the_copy_of_the_child(pair):
+    """In the child the connection is over, whoever held its lock; the parent's goes on, and ends in full later."""
+    client, bot = pair
+    connection = client.connection
+
+    def child() -> object:
+        with contextlib.suppress(DisconnectedError):
+            connection.send(BINARY, b"from the child")
+            return "sent"
+        connection.close(LIMIT)
+        connection.close(0.0)
+        return connection.fileno(), connection.info is not None
+
+    with connection._lock:
+        assert in_child(child) == (-1, True)
+    bot.send(frame(BINARY, b"still here"))
+    assert client.received(1) == [(BINARY, b"still here")]
+    connection.send(BINARY, b"me too")
+    assert bot.receive() == (BINARY, b"me too")
+    bot.send(close_frame(1000))
+    assert client.ended().code == 1000
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+
+
+def test_the_bot_sees_the_end_though_a_child_lives(pair):
+    """A child that inherited the descriptor and lives on does not keep the connection open."""
+    client, bot = pair
+    reader, writer = socket.socketpair()
+    with reader, writer:
+
+        def child() -> str:
+            reader.recv(1)  # lives until the parent is done
+            return "done"
+
+        def end() -> None:
+            try:
+                client.connection.close(0.1)
+                assert bot.receive()[0] == CLOSE
+                assert bot.at_end()
+            finally:
+                writer.send(b"x")
+
+        with running(end) as ending:
+            assert in_child(child) == "done"
+            ending.get()
+
+
+def test_a_turn_ends_within_what_was_read(link, monkeypatch):
+    """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
+    monkeypatch.setattr(module, "_TURN", 0.0)
+    turns: list[int] = []
+
+    def count(client: Client, opcode: int, payload: bytes) -> None:
+        client.io.call(lambda: turns.append(1))
+
+    client, _ = link(on_message=count, first=b"".join(frame(BINARY, b"%d" % n) for n in range(500)))
+    assert client.received(500) == [(BINARY, b"%d" % n) for n in range(500)]
+    on(client.io, int)
+    assert len(turns) == 500
+
+
+def test_reading_on_does_not_multiply(link, io, monkeypatch):
+    """However long a flood lasts, a connection has one turn at a time."""
+    monkeypatch.setattr(module, "_TURN", 0.0)
+    client, bot = link()
+    stop = threading.Event()
+    chunk = frame(BINARY, bytes(100)) * 1000
+
+    def flood() -> None:
+        while not stop.is_set():
+            bot.send(chunk)
+
+    with running(flood):
+        client.received(5000)
+        assert max(on(io, lambda: len(io._commands)) for _ in range(20)) <= 2
+        stop.set()
+
+
+def test_a_busy_connection_gives_the_others_their_turn(link, monkeypatch):
+    """When its turn is over the rest waits for the next one, and is read without the selector's help."""
+    monkeypatch.setattr(module, "_TURN", 0.0)
+    client, bot = link()
+    bot.send(b"".join(frame(BINARY, bytes([n]) * 1000) for n in range(250)))
+    assert [payload[0] for _, payload in client.received(250)] == list(range(250))
