@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote
 
 from websocket import ABNF
 
 from ..concurrency.cancel import AbortSignal
-from ..concurrency.lifecycle import log_stack_of
+from ..concurrency.lifecycle import log_stack_of, register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..media import Tracks
 from ..media.manager import MediaManager
 from ..messages import RTVIMessage
 from ..protocol import envelope, frames
-from .base import Transport, TransportOptions
+from ..protocol.states import CloseInfo
+from .base import Inbound, Transport, TransportOptions
+from .net import parse_url, printable
 from .websocket_connection import WebSocketConnection
 from .websocket_handshake import open_websocket
 
@@ -69,20 +71,25 @@ class WebSocketTransport(Transport):
         self._max_inbound_message_size = max_inbound_message_size
         self._stall_timeout = stall_timeout
         self._media: MediaManager | None = None
+        self._devices: tuple[object, object] = (None, None)  # what the manager was made with
         # Guards `_connection` and `_abort`: an attempt that was abandoned must not install its connection later.
         self._lock = threading.Lock()
         self._connection: WebSocketConnection | None = None
         self._abort: AbortSignal | None = None
+        register_for_fork(self)
 
     def __repr__(self) -> str:
-        url = self._ws_url.partition("?")[0] if self._ws_url is not None else None
+        url = printable(self._ws_url) if self._ws_url is not None else None
         return f"WebSocketTransport(ws_url={url!r})"
 
     # -- session ------------------------------------------------------------------------------------------------------
 
     def initialize(self, options: TransportOptions, on_message: Any) -> None:
+        before = self._devices
         super().initialize(options, on_message)
-        if self._media is None:
+        self._devices = (options.mic, options.speaker)
+        # The manager knows what was changed during the last session, so it stays for the next one of the same client.
+        if self._media is None or any(new is not old for new, old in zip(self._devices, before, strict=True)):
             self._media = MediaManager(mic=options.mic, speaker=options.speaker, enable_mic=options.enable_mic)
         else:
             self._media.enable_mic(options.enable_mic)
@@ -93,31 +100,17 @@ class WebSocketTransport(Transport):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         url, headers = self._target(auth_bundle)
         sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
-        options, on_message, manager = self.options, self.on_message, self._manager
+        options = self.options
 
-        def receive(opcode: int, payload: bytes) -> None:
-            if opcode == ABNF.OPCODE_TEXT:
-                logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
-                return
-            frame = frames.decode(payload)
-            if isinstance(frame, frames.AudioRawFrame):
-                manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)
-            elif isinstance(frame, frames.MessageFrame):
-                on_message(frame.data)
-            elif isinstance(frame, frames.InterruptionFrame):
-                options.on_interruption()
-
-        def receive_guarded(opcode: int, payload: bytes) -> None:
-            try:
-                receive(opcode, payload)
-            except ProtocolError as error:
-                logger.warning("A message of the server cannot be decoded and is skipped: %s", error)
+        def on_closed(info: CloseInfo) -> None:
+            if self._connection is connection:  # else disconnect() was called
+                options.on_closed(info)
 
         connection = WebSocketConnection(
             sock,
             options.hub.io,
-            on_message=receive_guarded,
-            on_closed=options.on_closed,
+            on_message=_receiver(options, self.on_message, self._manager),
+            on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
             max_queued_bytes=max(16 * 1024 * 1024, 2 * self.max_message_size),
             stall_timeout=self._stall_timeout,
@@ -159,6 +152,11 @@ class WebSocketTransport(Transport):
         if connection is None:
             raise DisconnectedError("The WebSocket is not open; call connect() first", initiator="client")
         connection.send(ABNF.OPCODE_BINARY, frame, audio)
+
+    def after_fork_in_child(self) -> None:
+        """The session is the parent's; whoever held the lock does not exist here."""
+        self._lock = threading.Lock()
+        self._connection = self._abort = None
 
     # -- where to -----------------------------------------------------------------------------------------------------
 
@@ -211,14 +209,34 @@ class WebSocketTransport(Transport):
         return self._media is not None and self._media.is_mic_enabled
 
 
+def _receiver(
+    options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager
+) -> Callable[[int, bytes], None]:
+    """Takes the WebSocket messages of one session apart. Called on the io thread."""
+
+    def receive(opcode: int, payload: bytes) -> None:
+        if opcode == ABNF.OPCODE_TEXT:
+            logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
+            return
+        try:
+            frame = frames.decode(payload)
+        except ProtocolError as error:
+            logger.warning("A message of the server cannot be decoded and is skipped: %s", error)
+            return
+        if isinstance(frame, frames.AudioRawFrame):
+            manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)
+        elif isinstance(frame, frames.MessageFrame):
+            on_message(frame.data)
+        elif isinstance(frame, frames.InterruptionFrame):
+            options.on_interruption()
+
+    return receive
+
+
 def _parse_url(text: str) -> SplitResult:
-    try:
-        url = urlsplit(text)
-        valid = url.scheme in ("ws", "wss") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        valid = False
-    if not valid or any(c.isspace() or not c.isprintable() for c in text):
+    url = parse_url(text, "ws", "wss")
+    if url is None:
         raise InvalidTransportParamsError(
-            "A WebSocket URL begins with ws:// or wss:// and names a host; this one does not"
+            f"A WebSocket URL begins with ws:// or wss:// and names a host; {printable(text)!r} does not"
         )
     return url
