@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,7 +31,8 @@ class MemoryTransport(Transport):
     """Hands each message to `bot`, on the thread that sends it, and what `bot` yields to the client.
 
     Args:
-        bot: called with the transport and the message; returns the bot's messages or None.
+        bot: called with the transport and the message; returns the bot's messages or None. Several threads may be in
+            it at once, if several send; what it raises is raised to the sender.
     """
 
     name = "memory"
@@ -39,29 +41,51 @@ class MemoryTransport(Transport):
         self._bot = bot
         self.sent: list[RTVIMessage] = []
         self.auth_bundle: Any = None
-        self._open = threading.Event()
+        # Guards the three fields below. Any thread may hold it, for a few assignments.
+        self._lock = threading.Lock()
+        self._open = False
+        self._arrived: deque[Inbound] = deque()
+        self._delivering = False  # a thread is handing out what has arrived
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        abort.raise_if_aborted()
         self.auth_bundle = auth_bundle
-        self._open.set()
+        with self._lock:
+            self._open = not abort.aborted
+            self._arrived.clear()
+        abort.raise_if_aborted()
 
     def disconnect(self) -> None:
-        self._open.clear()
+        with self._lock:
+            self._open = False
 
     def send_message(self, message: RTVIMessage) -> None:
         self.serialize(message)
-        if not self._open.is_set():
+        if not self._open:
             raise DisconnectedError("The memory transport is not connected", initiator="client")
         self.sent.append(message)
         for answer in self._bot(self, message) or ():
-            self.on_message(answer)
+            self.receive(answer)
 
     def receive(self, message: Inbound) -> None:
-        """Deliver a message as if the bot had sent it. One thread at a time."""
-        self.on_message(message)
+        """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is lost."""
+        with self._lock:
+            if not self._open:
+                return
+            self._arrived.append(message)
+            if self._delivering:
+                return  # one thread at a time delivers, in order, and takes this one along
+            self._delivering = True
+        while (arrived := self._next()) is not None:
+            self.on_message(arrived)
+
+    def _next(self) -> Inbound | None:
+        with self._lock:
+            self._delivering = bool(self._arrived) and self._open
+            return self._arrived.popleft() if self._delivering else None
 
     def end(self, info: CloseInfo | None = None) -> None:
         """End the connection from the bot's side."""
-        self._open.clear()
-        self.options.on_closed(info or CloseInfo(initiator="network"))
+        with self._lock:
+            was_open, self._open = self._open, False
+        if was_open:
+            self.options.on_closed(info or CloseInfo(initiator="network"))
