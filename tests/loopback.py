@@ -241,3 +241,41 @@ class Outcome:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class Proxy(Server):
+    """An HTTP proxy: CONNECT for whatever is tunnelled, absolute URLs for plain HTTP. Keeps the heads of requests."""
+
+    def __init__(self, *, refuse: str | None = None) -> None:
+        super().__init__(self._proxy)
+        self._refuse = refuse
+        self.heads: list[str] = []
+
+    def _proxy(self, peer: Peer) -> None:
+        head = peer.read_head()
+        self.heads.append(head)
+        if self._refuse is not None:
+            peer.answer(self._refuse)
+            return
+        method, target, _ = head.split("\r\n", 1)[0].split(" ")
+        authority, path = (target, "") if method == "CONNECT" else target.removeprefix("http://").split("/", 1)
+        host, _, port = authority.rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), LIMIT) as upstream:
+            upstream.settimeout(LIMIT)
+            if method == "CONNECT":
+                peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                upstream.sendall(f"{method} /{path} HTTP/1.1\r\n{head.partition(chr(10))[2]}".encode("latin-1"))
+            back = threading.Thread(target=_pump, args=(upstream, peer.sock))
+            back.start()
+            upstream.sendall(peer._read)
+            _pump(peer.sock, upstream)
+            back.join(LIMIT)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)

@@ -70,7 +70,8 @@ class AbortSignal:
     def attach(self, sock: socket.socket) -> Callable[[], None]:
         """Shut `sock` down when the attempt is abandoned. Returns a function that ends the watch.
 
-        The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS.
+        The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS. A socket whose
+        `connect()` has not begun cannot be shut down: give a connection that begins after this a time limit.
 
         Raises:
             BaseException: the reason, if the attempt was abandoned already.
