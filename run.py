@@ -58,6 +58,9 @@ LINT_PARTS = (*TEST_PARTS, "lint")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.73": (11, 10)}
+# What `test --matrix` runs the tests with besides this Python: minor versions of Python 3, versions of protobuf.
+PYTHONS = (10, 11, 12, 13, 14)
+PROTOBUFS = ("4.25", "5.29", "6.33", "7")
 # The command that shows a program to be there, and the Debian packages that bring it.
 PROGRAMS = {
     "pulseaudio": ("pulseaudio", "libasound2-plugins"),
@@ -190,17 +193,22 @@ def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
     return [*project["project"]["dependencies"], *(line for part in parts for line in tables[part])]
 
 
+def read_project(python: Path) -> dict[str, Any]:
+    """pyproject.toml, read by the Python of an environment: before 3.11 only its pip brings a reader of TOML."""
+    text = ask(python, "-c", READ_TOML, ROOT / "pyproject.toml")
+    if not text:
+        raise SetupError("pyproject.toml cannot be read")
+    project: dict[str, Any] = json.loads(text)
+    return project
+
+
 def own_environment(parts: Sequence[str]) -> Path:
     """The Python of the project's own environment, with the named extras and groups."""
     folder = ROOT / ".venv"
     if folder.exists() and not (folder / STAMP).exists():
         folder = CACHE / "venv"  # the user made that one: it is not ours to rebuild
     python = make_environment(folder, BASE)
-    # The environment's Python reads the file: before 3.11 only its pip brings a reader of TOML.
-    text = ask(python, "-c", READ_TOML, ROOT / "pyproject.toml")
-    if not text:
-        raise SetupError("pyproject.toml cannot be read")
-    install(python, requirements_of(json.loads(text), parts), f"the packages for {parts[-1]}")
+    install(python, requirements_of(read_project(python), parts), f"the packages for {parts[-1]}")
     return python
 
 
@@ -242,6 +250,28 @@ def real_parts() -> tuple[dict[str, str], list[str]]:
     return variables, lacking
 
 
+def other_versions() -> tuple[int, list[str]]:
+    """Run the tests with other Pythons and protobufs: the worst exit status, and a line for each that cannot be had."""
+    pythons: list[tuple[str, str | None, list[str], str]] = [
+        (f"Python 3.{minor}", find_python((minor,)), [], "tests") for minor in PYTHONS
+    ]
+    protobufs = [(f"protobuf {v}", BASE, [f"protobuf=={v}.*"], "tests/protocol") for v in PROTOBUFS]
+    worst, lacking = 0, []
+    for name, base, pins, tests in [*pythons, *protobufs]:
+        try:
+            if base is None:
+                raise SetupError("was not found")
+            python = make_environment(CACHE / name.replace(" ", "-"), base)
+            install(python, requirements_of(read_project(python), TEST_PARTS) + pins, f"the packages for {name}")
+        except (SetupError, OSError) as error:
+            lacking.append(f"{name}: {error}")
+            continue
+        say(f"Testing with {name}")
+        command = [python, "-m", "pytest", "-q", "-m", "not real and not matrix", tests]
+        worst = max(worst, show(command, TEST_SECONDS, ROOT))
+    return worst, lacking
+
+
 # Commands
 
 
@@ -263,6 +293,10 @@ def test(arguments: list[str]) -> int:
     if ours & {"--real", "--matrix"}:
         variables, more = real_parts()
         lacking += more
+    versions = 0
+    if "--matrix" in ours:
+        versions, more = other_versions()
+        lacking += more
     required = "--require" in ours
     for line in lacking:
         say(f"Cannot be had, what needs it {'fails' if required else 'is skipped by name'}: {line}")
@@ -271,7 +305,7 @@ def test(arguments: list[str]) -> int:
     selected = "" if "--matrix" in ours else "not matrix" if "--real" in ours else "not real and not matrix"
     rest = [argument for argument in arguments if argument not in ours]
     status = show([python, "-m", "pytest", "-m", selected, *rest], TEST_SECONDS, ROOT, **variables)
-    return 1 if required and lacking else status
+    return 1 if required and lacking else max(status, versions)
 
 
 def lint(arguments: list[str]) -> int:
