@@ -126,9 +126,7 @@ class Announcer:
         """Queue an event, if anybody listens and the last one has not been queued yet."""
         item = self._item(type_, data, message, size)
         if item is not None:
-            # The events of the session's own life are few, and the program relies on them: they are queued over the
-            # limit.
-            self._post(item, when=lambda: not self._over, size=size, force=message is None)
+            self._post(item, when=lambda: not self._over, size=size, force=False)
 
     def end(self) -> None:
         """The session is ending: from now on no further step of the attempt is announced."""
@@ -182,7 +180,11 @@ class Announcer:
     def _post(
         self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
     ) -> bool:
-        """Queue `item` if `when()`, called under the lane's lock, is true. False if it is not, or there is no room."""
+        """Queue `item` if `when()`, called under the lane's lock, is true. False if it is not, or there is no room.
+
+        The steps of the session's own life are few, and the program relies on them: they are queued (`force`) though
+        there is no room.
+        """
         try:
             return self._lane.post(item, self._workers, size, force=force, when=when)
         except LaneOverflow:

@@ -138,9 +138,18 @@ class RTVIClient:
             BotAlreadyStartedError: a session is active or under way.
             StartBotError: the connect request failed.
             TransportStartError: the transport could not be opened.
-            InvalidTransportParamsError: there is no transport, or nothing that tells it where to connect.
+            InvalidTransportParamsError: there is no transport, nothing that tells it where to connect, or it serves
+                another client.
+            DeviceError: a device that was asked for by its id cannot be used.
+            BotError: the bot reported that it cannot go on.
+            ProtocolError: its bot-ready cannot be understood.
             DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
-            ready.
+                ready.
+            ForkedProcessError: the client was connected when the process forked; only the parent may use it.
+            TypeError, ValueError: `params.request_data` or `params.config` hold something that is not JSON.
+
+        After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler too, that of
+        `disconnected` for instance.
         """
         return self._connector.connect(given=connection_params)
 
@@ -164,7 +173,10 @@ class RTVIClient:
             What the server answered, for `connect()`.
 
         Raises:
-            StartBotError, ConnectionTimeoutError, BotAlreadyStartedError
+            StartBotError: the request failed.
+            ConnectionTimeoutError: no answer in time.
+            BotAlreadyStartedError: a session is active or under way.
+            DisconnectedError: `disconnect()` was called on another thread.
         """
         return self._connector.start_bot(api_request(endpoint, request_data, headers, timeout))
 
@@ -179,11 +191,12 @@ class RTVIClient:
         return self._connector.connect(start=api_request(endpoint, request_data, headers, timeout))
 
     def disconnect(self) -> None:
-        """End the session. Idempotent, bounded (5 s), callable on any thread.
+        """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
 
         Calls that wait for answers raise `DisconnectedError`. When it returns, the session's threads are gone and
         `disconnected` was delivered; called inside a handler of this client, `disconnected` follows when the handler
-        returns.
+        returns; in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends
+        without `disconnected`. Never raises.
         """
         self._connector.disconnect()
 
@@ -303,11 +316,12 @@ class RTVIClient:
         """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event`. Also a decorator.
 
         Handlers of one client run one at a time, in the order of the events, never on an I/O thread. They are held
-        strongly.
+        strongly, and what is registered twice is called twice. What a handler raises is logged and published as
+        `handler_error`.
 
         Raises:
             ValueError: there is no such event.
-            TypeError: the handler cannot be called so.
+            TypeError: the handler cannot be called so, or is a coroutine function.
         """
         return self._add(event, handler, once=False)
 
@@ -320,16 +334,21 @@ class RTVIClient:
         return self._add(event, handler, once=True)
 
     def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
-        """Call `handler`, or no handler at all, for `event` any longer."""
+        """Call `handler`, however often it is registered, or no handler at all, for `event` any longer."""
         self._dispatcher.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
-        """The `events` (none: all) from now on, as an iterator and context manager. It ends with the session.
+        """The `events` (none: all) from now on, as an iterator and context manager.
 
-        When an event is handed out, every handler of earlier events has returned.
+        It ends with the session that is active or under way, and with the next one if there is none; an attempt that
+        fails is one. When an event is handed out, every handler of earlier events has returned.
 
         Args:
             timeout: seconds that each event may take to come; then `RequestTimeoutError`. None: no limit.
+
+        Raises:
+            ValueError: there is no such event.
+            ForkedProcessError: the client was connected when the process forked.
         """
         return self._dispatcher.open_stream(events, timeout)
 
@@ -341,10 +360,15 @@ class RTVIClient:
     ) -> Event:
         """Wait for the next `event` for which `where(event)` is true.
 
+        It begins with the call: an event that an earlier call of yours causes may be gone by then. Open `events()`
+        first where that matters.
+
         Raises:
             RequestTimeoutError: not within `timeout` seconds.
-            DisconnectedError: the session ended first.
+            DisconnectedError: the session ended first; also if it has ended already and no other has begun, unless
+                `event` is one that begins a session (`bot_ready`, for instance).
             WouldDeadlockError: called inside a handler of this client.
+            ForkedProcessError: the client was connected when the process forked.
         """
         return self._dispatcher.wait_for(event, where, timeout)
 
@@ -352,7 +376,7 @@ class RTVIClient:
         """In manual mode: wait up to `timeout` seconds for a first event, then run the handlers of all that are queued.
 
         Returns:
-            How many events were queued.
+            How many events were delivered.
 
         Raises:
             RTVIError: the client is not in manual mode.

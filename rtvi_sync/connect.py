@@ -40,6 +40,8 @@ _REMINDER_INTERVAL = 10.0
 # What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
 _LINGER_TIMEOUT = 0.1
 
+_CLOSED = "This client is closed for good; make a new one"
+
 _DOING = {
     "devices": "opening the devices",
     "http": "the connect request",
@@ -108,11 +110,14 @@ class Connector:
         finally:
             with self._lock:
                 self._beginning = False
+        if self._closed:  # by another thread, which did not see this session yet
+            session.end_and_wait(CloseInfo(initiator="client"))
+            raise RTVIError(_CLOSED)
         return session
 
     def _check_idle(self) -> None:
         if self._closed:
-            raise RTVIError("This client is closed for good; make a new one")
+            raise RTVIError(_CLOSED)
         session = self._session
         if session is not None and session.forked:
             raise forked_error()

@@ -16,11 +16,11 @@ from rtvi_sync.concurrency.lifecycle import ForkAware
 
 INTERFACE = """
     RTVIClient RTVIClientOptions RTVIClientParams RTVIEventCallbacks RTVIEvent RTVIMessage Event Transport
-    TransportState WebSocketTransport APIRequest signals RTVIError ConnectionTimeoutError StartBotError TransportStartError
-    DisconnectedError BotError BotNotReadyError BotAlreadyStartedError RequestTimeoutError RequestRejectedError
-    ConfigUpdateError MessageTooLargeError ActionEndpointNotSetError UnsupportedFeatureError InvalidTransportParamsError
-    DeviceError ProtocolError WouldDeadlockError ForkedProcessError MissingExtraError BotReadyData BotLLMTextData
-    RTVIClientConfigOption ConfigOption
+    TransportState WebSocketTransport APIRequest signals RTVIError ConnectionTimeoutError StartBotError
+    TransportStartError DisconnectedError BotError BotNotReadyError BotAlreadyStartedError RequestTimeoutError
+    RequestRejectedError ConfigUpdateError MessageTooLargeError ActionEndpointNotSetError UnsupportedFeatureError
+    InvalidTransportParamsError DeviceError ProtocolError WouldDeadlockError ForkedProcessError MissingExtraError
+    BotReadyData BotLLMTextData RTVIClientConfigOption ConfigOption
 """
 MEDIA = """
     AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink

@@ -95,7 +95,7 @@ class TestCallsInsideHandlers:
         def leave() -> Any:
             client.disconnect()
             order.append("returned")
-            assert not transport_of(client)._open.is_set()
+            assert not transport_of(client)._open
             return client.state
 
         assert self.outcome(client, leave) is TransportState.DISCONNECTED

@@ -51,7 +51,7 @@ class TestCollection:
         transport = transport_of(clients[0])
         assert self.drop(clients)() is None
         until(lambda: not threads_of_package())
-        assert not transport._open.is_set()
+        assert not transport._open
 
     def test_dropped_with_handlers_that_know_it(self) -> None:
         """Handlers, callbacks and signals that close over the client do not keep it."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIClient, TransportState
-from tests.client.helpers import deaf_bot, memory_client, python, transport_of, until
+from rtvi_sync import DisconnectedError, RTVIClient, TransportState
+from tests.client.helpers import deaf_bot, memory_client, python, silent_bot, transport_of, until
 
 SCRIPT = """
     import sys, threading, time
@@ -122,6 +122,44 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
         assert client.state is TransportState.READY
         assert not client._connector.session()._pending._waiters
     assert transport_of(client).sent
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
+        ("wait_for_lock", lambda client: client.send_client_request("never", timeout=None)),
+    ],
+    ids=["wait_for", "request"],
+)
+def test_a_signal_handler_that_disconnects(where: str, call: Callable[[RTVIClient], Any]) -> None:
+    """A program's own handler of a signal may end the session while the main thread waits in a call."""
+    client = memory_client(deaf_bot)
+    client.connect()
+    before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
+    try:
+        thread = interrupt_when(lambda: waits_in(where))
+        with pytest.raises(DisconnectedError) as caught:
+            call(client)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert caught.value.initiator == "client"
+    assert client.state is TransportState.DISCONNECTED
+
+
+def test_a_signal_handler_that_disconnects_while_connecting() -> None:
+    """Also while it connects."""
+    client = memory_client(silent_bot)
+    before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
+    try:
+        thread = interrupt_when(lambda: client.state is TransportState.CONNECTED)
+        with pytest.raises(DisconnectedError):
+            client.connect()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert client.state is TransportState.DISCONNECTED
 
 
 def test_ctrl_c_in_manual_mode() -> None:

@@ -86,6 +86,17 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     assert 50 <= len(list(stream)) < 100
 
 
+def test_events_of_the_transport() -> None:
+    """What a transport says of itself is limited too, however often it says it."""
+    from rtvi_sync import RTVIEvent
+
+    client, release, ended = blocked_client(max_queued_events=50)
+    client.on("local_audio_level", lambda: None)
+    for _ in range(60):
+        transport_of(client).options.on_event(RTVIEvent.LOCAL_AUDIO_LEVEL, 0.5)
+    overflowed(client, release, ended)
+
+
 def test_manual_mode() -> None:
     """A program that forgets to process events is told so, instead of eating up the memory."""
     client = memory_client(events="manual", max_queued_events=20)

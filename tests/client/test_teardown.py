@@ -125,6 +125,17 @@ class TestDisconnect:
         with pytest.raises(RTVIError, match="closed for good"):
             client.connect()
 
+    def test_close_while_connect_begins(self) -> None:
+        """However `close()` on one thread and `connect()` on another fall together, nothing is connected after both."""
+        for _ in range(100):
+            client = memory_client()
+            connecting = InThread(client.connect)
+            client.close()
+            connecting.thread.join(SOON)
+            assert not client.connected
+            with pytest.raises(RTVIError, match="closed for good"):
+                client.connect()
+
     def test_reconnect_right_after_a_remote_end(self) -> None:
         """Invariant "connect() right after waits for the old session": it may be called as soon as the end is known,
         and before."""
@@ -160,7 +171,7 @@ class TestDisconnect:
             real()
 
         transport.disconnect = disconnect
-        client.on("disconnected", lambda: seen.append(transport._open.is_set()))
+        client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
         until(lambda: client._connector.session()._pending._waiters)
