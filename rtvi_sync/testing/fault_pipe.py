@@ -1,0 +1,254 @@
+"""One direction of a faulty connection: bytes go in, and come out when and as its faults will have it. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from rtvi_sync.testing.faults import (
+    BlackHole,
+    Coalesce,
+    Corrupt,
+    Delay,
+    Direction,
+    Drop,
+    Fault,
+    HalfClose,
+    Reset,
+    Split,
+    Throttle,
+)
+
+# More is not taken in, so that a slow line slows its sender.
+_MAX_QUEUED_BYTES: Final = 256 * 1024
+# A throttled line moves this often.
+_TICK: Final = 0.01
+
+F = TypeVar("F", bound=Fault)
+
+
+class Order(Protocol):
+    """A fault as somebody ordered it."""
+
+    @property
+    def fault(self) -> Fault: ...
+
+    @property
+    def directions(self) -> tuple[Direction, ...]: ...
+
+    @property
+    def lifted(self) -> bool: ...
+
+    def strike(self) -> None:
+        """It takes effect now."""
+
+
+@attrs.frozen
+class End:
+    """Comes out of a pipe after its last byte.
+
+    Attributes:
+        reset: True: the connection is reset; False: the stream ends.
+        order: what caused it; None: the sender did.
+    """
+
+    reset: bool
+    order: Order | None = None
+
+
+Item: TypeAlias = "memoryview | End | Order"
+
+
+@attrs.define
+class _Entry:
+    due: float
+    item: Item
+
+
+class Pipe:
+    """Takes a stream in and gives it out, shaped by faults. It is told the time. Not for two threads at once.
+
+    Attributes:
+        received: bytes that came in so far.
+        over: the sender has ended the stream.
+        closed: the stream has ended for the receiver; what still comes in vanishes.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.over = False
+        self.closed = False
+        self._triggers: list[tuple[int, Callable[[float], None]]] = []
+        self._orders: dict[type[Fault], Order] = {}
+        self._left: dict[type[Fault], int | None] = {}  # bytes that are still to be dropped or corrupted
+        self._queue: deque[_Entry] = deque()
+        self._queued_bytes = 0
+        self._held = bytearray()  # coalesced
+        self._held_until = 0.0
+        self._free_at = 0.0  # when a throttled line may move again
+
+    # What goes in
+
+    def at(self, position: int, action: Callable[[float], None], now: float) -> None:
+        """Call `action(now)` when `position` bytes have come in; at once if they have."""
+        bisect.insort(self._triggers, (position, action), key=lambda trigger: trigger[0])
+        self._pull_triggers(now)
+
+    def strike(self, order: Order, now: float) -> None:
+        """Let a fault act on everything that comes in from now on."""
+        if order.lifted:
+            return
+        fault = order.fault
+        if isinstance(fault, HalfClose | Reset):
+            self._append(End(isinstance(fault, Reset), order), now)
+            return
+        if isinstance(fault, BlackHole):
+            self._append(order, now)
+        elif isinstance(fault, Drop | Corrupt):
+            self._left[type(fault)] = fault.size_bytes
+        self._orders[type(fault)] = order
+        order.strike()
+
+    @property
+    def wants_input(self) -> bool:
+        """True if more may come in."""
+        if self.over:
+            return False
+        return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)
+
+    def feed(self, data: bytes, now: float) -> None:
+        """Take in what the sender sent."""
+        rest = memoryview(data)
+        while rest:
+            size = len(rest)
+            if self._triggers:
+                size = min(size, self._triggers[0][0] - self.received)
+            self.received += size
+            self._take_in(rest[:size], now)
+            rest = rest[size:]
+            self._pull_triggers(now)
+
+    def end(self, *, reset: bool, now: float) -> None:
+        """The sender has ended the stream, or reset the connection."""
+        self.over = True
+        self._append(End(reset), now)
+
+    def _pull_triggers(self, now: float) -> None:
+        while self._triggers and self._triggers[0][0] <= self.received:
+            self._triggers.pop(0)[1](now)
+
+    def _take_in(self, data: memoryview, now: float) -> None:
+        drop, corrupt, coalesce = self._active(Drop), self._active(Corrupt), self._active(Coalesce)
+        if drop is not None:
+            data = data[self._use_up(Drop, len(data)) :]
+        if corrupt is not None:
+            size = self._use_up(Corrupt, len(data))
+            data = memoryview(bytes(byte ^ corrupt.mask for byte in data[:size]) + data[size:])
+        if self.closed or not data:
+            return
+        if coalesce is None:
+            self._append(data, now)
+            return
+        if not self._held:
+            self._held_until = now + coalesce.seconds
+        self._held += data
+        if len(self._held) >= coalesce.size_bytes:
+            self._let_go(now)
+
+    def _use_up(self, kind: type[Fault], size: int) -> int:
+        left = self._left[kind]
+        if left is None:
+            return size
+        used = min(size, left)
+        self._left[kind] = left - used
+        return used
+
+    def _active(self, kind: type[F]) -> F | None:
+        order = self._orders.get(kind)
+        return order.fault if order is not None and isinstance(order.fault, kind) and not order.lifted else None
+
+    def _append(self, item: Item, now: float) -> None:
+        if self.closed:
+            return
+        if not isinstance(item, memoryview):
+            self._let_go(now)
+        else:
+            self._queued_bytes += len(item)
+        delay = self._active(Delay)
+        due = now + (delay.seconds if delay is not None else 0.0)
+        # A delay that was lifted or shortened lets nothing overtake.
+        self._queue.append(_Entry(max(due, self._queue[-1].due) if self._queue else due, item))
+
+    def _let_go(self, now: float) -> None:
+        if self._held:
+            held, self._held = memoryview(bytes(self._held)), bytearray()
+            self._append(held, now)
+
+    # What comes out
+
+    def next(self, now: float) -> memoryview | End | None:
+        """The piece that goes out next, or the end; None if there is nothing yet. Bytes stay until `sent()`."""
+        if self.closed:
+            return None
+        if self._held and (now >= self._held_until or self._active(Coalesce) is None):
+            self._let_go(now)
+        while self._queue and self._queue[0].due <= now:
+            item = self._queue[0].item
+            if isinstance(item, memoryview):
+                return item[: self._piece(len(item))] if now >= self._free_at else None
+            if isinstance(item, End):
+                if item.order is None or not item.order.lifted:
+                    return item
+            elif not item.lifted:
+                return None
+            self._queue.popleft()
+        return None
+
+    def sent(self, size: int, now: float) -> None:
+        """So many bytes of the next piece have gone out."""
+        entry = self._queue[0]
+        assert isinstance(entry.item, memoryview)
+        entry.item = entry.item[size:]
+        if not entry.item:
+            self._queue.popleft()
+        self._queued_bytes -= size
+        throttle = self._active(Throttle)
+        if throttle is not None:
+            self._free_at = max(now, self._free_at) + size / throttle.bytes_per_second
+
+    def close(self) -> None:
+        """Nothing goes out any longer."""
+        self.closed = True
+        self._queue.clear()
+        self._held.clear()
+        self._queued_bytes = 0
+
+    def due(self) -> float | None:
+        """When `next()` may have something; None: not before something else happens."""
+        if self.closed:
+            return None
+        times = [self._held_until] if self._held else []
+        if self._queue and not self._blocked_at(0):
+            moving = isinstance(self._queue[0].item, memoryview)
+            times.append(max(self._queue[0].due, self._free_at if moving else 0.0))
+        return min(times, default=None)
+
+    def _piece(self, size: int) -> int:
+        split, throttle = self._active(Split), self._active(Throttle)
+        if split is not None:
+            size = min(size, split.size_bytes)
+        if throttle is not None:
+            size = min(size, max(1, int(throttle.bytes_per_second * _TICK)))
+        return size
+
+    @property
+    def _blocked(self) -> bool:
+        return any(self._blocked_at(index) for index in range(len(self._queue)))
+
+    def _blocked_at(self, index: int) -> bool:
+        item = self._queue[index].item
+        return not isinstance(item, memoryview | End) and not item.lifted

@@ -1,0 +1,101 @@
+"""What `FaultProxy` can do to a connection. Plain data; sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+#: The bytes that go there.
+Direction: TypeAlias = Literal["to_client", "to_server"]
+DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
+
+
+@attrs.frozen
+class Fault:
+    """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted."""
+
+
+@attrs.frozen
+class Delay(Fault):
+    """Every byte arrives later.
+
+    Attributes:
+        seconds: by how much.
+    """
+
+    seconds: float
+
+
+@attrs.frozen
+class Split(Fault):
+    """What came in one piece goes on in many, each in a segment of its own.
+
+    Attributes:
+        size_bytes: of a piece.
+    """
+
+    size_bytes: int = 1
+
+
+@attrs.frozen
+class Coalesce(Fault):
+    """What comes is held back, and goes on in one piece.
+
+    Attributes:
+        size_bytes: so many bytes are let go at once.
+        seconds: the longest that a byte is held back.
+    """
+
+    size_bytes: int
+    seconds: float
+
+
+@attrs.frozen
+class Throttle(Fault):
+    """The line is slow.
+
+    Attributes:
+        bytes_per_second: its rate.
+    """
+
+    bytes_per_second: float
+
+
+@attrs.frozen
+class Drop(Fault):
+    """Bytes vanish; those after them arrive as if nothing had been there.
+
+    Attributes:
+        size_bytes: how many; None: all.
+    """
+
+    size_bytes: int | None = None
+
+
+@attrs.frozen
+class Corrupt(Fault):
+    """Bytes arrive with some of their bits flipped.
+
+    Attributes:
+        size_bytes: how many; None: all.
+        mask: the bits, as a number from 1 to 255.
+    """
+
+    size_bytes: int | None = 1
+    mask: int = 0x01
+
+
+@attrs.frozen
+class BlackHole(Fault):
+    """Nothing gets through any longer, and the connection stays open. When it is lifted, what was held up arrives."""
+
+
+@attrs.frozen
+class HalfClose(Fault):
+    """The receiver sees the end of the stream (FIN); the other direction goes on."""
+
+
+@attrs.frozen
+class Reset(Fault):
+    """The receiver sees the connection reset (RST). For the sender it is closed."""

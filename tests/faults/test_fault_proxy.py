@@ -1,0 +1,392 @@
+"""The fault proxy between plain sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rtvi_sync.testing import FaultProxy, ProxyConnection, faults
+from rtvi_sync.testing.faults import DIRECTIONS, Direction
+
+from ..conftest import package_threads
+from ..loopback import LIMIT, Peer, Server, serving, trusting
+
+#: Longer than anything takes on its way through the proxy, shorter than a test may last.
+A_WHILE = 0.3
+
+
+def echo(peer: Peer) -> None:
+    """Send back what comes, until the client ends its stream."""
+    while part := peer.sock.recv(65536):
+        peer.send(part)
+
+
+@contextlib.contextmanager
+def line_to(server: Server) -> Iterator[tuple[socket.socket, ProxyConnection, FaultProxy]]:
+    """A client's socket, its connection through a proxy, and the proxy; one byte has gone there and back."""
+    with FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
+        client.sendall(b".")
+        assert client.recv(1) == b"."
+        yield client, proxy.connections[-1], proxy
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    return socket.create_connection((proxy.host, proxy.port), LIMIT)
+
+
+def read(sock: socket.socket, size: int) -> bytes:
+    """Exactly so many bytes, or fewer at the end of the stream."""
+    data = b""
+    while len(data) < size and (part := sock.recv(size - len(data))):
+        data += part
+    return data
+
+
+def read_all(sock: socket.socket) -> bytes:
+    """Everything up to the end of the stream."""
+    return b"".join(iter(lambda: sock.recv(65536), b""))
+
+
+def nothing_comes(sock: socket.socket) -> bool:
+    sock.settimeout(A_WHILE)
+    try:
+        sock.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        sock.settimeout(LIMIT)
+    return False
+
+
+# Without a fault
+
+
+def test_everything_passes_unharmed() -> None:
+    """Many bytes arrive as they are; the end of each stream is passed on, and then the connection is over."""
+    sent = bytes(range(256)) * 20_000
+    received = queue.SimpleQueue[bytes]()
+
+    def receive(peer: Peer) -> None:
+        received.put(peer.wait_for_end())
+        peer.send(b"thanks")
+
+    with Server(receive) as server, FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client) == b"thanks"
+        connection = proxy.connections[-1]
+        assert connection.wait_ended()
+        assert connection.received_bytes("to_server") == len(sent)
+        assert connection.received_bytes("to_client") == len(b"thanks")
+    assert received.get() == sent
+
+
+def test_a_receiver_that_does_not_read_slows_the_sender() -> None:
+    """The proxy holds a little and no more."""
+    with Server(Peer.hold) as server, FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
+        client.settimeout(A_WHILE)
+        with pytest.raises(TimeoutError):
+            client.sendall(bytes(100_000_000))
+
+
+def test_a_server_that_is_not_there() -> None:
+    """The client's connection is reset."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with FaultProxy("127.0.0.1", port) as proxy, connect(proxy) as client, pytest.raises(ConnectionResetError):
+        client.recv(1)
+
+
+def test_a_reset_is_passed_on() -> None:
+    """A server that resets its connection resets the client's."""
+
+    def reset(peer: Peer) -> None:
+        peer.send(peer.read(1))
+        peer.read(1)
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with Server(reset) as server, line_to(server) as (client, connection, _):
+        client.sendall(b"a")
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        assert connection.wait_ended()
+
+
+def test_tls_passes() -> None:
+    """What the proxy sees is what is on the wire: it needs no certificate."""
+    with (
+        Server(echo, tls=serving()) as server,
+        FaultProxy(server.host, server.port) as proxy,
+        trusting().wrap_socket(connect(proxy), server_hostname="localhost") as client,
+    ):
+        client.sendall(b"secret")
+        assert read(client, 6) == b"secret"
+
+
+# Each fault
+
+
+def test_delay() -> None:
+    """A live connection gets slow in one direction, and quick again."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        delay = connection.inject(faults.Delay(A_WHILE), "to_client")
+        assert delay.struck
+        began = time.monotonic()
+        client.sendall(b"a")
+        assert client.recv(1) == b"a"
+        assert time.monotonic() - began >= A_WHILE
+
+        delay.lift()
+        client.sendall(b"b")
+        assert client.recv(1) == b"b"
+
+
+def test_split() -> None:
+    """A receiver that is quick enough sees each byte alone."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        connection.inject(faults.Split(), "to_client")
+        connection.inject(faults.Throttle(1 / A_WHILE), "to_client")
+        client.sendall(b"abc")
+        assert [client.recv(100), client.recv(100)] == [b"a", b"b"]
+
+
+def test_coalesce() -> None:
+    """What comes in pieces arrives as one, when there is enough of it."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        connection.inject(faults.Coalesce(4, LIMIT), "to_client")
+        for piece in (b"a", b"b", b"c", b"d"):
+            client.sendall(piece)
+        assert client.recv(100) == b"abcd"
+
+
+def test_throttle() -> None:
+    """So many bytes take so long."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        connection.inject(faults.Throttle(1000 / A_WHILE), "to_server")
+        began = time.monotonic()
+        client.sendall(bytes(1000))
+        assert read(client, 1000) == bytes(1000)
+        assert time.monotonic() - began >= 0.9 * A_WHILE
+
+
+def test_drop_and_corrupt() -> None:
+    """Bytes vanish on the way there, and are changed on the way back."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        connection.inject(faults.Drop(2), "to_server", after_bytes=1)
+        connection.inject(faults.Corrupt(2, 0x20), "to_client", after_bytes=2)
+        client.sendall(b"abcdefg")
+        assert read(client, 5) == b"adEFg"
+
+
+def test_black_hole() -> None:
+    """Nothing comes and nothing ends; when the hole is lifted all is there."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        hole = connection.inject(faults.BlackHole())
+        client.sendall(b"abc")
+        assert nothing_comes(client)
+        assert not connection.ended
+
+        hole.lift()
+        assert read(client, 3) == b"abc"
+
+
+def test_half_close() -> None:
+    """The client's stream ends; what it says still arrives."""
+    heard = queue.SimpleQueue[bytes]()
+
+    def hear(peer: Peer) -> None:
+        peer.send(peer.read(1))
+        heard.put(peer.wait_for_end())
+
+    with Server(hear) as server, line_to(server) as (client, connection, _):
+        connection.inject(faults.HalfClose(), "to_client")
+        assert client.recv(1) == b""
+        client.sendall(b"still here")
+        client.close()
+        assert heard.get(timeout=LIMIT) == b"still here"
+        assert connection.wait_ended()
+
+
+@pytest.mark.parametrize("direction", [*DIRECTIONS, None])
+def test_reset(direction: Direction | None) -> None:
+    """Who receives the reset sees it, for the other one the stream ends; both ways, both see it."""
+    ends = queue.SimpleQueue[str]()
+
+    def end_of(sock: socket.socket) -> str:
+        try:
+            return "closed" if sock.recv(1) == b"" else "alive"
+        except ConnectionResetError:
+            return "reset"
+
+    def serve(peer: Peer) -> None:
+        peer.send(peer.read(1))
+        ends.put(end_of(peer.sock))
+
+    with Server(serve) as server, line_to(server) as (client, connection, _):
+        reset = connection.inject(faults.Reset(), direction)
+        assert reset.wait(LIMIT)
+        assert connection.wait_ended()
+        seen = {"to_client": end_of(client), "to_server": ends.get(timeout=LIMIT)}
+    assert seen == {way: "reset" if direction in (way, None) else "closed" for way in DIRECTIONS}
+
+
+def test_refuse() -> None:
+    """Nobody gets in any longer, who is in stays; then the same port is open again."""
+    with Server(echo) as server, line_to(server) as (client, _, proxy):
+        proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            connect(proxy)
+        client.sendall(b"a")
+        assert client.recv(1) == b"a"
+
+        proxy.accept()
+        proxy.accept()
+        with connect(proxy) as second:
+            second.sendall(b"b")
+            assert second.recv(1) == b"b"
+
+
+# When
+
+
+def test_after_so_many_bytes() -> None:
+    """The bytes before the moment get through, to the last one."""
+    with Server(echo) as server, FaultProxy(server.host, server.port) as proxy:
+        cut = proxy.inject(faults.HalfClose(), "to_client", after_bytes=5)
+        with connect(proxy) as client:
+            client.sendall(b"abcd")
+            assert read(client, 4) == b"abcd"
+            assert not cut.struck
+            client.sendall(b"efgh")
+            assert read_all(client) == b"e"
+            assert cut.struck
+
+
+def test_counted_in_the_other_direction() -> None:
+    """What comes back can be harmed by what goes there."""
+    with Server(echo) as server, line_to(server) as (client, connection, _):
+        hole = connection.inject(faults.BlackHole(), "to_client", after_bytes=3, counted_in="to_server")
+        client.sendall(b"ab")
+        assert read(client, 2) == b"ab"
+        assert not hole.struck
+        client.sendall(b"c")
+        assert hole.wait(LIMIT)
+
+
+def test_on_connections_to_come() -> None:
+    """What is ordered of the proxy does not touch the connection that is there, and strikes each later one."""
+    with Server(echo) as server, line_to(server) as (first, _, proxy):
+        proxy.inject(faults.Reset())
+        for _ in range(2):
+            with pytest.raises(ConnectionResetError), connect(proxy) as late:
+                late.recv(1)
+        first.sendall(b"a")
+        assert first.recv(1) == b"a"
+
+
+def test_lifted_before_its_moment() -> None:
+    """A fault that was lifted strikes nobody."""
+    with Server(echo) as server, line_to(server) as (client, connection, proxy):
+        for line in (proxy, connection):
+            line.inject(faults.Reset(), after_bytes=3).lift()
+        client.sendall(b"abcdef")
+        assert read(client, 6) == b"abcdef"
+        with connect(proxy) as second:
+            second.sendall(b"abcdef")
+            assert read(second, 6) == b"abcdef"
+
+
+def test_orders_that_make_no_sense() -> None:
+    """They are refused where they are given."""
+    proxy = FaultProxy("127.0.0.1", 1)
+    with pytest.raises(ValueError, match="to_client, to_server, not 'up'"):
+        proxy.inject(faults.Reset(), "up")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="negative"):
+        proxy.inject(faults.Reset(), after_bytes=-1)
+
+
+# The proxy itself
+
+
+def test_urls() -> None:
+    """The address of a server becomes that of the proxy; all else stays."""
+    with Server(echo) as server, FaultProxy.before(f"wss://{server.authority}/ws") as proxy:
+        assert proxy.url("wss://user@example.org:1234/ws?a=b#c") == f"wss://127.0.0.1:{proxy.port}/ws?a=b#c"
+        with connect(proxy) as client:
+            client.sendall(b"a")
+            assert client.recv(1) == b"a"
+
+
+def test_ipv6() -> None:
+    """It listens and connects there too."""
+    with Server(echo, host="::1") as server, FaultProxy.before(f"ws://{server.authority}", host="::1") as proxy:
+        assert proxy.url("ws://x/") == f"ws://[::1]:{proxy.port}/"
+        with connect(proxy) as client:
+            client.sendall(b"a")
+            assert client.recv(1) == b"a"
+
+
+def test_stop_ends_everything() -> None:
+    """It returns at once, whatever state the connections are in; no thread is left, and orders come to nothing."""
+    with Server(Peer.hold) as server:
+        proxy = FaultProxy(server.host, server.port)
+        proxy.stop()
+        proxy.start()
+        with pytest.raises(RuntimeError, match="running already"):
+            proxy.start()
+        delay = proxy.inject(faults.Delay(LIMIT))
+        hole = proxy.inject(faults.BlackHole(), after_bytes=10_000)
+        with connect(proxy) as held, connect(proxy) as ended:
+            for client in (held, ended):
+                client.sendall(bytes(20_000))
+            ended.shutdown(socket.SHUT_WR)
+            assert hole.wait(LIMIT)
+            began = time.monotonic()
+            proxy.stop()
+            assert time.monotonic() - began < 1.0
+            assert not [thread for thread in package_threads() if "proxy" in thread.name]
+        assert proxy.connections
+        assert all(connection.ended for connection in proxy.connections)
+        delay.lift()
+        proxy.refuse()
+        proxy.accept()
+        proxy.stop()
+
+
+def test_a_second_life() -> None:
+    """A proxy that was stopped can be started again, at the same port."""
+    with Server(echo) as server:
+        proxy = FaultProxy(server.host, server.port)
+        for _ in range(2):
+            with proxy, connect(proxy) as client:
+                client.sendall(b"a")
+                assert client.recv(1) == b"a"
+        assert len(proxy.connections) == 2
+
+
+def test_orders_from_many_threads() -> None:
+    """Faults come and go while bytes flow, and none of them is lost."""
+    sent = bytes(range(256)) * 400
+    with Server(echo) as server, line_to(server) as (client, connection, proxy):
+
+        def disturb() -> None:
+            for fault in (faults.Delay(0.001), faults.Split(100), faults.Coalesce(500, 0.001), faults.BlackHole()) * 5:
+                for line in (connection, proxy):
+                    line.inject(fault).lift()
+
+        disturbers = [threading.Thread(target=disturb) for _ in range(4)]
+        for thread in disturbers:
+            thread.start()
+        for start in range(0, len(sent), 1024):
+            client.sendall(sent[start : start + 1024])
+            assert read(client, 1024) == sent[start : start + 1024]
+        for thread in disturbers:
+            thread.join(LIMIT)
+            assert not thread.is_alive()
