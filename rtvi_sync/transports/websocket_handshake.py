@@ -175,8 +175,11 @@ class _Fence:
         if status is None or not all(re.fullmatch(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*", line) for line in lines):
             raise WebSocketException("the answer is not HTTP")
         self.status = int(status[1])
+        if self.status != 101:
+            # Not left to the library: one release takes a redirect that it is not to follow for a success.
+            raise WebSocketException("refused")
         shown = (line for line in lines if line.partition(b":")[0].lower() in _SHOWN_HEADERS)
-        return b"\r\n".join([b"HTTP/1.1 " + status[1], *shown, b"", b""])
+        return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])
 
     def gettimeout(self) -> float:
         return 0.0  # websocket-client then leaves the waiting to recv()

@@ -74,9 +74,10 @@ class LineTransport(Transport):
             raise DisconnectedError(f"There is no line: {error}") from error
 
     def _read(self, sock: socket.socket, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-        with sock, sock.makefile("rb") as lines:
+        with sock, sock.makefile("rb") as lines, contextlib.suppress(OSError):
             for line in lines:
-                on_message(json.loads(line))
+                if line.endswith(b"\n"):  # else the end cut it
+                    on_message(json.loads(line))
         if self._sock is sock:
             self._sock = None
             options.on_closed(CloseInfo(initiator="server"))
@@ -99,6 +100,8 @@ class LineBots:
     def _serve(self, sock: socket.socket) -> None:
         with sock, sock.makefile("rb") as lines, contextlib.suppress(OSError):
             for line in lines:
+                if not line.endswith(b"\n"):
+                    return
                 message = envelope.decode(line)
                 if message.type == "client-ready":
                     data: Any = {"version": "2.2.0", "about": {"library": "lines"}}
