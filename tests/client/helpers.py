@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -139,89 +137,6 @@ def until(condition: Callable[[], Any], timeout: float = SOON) -> None:
             return
         pause.wait(0.005)
     raise AssertionError("it has not come true")
-
-
-@contextlib.contextmanager
-def raw_server(serve: Callable[[socket.socket], None], backlog: int = 16) -> Iterator[int]:
-    """A TCP server on loopback; `serve(connection)` runs on a thread for each connection. Yields the port.
-
-    A connection stays open until the end of the block, whatever `serve` does.
-    """
-    listener = socket.create_server(("127.0.0.1", 0), backlog=backlog)
-    connections: list[socket.socket] = []
-    threads: list[threading.Thread] = []
-
-    def guarded(connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            serve(connection)
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            connections.append(connection)
-            thread = threading.Thread(target=guarded, args=(connection,), name="test-server", daemon=True)
-            threads.append(thread)
-            thread.start()
-
-    acceptor = threading.Thread(target=accept, name="test-acceptor", daemon=True)
-    acceptor.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        acceptor.join(SOON)
-        for connection in connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in threads:
-            thread.join(SOON)
-        for connection in connections:
-            connection.close()
-
-
-def read_request(connection: socket.socket) -> tuple[bytes, bytes]:
-    """Head and body of an HTTP request."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        chunk = connection.recv(65536)
-        if not chunk:
-            return data, b""
-        data += chunk
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = next((int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length" in line), 0)
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head, body
-
-
-@contextlib.contextmanager
-def black_hole() -> Iterator[int]:
-    """A port whose SYNs are not answered: the backlog of a listener that nobody accepts from is full."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    fillers = []
-    try:
-        for _ in range(8):
-            filler = socket.socket()
-            filler.settimeout(0.1)
-            fillers.append(filler)
-            try:
-                filler.connect(listener.getsockname())
-            except OSError:
-                break
-        else:
-            raise AssertionError("the backlog takes everything here")
-        yield listener.getsockname()[1]
-    finally:
-        for filler in fillers:
-            filler.close()
-        listener.close()
 
 
 ROOT = Path(__file__).parents[2]

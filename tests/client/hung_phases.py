@@ -18,15 +18,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    black_hole,
-    memory_client,
-    own_threads,
-    raw_server,
-    read_request,
-    until,
-)
+from tests.client.helpers import SOON, memory_client, own_threads, until
+from tests.loopback import Peer, Server, black_hole
 
 
 class HungSource(SilenceSource):
@@ -61,9 +54,10 @@ class Hung:
     release: Callable[[], Any] | None = None
 
 
-def _swallow(connection: socket.socket) -> None:
-    while connection.recv(65536):
-        pass
+def _drip(peer: Peer, byte: bytes) -> None:
+    """Send a byte now and then, which defeats a limit per read."""
+    while not peer.server.stopping.wait(0.05):
+        peer.send(byte)
 
 
 @contextmanager
@@ -104,12 +98,13 @@ def tcp_black_hole(**options: Any) -> Iterator[Hung]:
 def http_headers(**options: Any) -> Iterator[Hung]:
     asked = threading.Event()
 
-    def serve(connection: socket.socket) -> None:
-        read_request(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-")
+    def serve(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-")
         asked.set()
+        peer.hold()
 
-    with raw_server(serve) as port, _http(port, lambda: asked.wait(SOON), **options) as hung:
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
         yield hung
 
 
@@ -117,16 +112,13 @@ def http_headers(**options: Any) -> Iterator[Hung]:
 def http_body(**options: Any) -> Iterator[Hung]:
     asked = threading.Event()
 
-    def serve(connection: socket.socket) -> None:
-        read_request(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+    def serve(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
         asked.set()
-        # A byte now and then defeats a limit per read.
-        while True:
-            connection.sendall(b" ")
-            threading.Event().wait(0.05)
+        _drip(peer, b" ")
 
-    with raw_server(serve) as port, _http(port, lambda: asked.wait(SOON), **options) as hung:
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
         yield hung
 
 
@@ -134,13 +126,13 @@ def http_body(**options: Any) -> Iterator[Hung]:
 def http_tls(**options: Any) -> Iterator[Hung]:
     asked = threading.Event()
 
-    def serve(connection: socket.socket) -> None:
-        connection.recv(1)
+    def serve(peer: Peer) -> None:
+        peer.read(1)
         asked.set()
-        _swallow(connection)
+        peer.hold()
 
-    with raw_server(serve) as port, _http(port, lambda: asked.wait(SOON), **options) as hung:
-        hung.client.params.base_url = f"https://127.0.0.1:{port}"
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
+        hung.client.params.base_url = f"https://127.0.0.1:{server.port}"
         yield hung
 
 
@@ -174,14 +166,14 @@ def websocket_tcp(**options: Any) -> Iterator[Hung]:
 def websocket_tls(**options: Any) -> Iterator[Hung]:
     asked = threading.Event()
 
-    def serve(connection: socket.socket) -> None:
-        connection.recv(1)
+    def serve(peer: Peer) -> None:
+        peer.read(1)
         asked.set()
-        _swallow(connection)
+        peer.hold()
 
     with (
-        raw_server(serve) as port,
-        _websocket(f"wss://127.0.0.1:{port}/", lambda: asked.wait(SOON), **options) as hung,
+        Server(serve) as server,
+        _websocket(f"wss://127.0.0.1:{server.port}/", lambda: asked.wait(SOON), **options) as hung,
     ):
         yield hung
 
@@ -190,16 +182,14 @@ def websocket_tls(**options: Any) -> Iterator[Hung]:
 def websocket_handshake(**options: Any) -> Iterator[Hung]:
     asked = threading.Event()
 
-    def serve(connection: socket.socket) -> None:
-        read_request(connection)
+    def serve(peer: Peer) -> None:
+        peer.read_head()
         asked.set()
-        while True:  # a handshake that drips
-            connection.sendall(b"H")
-            threading.Event().wait(0.05)
+        _drip(peer, b"H")
 
     with (
-        raw_server(serve) as port,
-        _websocket(f"ws://127.0.0.1:{port}/", lambda: asked.wait(SOON), **options) as hung,
+        Server(serve) as server,
+        _websocket(f"ws://127.0.0.1:{server.port}/", lambda: asked.wait(SOON), **options) as hung,
     ):
         yield hung
 

@@ -28,7 +28,8 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from tests.client.helpers import SOON, InThread, raw_server, threads_of_package, until
+from tests.client.helpers import SOON, InThread, threads_of_package, until
+from tests.loopback import Peer, Server
 
 
 class LinesTransport(Transport):
@@ -77,8 +78,9 @@ class LinesTransport(Transport):
             self.options.on_closed(CloseInfo(initiator="network"))
 
 
-def answer(connection: socket.socket) -> None:
+def answer(peer: Peer) -> None:
     """The bot at the other end."""
+    connection = peer.sock
     with connection.makefile("rwb") as lines:
         for line in lines:
             message = json.loads(line)
@@ -100,8 +102,8 @@ def answer(connection: socket.socket) -> None:
 
 @contextmanager
 def lines_client(**options: Any) -> Iterator[RTVIClient]:
-    with raw_server(answer) as port:
-        yield RTVIClient(transport=LinesTransport(port), connect_timeout=SOON, **options)
+    with Server(answer) as server:
+        yield RTVIClient(transport=LinesTransport(server.port), connect_timeout=SOON, **options)
 
 
 def test_it_is_short() -> None:
@@ -137,9 +139,9 @@ def test_the_bot_leaves() -> None:
 
 def test_nobody_listens() -> None:
     """Its own error is what `connect()` raises."""
-    with raw_server(answer) as port:
+    with Server(answer) as server:
         pass
-    client = RTVIClient(transport=LinesTransport(port))
+    client = RTVIClient(transport=LinesTransport(server.port))
     with pytest.raises(TransportStartError, match="Nobody listens"):
         client.connect()
     assert client.state is TransportState.ERROR

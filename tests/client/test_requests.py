@@ -26,17 +26,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    bot_says,
-    deaf_bot,
-    memory_client,
-    raw_server,
-    silent_bot,
-    transport_of,
-    until,
-)
+from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, silent_bot, transport_of, until
+from tests.loopback import Peer, Server
 
 
 def sent(client: RTVIClient) -> list[RTVIMessage]:
@@ -483,7 +474,7 @@ def test_wrong_thread_does_not_deadlock() -> None:
 
 def test_the_peer_that_never_reads() -> None:
     """A server that accepts everything and answers nothing holds up no caller longer than its limit."""
-    with raw_server(lambda connection: None) as port:
-        client = RTVIClient(transport=WebSocketTransport(f"ws://127.0.0.1:{port}"), connect_timeout=0.3)
+    with Server(Peer.hold) as server:
+        client = RTVIClient(transport=WebSocketTransport(f"ws://{server.authority}"), connect_timeout=0.3)
         with pytest.raises(TimeoutError):
             client.connect()

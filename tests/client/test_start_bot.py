@@ -19,8 +19,9 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from tests.client.helpers import SOON, InThread, memory_client, raw_server, threads_of_package, transport_of
+from tests.client.helpers import SOON, InThread, memory_client, threads_of_package, transport_of
 from tests.client.http_server import Answer, ScriptedServer
+from tests.loopback import Peer, Server
 
 
 def bundle_of(client: RTVIClient) -> Any:
@@ -120,9 +121,9 @@ class TestStartBot:
     def test_timeout(self) -> None:
         """Its own limit is in seconds; when it passes the state is `error` and no thread is left."""
         client = memory_client(connect_timeout=None)
-        with raw_server(lambda connection: None) as port:
+        with Server(Peer.hold) as server:
             with pytest.raises(ConnectionTimeoutError) as caught:
-                client.start_bot(f"http://127.0.0.1:{port}/start", timeout=0.3)
+                client.start_bot(f"http://127.0.0.1:{server.port}/start", timeout=0.3)
             assert caught.value.phase == "http"
             assert caught.value.elapsed == pytest.approx(0.3, abs=0.2)
             assert client.state is TransportState.ERROR
@@ -131,15 +132,20 @@ class TestStartBot:
     def test_the_clients_limit(self) -> None:
         """Without one of its own the limit of the client applies."""
         client = memory_client(connect_timeout=0.3)
-        with raw_server(lambda connection: None) as port, pytest.raises(ConnectionTimeoutError):
-            client.start_bot(f"http://127.0.0.1:{port}/start")
+        with Server(Peer.hold) as server, pytest.raises(ConnectionTimeoutError):
+            client.start_bot(f"http://127.0.0.1:{server.port}/start")
 
     def test_disconnect_from_another_thread(self) -> None:
         """`disconnect()` abandons it."""
         asked = threading.Event()
+
+        def serve(peer: Peer) -> None:
+            asked.set()
+            peer.hold()
+
         client = memory_client(connect_timeout=None)
-        with raw_server(lambda connection: asked.set()) as port:
-            starting = InThread(lambda: client.start_bot(f"http://127.0.0.1:{port}/start"))
+        with Server(serve) as server:
+            starting = InThread(lambda: client.start_bot(f"http://127.0.0.1:{server.port}/start"))
             assert asked.wait(SOON)
             client.disconnect()
             error = starting.error(2.0)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from typing import Any
 
 import pytest
-from websockets.sync.server import ServerConnection
-from websockets.sync.server import serve as websocket_server
 
 from rtvi_sync import (
     CloseInfo,
@@ -19,11 +16,8 @@ from rtvi_sync import (
     RTVIClient,
     RTVIError,
     TransportState,
-    WebSocketTransport,
     signals,
 )
-from rtvi_sync.media import NullSink, SilenceSource
-from rtvi_sync.protocol import frames
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
@@ -316,39 +310,21 @@ class TestLimits:
 class TestPoliteClose:
     def test_the_bot_sees_a_normal_close(self) -> None:
         """`disconnect()` says goodbye: the server sees close code 1000, and what was sent before arrives."""
-        received: list[Any] = []
 
-        def serve(link: ServerConnection) -> None:
-            for data in link:
-                assert isinstance(data, bytes)
-                frame = frames.decode(data)
-                if isinstance(frame, frames.MessageFrame):
-                    message = json.loads(frame.data)
-                    if message["type"] == "client-ready":
-                        ready = {**message, "type": "bot-ready", "data": {"version": "2.2.0"}}
-                        link.send(frames.encode(frames.MessageFrame(data=json.dumps(ready))))
-                    else:
-                        received.append(message["data"]["d"])
-            received.append((link.close_code, link.close_reason))
+        def keep_to_itself(session: Any, message: Any) -> bool:
+            return bool(message["type"] == "client-message")
 
-        with websocket_server(serve, "127.0.0.1", 0) as server:
-            serving = InThread(server.serve_forever)
-            client = RTVIClient(
-                transport=WebSocketTransport(f"ws://127.0.0.1:{server.socket.getsockname()[1]}"),
-                mic=SilenceSource(),
-                speaker=NullSink(),
-                connect_timeout=SOON,
-            )
+        with EmbeddedBot(handler=keep_to_itself) as bot:
+            client = websocket_client(bot)
             for _ in range(10):
-                received.clear()
                 client.connect()
+                session = bot.wait_for_session()
                 for n in range(20):
                     client.send_client_message("note", n)
                 client.disconnect()
-                until(lambda: len(received) == 21)
-                assert received == [*range(20), (1000, "")]
-            server.shutdown()
-            serving.result()
+                end = session.wait_ended(SOON)
+                assert [m["data"]["d"] for m in session.messages if m["type"] == "client-message"] == list(range(20))
+                assert (end.code, end.initiator) == (1000, "client")
 
     def test_a_close_handshake_is_waited_for(self) -> None:
         """Invariant "polite close with a limit": a live session is not cut off but closed, so `disconnected` carries
