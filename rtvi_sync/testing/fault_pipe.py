@@ -151,6 +151,7 @@ class Pipe:
         if self.closed or not data:
             return
         if coalesce is None:
+            self._let_go(now)
             self._append(data, now)
             return
         if not self._held:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -115,7 +116,7 @@ class FaultProxy:
         """Take new connections again, after `refuse()`; at the same port.
 
         Raises:
-            OSError: somebody else has the port by now.
+            OSError: somebody else has the port by now; cannot be on Linux.
         """
 
         def listen() -> None:
@@ -137,6 +138,7 @@ class FaultProxy:
         self._target = Address(family, address)
         self._wanted = self._listen()
         self.port = self._wanted.getsockname()[1]
+        self._reserved = self._reserve()
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
@@ -166,9 +168,19 @@ class FaultProxy:
 
     def _listen(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listening = socket.create_server((self.host, self.port), family=family, backlog=128)
+        address = (self.host, self.port)
+        listening = socket.create_server(address, family=family, backlog=128, reuse_port=sys.platform == "linux")
         listening.setblocking(False)
         return listening
+
+    def _reserve(self) -> socket.socket | None:
+        """Keeps the port ours while it is closed; else the system might give it to the next outgoing connection."""
+        if sys.platform != "linux":  # elsewhere a socket that is only bound might get what is meant for the other
+            return None
+        reserved = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((self.host, self.port))
+        return reserved
 
     def _apply(self, change: Callable[[], object]) -> None:
         """Make a change, and return when the proxy's thread has acted on it."""
@@ -234,7 +246,7 @@ class FaultProxy:
     def _close_everything(self) -> None:
         for connection in self._live:
             connection.close()
-        for sock in (self._listening, self._wanted, self._wake_reader, self._wake_writer):
+        for sock in (self._listening, self._wanted, self._reserved, self._wake_reader, self._wake_writer):
             if sock is not None:
                 sock.close()
         self._live, self._listening, self._wanted = [], None, None

@@ -41,10 +41,9 @@ def out_of(pipe: Pipe, now: float) -> list[bytes]:
     return pieces
 
 
-def over_time(pipe: Pipe, until: float) -> dict[float, bytes]:
+def over_time(pipe: Pipe, now: float, until: float) -> dict[float, bytes]:
     """What comes out, by its time, if one comes whenever the pipe says."""
     came: dict[float, bytes] = {}
-    now = 0.0
     while now <= until:
         came[now] = b"".join(out_of(pipe, now))
         due = pipe.due()
@@ -83,7 +82,7 @@ def test_delay() -> None:
     pipe.feed(b"a", 0.0)
     pipe.feed(b"b", 1.5)
 
-    assert over_time(pipe, 10.0) == {2.0: b"a", 3.5: b"b"}
+    assert over_time(pipe, 0.0, 10.0) == {2.0: b"a", 3.5: b"b"}
 
 
 def test_a_delay_that_ends_lets_nothing_overtake() -> None:
@@ -131,12 +130,23 @@ def test_coalesce_by_time() -> None:
     assert pipe.next(4.0) == End(reset=False)
 
 
+def test_what_was_held_back_is_not_overtaken() -> None:
+    """When coalescing ends, what it held goes before what comes then."""
+    pipe, coalesce = Pipe(), Ordered(faults.Coalesce(100, 10.0))
+    pipe.strike(coalesce, 0.0)
+    pipe.feed(b"a", 0.0)
+    coalesce.lifted = True
+    pipe.feed(b"b", 0.0)
+
+    assert out_of(pipe, 0.0) == [b"a", b"b"]
+
+
 def test_throttle() -> None:
     """So many bytes come in a second, and not in one piece."""
     pipe = pipe_with(faults.Throttle(1000.0))
     pipe.feed(bytes(500), 0.0)
 
-    came = over_time(pipe, 10.0)
+    came = over_time(pipe, 0.0, 10.0)
 
     assert sum(map(len, came.values())) == 500
     assert 0.45 < max(came) <= 0.5
@@ -149,7 +159,7 @@ def test_a_slow_line_slows_its_sender() -> None:
     pipe.feed(bytes(1_000_000), 0.0)
     assert not pipe.wants_input
 
-    over_time(pipe, 990.0)
+    over_time(pipe, 0.0, 990.0)
     assert pipe.wants_input
 
 
@@ -237,21 +247,47 @@ def test_the_moment_is_exact() -> None:
     assert isinstance(pipe.next(0.0), End)
 
 
-@given(
-    st.lists(st.binary(min_size=1, max_size=300), max_size=20),
-    st.lists(
-        st.sampled_from(
-            [faults.Delay(0.5), faults.Split(), faults.Split(7), faults.Coalesce(64, 0.2), faults.Throttle(5000.0)]
-        )
-    ),
-    st.integers(0, 1000),
-)
-def test_what_is_harmless_loses_nothing(pieces: list[bytes], harmless: list[Fault], moment: int) -> None:
-    """Whatever is delayed, split, held back and slowed down, from whatever moment on: every byte arrives in order."""
-    pipe = Pipe()
-    for fault in harmless:
-        pipe.at(moment, lambda now, fault=fault: pipe.strike(Ordered(fault), now), 0.0)  # type: ignore[misc]
-    for piece in pieces:
-        pipe.feed(piece, 0.0)
+HARMLESS = [
+    faults.Delay(0.5),
+    faults.Split(),
+    faults.Split(7),
+    faults.Coalesce(64, 0.2),
+    faults.Throttle(5000.0),
+    faults.BlackHole(),
+]
 
-    assert b"".join(over_time(pipe, 1000.0).values()) == b"".join(pieces)
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(min_size=1, max_size=300),  # comes in
+            st.tuples(st.sampled_from(HARMLESS), st.integers(0, 500)),  # strikes, so many bytes later
+            st.just("lift"),  # all that was ordered so far
+            st.floats(0.0, 1.0),  # seconds pass
+        ),
+        max_size=30,
+    )
+)
+def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | str | float]) -> None:
+    """Whatever is delayed, split, held up and slowed down, at whatever moments: every byte arrives, in order."""
+    pipe, orders = Pipe(), []
+    sent, came, now = b"", b"", 0.0
+    for step in steps:
+        if isinstance(step, bytes):
+            pipe.feed(step, now)
+            sent += step
+        elif isinstance(step, tuple):
+            order = Ordered(step[0])
+            orders.append(order)
+            pipe.at(pipe.received + step[1], lambda now, order=order: pipe.strike(order, now), now)  # type: ignore[misc]
+        elif isinstance(step, float):
+            now += step
+        else:
+            for order in orders:
+                order.lifted = True
+        came += b"".join(out_of(pipe, now))
+    for order in orders:
+        if isinstance(order.fault, faults.BlackHole):
+            order.lifted = True
+
+    assert came + b"".join(over_time(pipe, now, 1000.0).values()) == sent

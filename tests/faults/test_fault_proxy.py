@@ -100,7 +100,7 @@ def test_a_server_that_is_not_there() -> None:
     """The client's connection is reset."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with FaultProxy("127.0.0.1", port) as proxy, connect(proxy) as client, pytest.raises(ConnectionResetError):
+    with FaultProxy("127.0.0.1", port) as proxy, pytest.raises(ConnectionResetError), connect(proxy) as client:
         client.recv(1)
 
 
