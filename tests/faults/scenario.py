@@ -1,0 +1,296 @@
+"""A real client, a real bot, and a proxy before each of the bot's two ports: one combination of the fault table."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport
+from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError
+from rtvi_sync.media import BytesSink, NullSink, ToneSource
+from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection
+from rtvi_sync.testing.faults import Direction
+from rtvi_sync.testing.voice import tones
+
+from ..loopback import serving, trusting
+from .table import NOTHING, Harm, Landmarks, Moment
+
+# Of a session that must live: nothing of it may pass. Of one that may end: so that the table does not take for ever.
+_AMPLE: Final = 30.0
+_CONNECT: Final = 1.5
+_REQUEST: Final = 0.7
+# What `disconnect()` promises.
+_DISCONNECT: Final = 5.0
+# What a busy machine may add to a limit.
+_GRACE: Final = 2.0
+# What TLS adds to the bytes of one write.
+_RECORD_BYTES: Final = 22
+_REPLY: Final = ("word",) * 100
+_REPLY_HZ: Final = 24_000
+_EXCHANGED_BYTES: Final = 4_000
+
+
+class Scenario:
+    """Both ends of a session and the line between them, while something happens to it."""
+
+    large: Final = "größer " * 3000
+    large_bytes: Final = len(large.encode())
+
+    def __init__(self, moment: Moment, harm: Harm, *, secure: bool) -> None:
+        self.moment = moment
+        self.harm = harm
+        self.secure = secure
+        self.harmless = harm.harmless
+        self.connect_timeout = _AMPLE if self.harmless else _CONNECT
+        self.request_timeout = _AMPLE if self.harmless else _REQUEST
+        self._intact = secure or not harm.falsifies
+        self._injection: Injection | None = None
+        self._hooks: dict[str, Callable[[Scenario], object]] = {}
+        self._held: list[dict[str, Any]] = []
+        self._to_hold = 0
+        self._tone = ToneSource()
+        self._speaker = BytesSink()
+        self._threads: list[threading.Thread] = []
+        self._heard: list[str] = []
+
+    @property
+    def landmarks(self) -> Landmarks:
+        return landmarks(self.secure)
+
+    def run(self) -> str:
+        """Live through it. Returns how it ended: "works", "ended", or the name of the error."""
+        context = serving() if self.secure else None
+        with (
+            EmbeddedBot(
+                ssl_context=context,
+                handler=self._handle,
+                replies=" ".join(_REPLY),
+                audio_out_sample_rate_hz=_REPLY_HZ,
+                speech_threshold=math.inf,
+            ) as self.bot,
+            FaultProxy.before(self.bot.base_url) as self.http,
+            FaultProxy.before(self.bot.ws_url) as self.ws,
+        ):
+            speaks = self.moment.name == "while audio flows"
+            self.client = RTVIClient(
+                transport=WebSocketTransport(self.ws.url(self.bot.ws_url)),
+                params={"base_url": self.http.url(self.bot.base_url)},
+                connect_timeout=self.connect_timeout,
+                request_timeout=self.request_timeout,
+                ssl_context=_client_context() if self.secure else None,
+                proxy=False,
+                enable_mic=speaks,
+                mic=self._tone,
+                speaker=self._speaker if speaks else NullSink(),
+            )
+            self.client.on("connected", lambda: self._heard.append("connected"))
+            self.client.on("disconnected", lambda: self._heard.append("disconnected"))
+            try:
+                self.moment.arm(self)
+                error = self._live()
+            finally:
+                with _within(_DISCONNECT, "disconnect()"):
+                    self.client.disconnect()
+            self._check_end()
+            self._live_again()
+            return self._ending(error)
+
+    def _live(self) -> RTVIError | None:
+        """Connect, do what the moment is about, and make a request. Returns what was raised."""
+        try:
+            with _within(self.connect_timeout, "connect()"):
+                self.client.connect()
+            self.moment.act(self)
+            if self.moment.ends:
+                assert self.client.state is TransportState.DISCONNECTED
+                return None
+            with _within(self.request_timeout, "a request"):
+                answer = self.client.send_client_request("echo", "still there?")
+            self.compare(answer, "still there?")
+        except RTVIError as error:
+            return error
+        return None
+
+    def _ending(self, error: RTVIError | None) -> str:
+        if error is None:
+            return "ended" if self.moment.ends else "works"
+        assert str(error), "an error that says nothing"
+        if isinstance(error, ConnectionTimeoutError):
+            assert error.phase in _phases(self.moment.name), error
+        return type(error).__name__
+
+    def _live_again(self) -> None:
+        """When the line is whole again, the same client has a session as if nothing had been."""
+        if self._injection is not None:
+            self._injection.lift()
+        for proxy in (self.http, self.ws):
+            proxy.accept()
+        self.client.start_bot_and_connect(self.http.url(f"{self.bot.base_url}/start"), timeout=_AMPLE)
+        assert self.client.send_client_request("echo", "again", timeout=_AMPLE) == "again"
+        with _within(_DISCONNECT, "disconnect()"):
+            self.client.disconnect()
+
+    def _check_end(self) -> None:
+        assert self.client.state in (TransportState.DISCONNECTED, TransportState.ERROR)
+        assert self._heard in ([], ["connected", "disconnected"])
+        assert self._injection is None or self._injection.struck, "nothing has happened"
+        for thread in self._threads:
+            thread.join(_AMPLE)
+            assert not thread.is_alive(), "a thread is left"
+
+    # -- the strike ---------------------------------------------------------------------------------------------------
+
+    def strike(
+        self, line: FaultProxy | ProxyConnection, after_bytes: int = 0, counted_in: Direction | None = None
+    ) -> None:
+        """Do the harm to a line, or to what will be made of it, when so many bytes have passed."""
+        if self.harm.fault is not None:
+            self._injection = line.inject(
+                self.harm.fault, self.harm.way, after_bytes=after_bytes, counted_in=counted_in
+            )
+        elif isinstance(line, FaultProxy):
+            line.refuse()
+        else:
+            self.http.refuse()
+            self.ws.refuse()
+
+    def strike_now(self, after_bytes: int = 0, counted_in: Direction | None = None) -> None:
+        """Do the harm to the WebSocket's line, when so many more bytes have passed."""
+        self.strike(self.ws.connections[-1], after_bytes, counted_in)
+
+    def on(self, type: str, hook: Callable[[Scenario], object]) -> None:
+        """Call a function when the bot has received a message of a type, before it looks at it."""
+        self._hooks[type] = hook
+
+    # -- what goes on meanwhile ---------------------------------------------------------------------------------------
+
+    def compare(self, got: object, sent: object) -> None:
+        """What came is what was sent, unless nobody can know."""
+        if self._intact:
+            assert got == sent
+
+    def bot_sends(self, message: dict[str, Any]) -> None:
+        """The bot sends a message; whether it arrives is another matter."""
+        with contextlib.suppress(DisconnectedError):
+            self._session.send(message)
+
+    def bot_leaves(self) -> None:
+        """The bot closes the session; waits until the client has noticed."""
+        with self.client.events("disconnected", timeout=self.request_timeout) as events:
+            self._in_thread(self._session.close, 1001, "bye")
+            for event in events:
+                if self.harmless:
+                    assert (event.data.code, event.data.reason, event.data.initiator) == (1001, "bye", "server")
+
+    def make_calls(self, number: int) -> None:
+        """So many requests wait at once; the harm is done when the bot has them all, before it answers."""
+        self._to_hold = number
+        outcomes: list[object] = []
+
+        def call(index: int) -> None:
+            try:
+                with _within(self.request_timeout, "a request"):
+                    self.compare(self.client.send_client_request("hold", index), index)
+                outcomes.append(None)
+            except BaseException as error:
+                outcomes.append(error)
+
+        for index in range(number):
+            self._in_thread(call, index)
+        for thread in self._threads:
+            thread.join(self.request_timeout + 2 * _GRACE)
+        assert len(outcomes) == number, "a call is not answered"
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def converse(self) -> None:
+        """Wait until more audio has come both ways, and see that it is what was said."""
+        if not self._speaker.pcm:
+            self.client.send_text("Speak!")
+        enough = [len(pcm) + _EXCHANGED_BYTES for pcm in (self._session.audio, self._speaker.pcm)]
+        pause = threading.Event()
+        limit = time.monotonic() + _AMPLE
+        while len(self._session.audio) < enough[0] or len(self._speaker.pcm) < enough[1]:
+            assert time.monotonic() < limit, "no audio comes"
+            pause.wait(0.01)
+        said = self._session.audio
+        assert said == ToneSource().samples(0, len(said) // 2)
+        heard = self._speaker.pcm
+        assert tones(_REPLY, _REPLY_HZ).pcm.startswith(heard)
+
+    @property
+    def _session(self) -> BotSession:
+        (session,) = self.bot.sessions
+        return session
+
+    def _handle(self, session: BotSession, message: dict[str, Any]) -> bool:
+        hook = self._hooks.pop(message["type"], None)
+        if hook is not None:
+            hook(self)
+        if message["type"] != "client-message" or message["data"].get("t") != "hold":
+            return False
+        self._held.append(message)
+        if len(self._held) == self._to_hold:
+            self.strike_now()
+            for held in self._held:
+                session.send({"label": "rtvi-ai", "type": "server-response", "id": held["id"], "data": held["data"]})
+        return True
+
+    def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+
+@contextlib.contextmanager
+def _within(limit: float, what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < limit + _GRACE, f"{what} took {took:.1f} s of {limit:g} s"
+
+
+def _phases(moment: str) -> tuple[str, ...]:
+    """What `connect()` may say that it was waiting for."""
+    if moment.startswith("HTTP"):
+        return ("http",)
+    return ("transport", "bot-ready") if moment.startswith("WebSocket") else ("bot-ready",)
+
+
+@functools.cache
+def _client_context() -> ssl.SSLContext:
+    return trusting()
+
+
+@functools.cache
+def landmarks(secure: bool) -> Landmarks:
+    """Where the parts of a session lie that nothing happens to."""
+    measured, plain = _measure(secure), _measure(False)
+    # What TLS has exchanged before the first byte of the plain session is the difference, less what it adds to each
+    # of the writes since: head and body of request and answer, the upgrade's head and client-ready, and its answer.
+    request, answer, upgrade, upgraded = (
+        there - here - writes * _RECORD_BYTES if secure else 0
+        for there, here, writes in zip(measured, plain, (2, 2, 2, 1), strict=True)
+    )
+    return Landmarks(request=request, answer=answer, answer_end=measured[1], upgrade=upgrade, upgraded=upgraded)
+
+
+@functools.cache
+def _measure(secure: bool) -> tuple[int, int, int, int]:
+    """Bytes of request and answer, and of the WebSocket up to client-ready: from the client and to it."""
+    counts: list[int] = []
+
+    def count(scenario: Scenario) -> None:
+        counts.extend(scenario.ws.connections[-1].received_bytes(way) for way in ("to_server", "to_client"))
+
+    scenario = Scenario(Moment("clean", lambda scenario: scenario.on("client-ready", count)), NOTHING, secure=secure)
+    assert scenario.run() == "works"
+    http = scenario.http.connections[0]
+    return http.received_bytes("to_server"), http.received_bytes("to_client"), *counts
