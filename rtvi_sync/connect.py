@@ -166,7 +166,7 @@ class Connector:
         with self._lock:
             starting, self._starting = self._starting, None
         if starting is not None:
-            starting.abort(DisconnectedError("disconnect() was called meanwhile", initiator="client"))
+            starting.abort(_disconnected())
         if session is not None:
             session.end_and_wait(CloseInfo(initiator="client"))
         if self.states.value is TransportState.AUTHENTICATED:
@@ -371,15 +371,19 @@ def _on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Dead
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
             )
-    except BaseException as error:
-        abort.abort(error)
-        raise
     finally:
+        aborted = not abort.abort(_disconnected())  # whatever still goes on is of no use any more
         join_thread(thread, Deadline(_LINGER_TIMEOUT))
-    abort.signal.raise_if_aborted()
+    if aborted:
+        # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
+        raise _disconnected()
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def _disconnected() -> DisconnectedError:
+    return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
 
 
 def _wait(event: threading.Event, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:

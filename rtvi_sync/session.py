@@ -407,8 +407,12 @@ class Session:
     def _abandon_attempt(self) -> None:
         """Wake the connect thread from whatever it waits for, and give it a moment to go."""
         if not self.announcer.was_ready:
-            # It may call functions of the program's, so it has to be here, on a thread that nobody else needs.
-            self.abort.abort(self.failure())
+            # With an error of its own: one that is raised on two threads mixes their tracebacks. It may call functions
+            # of the program's, so it has to be here, on a thread that nobody else needs.
+            try:
+                self.abort.abort(self._disconnected_error())
+            except BaseException:
+                logger.exception("A function given to on_abort() raised")
         thread = self.connect_thread
         if thread is not None and thread is not threading.current_thread():
             join_thread(thread, Deadline(_SETTLE_TIMEOUT))
@@ -428,7 +432,7 @@ class Session:
     def _disconnect_transport(self) -> None:
         try:
             self.transport.disconnect()
-        except Exception:
+        except BaseException:
             logger.exception("Closing the %s transport failed", self.transport.name)
 
     def _await_delivery(self, delivered: threading.Event, deadline: Deadline) -> list[threading.Thread]:

@@ -72,6 +72,18 @@ def server_message(text: Any) -> RTVIMessage:
     return RTVIMessage("server-message", text, None)
 
 
+def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process still prints until its end, on its standard output and error.
+
+    Not `communicate()`: that reads the pipe itself and misses what `readline()` has taken out of it beyond the line.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    rest = process.stdout.read(), process.stderr.read()
+    process.wait(15)
+    return rest
+
+
 class InThread:
     """Runs a function on a thread; `result()` waits for it and returns or raises what it did."""
 

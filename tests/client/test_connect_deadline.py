@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from tests.client.helpers import (
     transport_of,
     until,
 )
-from tests.client.hung_phases import PHASES, HangingPhase, own_threads
+from tests.client.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
 
 LIMIT = 1.0
 TOLERANCE = 0.2
@@ -160,3 +161,15 @@ def test_reminder_interval() -> None:
     from rtvi_sync import connect
 
     assert connect._REMINDER_INTERVAL == 10.0
+
+
+@pytest.mark.parametrize("phase", [http_headers, websocket_handshake, bot_ready])
+def test_the_traceback_is_of_the_callers_thread(phase: HangingPhase) -> None:
+    """What the abandoned thread runs into is not in the error that the caller sees."""
+    with phase(connect_timeout=0.3) as hung:
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            hung.client.connect()
+        until(lambda: not own_threads())
+    text = "".join(traceback.format_exception(caught.value))
+    assert "_work" not in text
+    assert text.count("Traceback") == 1

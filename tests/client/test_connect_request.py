@@ -352,6 +352,21 @@ class TestHandler:
         connecting.error()
         assert names[0].startswith("rtvi-close-")
 
+    def test_on_abort_that_exits(self) -> None:
+        """A function given to `on_abort()` that calls `sys.exit()` does not keep the session from ending."""
+
+        def leave() -> None:
+            raise SystemExit(3)
+
+        def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
+            abort.signal.on_abort(leave)
+
+        client = memory_client(lambda *_: None, custom_connect_handler=handler, connect_timeout=0.2)
+        for _ in range(2):
+            with pytest.raises(ConnectionTimeoutError):
+                client.connect()
+            assert threads_of_package() == []
+
     def test_disconnect_inside(self) -> None:
         """A handler may call `disconnect()`: it returns at once, and `connect()` raises."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient, TransportState
-from tests.client.helpers import deaf_bot, memory_client, python, silent_bot, transport_of, until
+from tests.client.helpers import deaf_bot, memory_client, python, rest_of, silent_bot, transport_of, until
 
 SCRIPT = """
     import sys, threading, time
@@ -59,7 +59,7 @@ def test_ctrl_c_while_connecting(phase: str, left: list[str]) -> None:
             process.send_signal(signal.SIGINT)
             assert process.stdout.readline().split() == ["interrupted", "disconnected", *left]
             assert time.monotonic() - begun < 2.0
-            out, err = process.communicate(timeout=15)
+            out, err = rest_of(process)
         finally:
             process.kill()
     assert (out, err, process.returncode) == ("ended\n", "", 0)
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_a_program_in_connect() -> None:
         try:
             assert process.stdout.readline() == "reached\n"
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=5)
+            _, err = rest_of(process)
         finally:
             process.kill()
     assert process.returncode == -signal.SIGINT
