@@ -45,7 +45,7 @@ def nothing_left_behind() -> Iterator[None]:
     threads_before, descriptors_before = package_threads(), open_descriptors()
     yield
     deadline = time.monotonic() + 2.0
-    # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package itself may not.
+    # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package may not.
     while True:
         gc.collect()
         threads = package_threads() - threads_before

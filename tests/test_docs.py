@@ -23,7 +23,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_block_runs(block: str, tmp_path: Path) -> None:
-    """A block of the documentation runs to its end in a process of its own, without a warning."""
+    """A block of the documentation runs to its end in a process of its own, without a Python warning."""
     # What a block writes goes to a folder of the test's; what it reads lies where the reader finds it.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
 

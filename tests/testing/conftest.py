@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from .bot_client import Client, Talk
 from websockets.sync.client import connect
 
 from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import Client, Talk
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 import trustme
-from .bot_client import LIMIT, Client, threads_of_bots
 from websockets.sync.client import connect
 
 from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import LIMIT, Client, threads_of_bots
 
 
 def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:

@@ -12,13 +12,14 @@ import time
 from typing import Any
 
 import pytest
-from .bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
+
+from .bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
 
 
 def open_descriptors() -> int:

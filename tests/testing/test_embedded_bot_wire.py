@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from .bot_client import ANSWER, RATE, Talk, names
 from websockets.exceptions import ConnectionClosed
 
 from rtvi_sync.protocol.frames import (
@@ -16,6 +15,8 @@ from rtvi_sync.protocol.frames import (
     encode,
 )
 from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import ANSWER, RATE, Talk, names
 
 
 @pytest.mark.parametrize(
