@@ -8,7 +8,6 @@ import logging
 import os
 import selectors
 import socket
-import sys
 import threading
 import time
 
@@ -437,45 +436,29 @@ def test_close_runs_what_was_given_before():
 
 
 def test_no_wake_up_reaches_a_descriptor_that_was_closed():
-    """While the thread ends, wake-ups of other threads never go to a descriptor with a recycled number."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    strangers: list[tuple[socket.socket, socket.socket]] = []
-    try:
-        for _ in range(50):
-            io = IOThread()
-            stop = threading.Event()
+    """The wake pair is not closed while a thread writes to it: its number could be somebody else's by then."""
+    io = IOThread()
+    real = io._wake_writer
+    sending, closed = threading.Event(), threading.Event()
+    closed_while_sending: list[bool] = []
 
-            def give(io=io, stop=stop) -> None:
-                while not stop.is_set():
-                    io.call(int)
+    class Slow:
+        def send(self, data: bytes) -> None:
+            sending.set()
+            closed_while_sending.append(closed.wait(0.2))
 
-            giver = threading.Thread(target=give)
-            giver.start()
-            io.close()
-            while io.thread.is_alive():
-                strangers.append(socket.socketpair())
-                if len(strangers) > 50:
-                    _check_untouched(strangers)
-            stop.set()
-            giver.join(LIMIT)
-        _check_untouched(strangers)
-    finally:
-        sys.setswitchinterval(interval)
-        for pair in strangers:
-            for sock in pair:
-                sock.close()
+        def close(self) -> None:
+            closed.set()
+            real.close()
 
-
-def _check_untouched(pairs) -> None:
-    for pair in pairs:
-        for sock in pair:
-            sock.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                sock.recv(1)
-    while pairs:
-        for sock in pairs.pop():
-            sock.close()
+    io._wake_writer = Slow()  # type: ignore[assignment]
+    with running(lambda: io.call(int)):
+        assert sending.wait(LIMIT)
+        io._commands.append((io._stop, None))
+        real.send(b"\0")
+    io.thread.join(LIMIT)
+    assert closed_while_sending == [False]
+    assert closed.is_set()
 
 
 def test_channels_that_are_left_at_the_end_are_told():
