@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -89,6 +90,8 @@ class Moment:
         tls_only: it exists only with TLS.
         refusable: new connections can be refused then.
         ends: the session ends in it, fault or no fault.
+        phases: what `connect()` may say that it was waiting for.
+        sure: it comes, whatever happens.
     """
 
     name: str
@@ -97,6 +100,8 @@ class Moment:
     tls_only: bool = False
     refusable: bool = True
     ends: bool = False
+    phases: tuple[str, ...] = ("bot-ready",)
+    sure: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -113,14 +118,39 @@ class Moment:
         ]
 
 
-def in_http(counted_in: Direction, where: Callable[[Landmarks], int]) -> Callable[[Scenario], object]:
-    """When so many bytes of the connect request's connection have passed."""
-    return lambda scenario: scenario.strike(scenario.http, where(scenario.landmarks), counted_in)
+_PHASES: Final = {"HTTP": ("http",), "WebSocket": ("transport", "bot-ready")}
 
 
-def in_ws(counted_in: Direction, where: Callable[[Landmarks], int]) -> Callable[[Scenario], object]:
-    """When so many bytes of the WebSocket's connection have passed."""
-    return lambda scenario: scenario.strike(scenario.ws, where(scenario.landmarks), counted_in)
+def at_byte(
+    line: str,
+    name: str,
+    counted_in: Direction,
+    where: Callable[[Landmarks], int],
+    *,
+    tls_only: bool = False,
+    refusable: bool = False,
+) -> Moment:
+    """When so many bytes of a connection, "HTTP" or "WebSocket", have passed."""
+
+    def arm(scenario: Scenario) -> None:
+        proxy = scenario.http if line == "HTTP" else scenario.ws
+        scenario.strike(proxy, where(scenario.landmarks), counted_in)
+
+    return Moment(f"{line} {name}", arm, tls_only=tls_only, refusable=refusable, phases=_PHASES[line])
+
+
+def anywhere(rng: random.Random) -> Moment:
+    """After any number of bytes of a session in which large messages go both ways."""
+    line, counted_in = rng.choice(tuple(_PHASES)), rng.choice(DIRECTIONS)
+    # Half of them in the handshakes, half in all there is.
+    byte = rng.randrange(1, rng.choice((2_000, 50_000)))
+
+    def act(scenario: Scenario) -> None:
+        receive_large(scenario)
+        send_large(scenario)
+
+    moment = at_byte(line, f"byte {byte} {counted_in}", counted_in, lambda _: byte)
+    return attrs.evolve(moment, act=act, phases=(*_PHASES["HTTP"], *_PHASES["WebSocket"]), sure=False)
 
 
 def while_idle(scenario: Scenario) -> None:
@@ -128,20 +158,30 @@ def while_idle(scenario: Scenario) -> None:
     scenario.strike_now()
 
 
-def in_inbound_frame(scenario: Scenario) -> None:
-    """Half of a large message of the bot's has passed."""
+def receive_large(scenario: Scenario) -> None:
+    """The bot sends a large message."""
     with scenario.client.events("server-message", timeout=scenario.request_timeout) as events:
-        scenario.strike_now(scenario.large_bytes // 2, "to_client")
         scenario.bot_sends({"label": "rtvi-ai", "type": "server-message", "data": scenario.large})
         for event in events:
             scenario.compare(event.data, scenario.large)
             break
 
 
+def send_large(scenario: Scenario) -> None:
+    """The client sends a large message, and gets it back."""
+    scenario.compare(scenario.client.send_client_request("echo", scenario.large), scenario.large)
+
+
+def in_inbound_frame(scenario: Scenario) -> None:
+    """Half of a large message of the bot's has passed."""
+    scenario.strike_now(scenario.large_bytes // 2, "to_client")
+    receive_large(scenario)
+
+
 def in_outbound_frame(scenario: Scenario) -> None:
     """Half of a large message of the client's has passed."""
     scenario.strike_now(scenario.large_bytes // 2, "to_server")
-    scenario.compare(scenario.client.send_client_request("echo", scenario.large), scenario.large)
+    send_large(scenario)
 
 
 def while_calls_wait(scenario: Scenario) -> None:
@@ -170,17 +210,17 @@ def while_the_bot_leaves(scenario: Scenario) -> None:
 
 
 MOMENTS: Final = [
-    Moment("HTTP accept", in_http("to_server", lambda _: 0)),
-    Moment("HTTP client hello", in_http("to_server", lambda _: 100), tls_only=True, refusable=False),
-    Moment("HTTP certificate", in_http("to_client", lambda _: 300), tls_only=True, refusable=False),
-    Moment("HTTP request head", in_http("to_server", lambda at: at.request + 30), refusable=False),
-    Moment("HTTP answer head", in_http("to_client", lambda at: at.answer + 30), refusable=False),
-    Moment("HTTP answer body", in_http("to_client", lambda at: at.answer_end - 5), refusable=False),
-    Moment("WebSocket accept", in_ws("to_server", lambda _: 0)),
-    Moment("WebSocket client hello", in_ws("to_server", lambda _: 100), tls_only=True, refusable=False),
-    Moment("WebSocket certificate", in_ws("to_client", lambda _: 300), tls_only=True, refusable=False),
-    Moment("WebSocket request", in_ws("to_server", lambda at: at.upgrade + 30), refusable=False),
-    Moment("WebSocket answer", in_ws("to_client", lambda at: at.upgraded + 30), refusable=False),
+    at_byte("HTTP", "accept", "to_server", lambda _: 0, refusable=True),
+    at_byte("HTTP", "client hello", "to_server", lambda _: 100, tls_only=True),
+    at_byte("HTTP", "certificate", "to_client", lambda _: 300, tls_only=True),
+    at_byte("HTTP", "request head", "to_server", lambda at: at.request + 30),
+    at_byte("HTTP", "answer head", "to_client", lambda at: at.answer + 30),
+    at_byte("HTTP", "answer body", "to_client", lambda at: at.answer_end - 5),
+    at_byte("WebSocket", "accept", "to_server", lambda _: 0, refusable=True),
+    at_byte("WebSocket", "client hello", "to_server", lambda _: 100, tls_only=True),
+    at_byte("WebSocket", "certificate", "to_client", lambda _: 300, tls_only=True),
+    at_byte("WebSocket", "request", "to_server", lambda at: at.upgrade + 30),
+    at_byte("WebSocket", "answer", "to_client", lambda at: at.upgraded + 30),
     Moment("before bot-ready", lambda scenario: scenario.on("client-ready", while_idle)),
     Moment("idle", act=while_idle),
     Moment("in an inbound frame", act=in_inbound_frame),

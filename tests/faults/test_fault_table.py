@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
-import traceback
+import random
 from typing import Final
 
 import pytest
 
-from rtvi_sync.testing import faults
+from .scenario import Scenario
+from .side_by_side import live_through
+from .table import HARMS, MOMENTS, REFUSAL, Moment, anywhere
 
-from .scenario import Scenario, landmarks
-from .table import MOMENTS, Moment
-
-# Each scenario has some 25 descriptors, of which a process has 1024 where nobody asked for more.
-_SIDE_BY_SIDE: Final = 16
-#: How many combinations came to which end in this run, and how many of them should not have.
-endings: Final[collections.Counter[str]] = collections.Counter()
-bad_endings = 0
 ROWS: Final = [
     pytest.param(moment, secure, id=f"{moment}{' over TLS' if secure else ''}".replace(" ", "-"))
     for secure in (False, True)
@@ -29,21 +21,19 @@ ROWS: Final = [
 
 @pytest.mark.parametrize(("moment", "secure"), ROWS)
 def test_every_fault_at(moment: Moment, secure: bool) -> None:
-    """Each fault, in each direction, at this moment: side by side, each with a bot and a client of its own."""
-    global bad_endings
-    landmarks(secure)
-    scenarios = [Scenario(moment, harm, secure=secure) for harm in moment.harms(secure=secure)]
-    with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        runs = {scenario: pool.submit(scenario.run) for scenario in scenarios}
-    failures = []
-    for scenario, run in runs.items():
-        error = run.exception()
-        endings[run.result() if error is None else type(error).__name__] += 1
-        if error is not None:
-            failures.append(f"{scenario.harm}: {''.join(traceback.format_exception(error))}")
-        elif scenario.harmless and run.result() not in ("works", "ended"):
-            failures.append(f"{scenario.harm}: nothing was lost, and yet: {run.result()}")
-        elif isinstance(scenario.harm.fault, faults.Reset) and "Timeout" in run.result():
-            failures.append(f"{scenario.harm}: noticed only when the time was up: {run.result()}")
-    bad_endings += len(failures)
+    """Each fault, in each direction, at this moment."""
+    failures = live_through(Scenario(moment, harm, secure=secure) for harm in moment.harms(secure=secure))
+
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(8))
+def test_any_fault_at_any_byte(seed: int) -> None:
+    """200 faults, each after a number of bytes that nobody has chosen."""
+    rng = random.Random(seed)
+    harms = [harm for harm in HARMS if harm is not REFUSAL]
+
+    failures = live_through(Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(200))
+
     assert not failures, "\n".join(failures)
