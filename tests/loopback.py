@@ -235,6 +235,10 @@ class Outcome:
     def done(self) -> bool:
         return self._done.is_set()
 
+    def goes_on(self, seconds: float) -> bool:
+        """False if the call ends within that time."""
+        return not self._done.wait(seconds)
+
     def get(self) -> object:
         """The result, or what was raised."""
         assert self._done.wait(LIMIT), "the call does not return"
