@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIError, TransportState
-from tests.client.helpers import SOON, bot_says, memory_client, transport_of
+from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, transport_of, until
 
 
 def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[Any]]:
@@ -118,12 +118,15 @@ def test_waiting_calls_fail() -> None:
     """Whoever waits for an answer learns why the session has ended."""
     from rtvi_sync import DisconnectedError
 
-    client, release, ended = blocked_client(max_queued_events=1)
+    client, release, ended = blocked_client(bot=deaf_bot, max_queued_events=1, request_timeout=None)
     client.on("server_message", lambda: None)
+    asking = InThread(lambda: client.send_client_request("ping"))
+    until(lambda: len(transport_of(client).sent) == 2)
     for n in range(2):
         bot_says(client, "server-message", n)
-    with pytest.raises(DisconnectedError, match="queue is full"):
-        client.send_client_request("ping", 1)
+    error = asking.error(1.0)
+    assert isinstance(error, DisconnectedError)
+    assert "queue is full" in str(error)
     overflowed(client, release, ended)
 
 

@@ -140,7 +140,7 @@ class TestMessages:
         client.disconnect()
         connecting.error()
         for call in calls:
-            with pytest.raises(DisconnectedError, match=r"connect\(\)"):
+            with pytest.raises(BotNotReadyError, match=r"connect\(\)"):
                 call(client)
         assert sent(client) == []
 
@@ -350,7 +350,7 @@ class TestTheLineDies:
             call, _ = ask(client, "ask")
             leaving = InThread(client.disconnect)
             assert isinstance(call.error(1.0), DisconnectedError)
-            with pytest.raises(DisconnectedError):
+            with pytest.raises(BotNotReadyError):
                 client.send_text("late")
             assert not leaving.done()
             release.set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import (
+    BotNotReadyError,
     CloseInfo,
     DisconnectedError,
     Event,
@@ -160,7 +161,7 @@ class TestDisconnect:
             seen.append(client.state)
             try:
                 client.send_text("late")
-            except DisconnectedError:
+            except BotNotReadyError:
                 seen.append("gated")
             real()
 
