@@ -49,6 +49,13 @@ _DOING = {
     "bot-ready": "waiting for the bot to be ready",
 }
 
+_ADVICE = {
+    "devices": "See which source or sink does not return.",
+    "http": "Check that the server at base_url answers, or raise connect_timeout.",
+    "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
+    "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
+}
+
 
 class Connector:
     """Begins and ends the sessions of one client. Nothing in it refers to the client.
@@ -100,16 +107,18 @@ class Connector:
         if previous is not None and previous.ending and not previous.foreign:
             # It is on its way out: what remains takes a moment.
             previous.wait_closed(Deadline(deadline.sooner(5.0)))
-        with self._lock:
-            self._check_idle()
-            self._beginning = True
+        mine = False
         try:
+            with self._lock:
+                self._check_idle()
+                mine = self._beginning = True
             session = Session(transport, self._dispatcher, self.states, deadline)
             self._session = session
             self.watch.begin(session)
         finally:
-            with self._lock:
-                self._beginning = False
+            if mine:
+                with self._lock:
+                    self._beginning = False
         if self._closed:  # by another thread, which did not see this session yet
             session.end_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
@@ -191,8 +200,10 @@ class Connector:
         """The session, live or not.
 
         Raises:
-            BotNotReadyError: there was none yet.
+            BotNotReadyError: there was none yet, or there will be none any more.
         """
+        if self._closed:
+            raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
         return self._session
@@ -259,6 +270,8 @@ class Connector:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
+        if self._starting is not None:
+            self.states.value = TransportState.DISCONNECTED  # nobody is at it here
         self._starting, self._beginning = None, False
         if self._session is not None and self._session.forked:
             self._dispatcher.lose_session()
@@ -289,7 +302,7 @@ class ConnectAttempt:
             if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
-                    f"the time was spent on {_DOING[self._phase]}",
+                    f"the time was spent on {_DOING[self._phase]}. {_ADVICE[self._phase]}",
                     phase=self._phase,
                     elapsed=self._deadline.elapsed(),
                 )
@@ -317,13 +330,15 @@ class ConnectAttempt:
         session.move(TransportState.INITIALIZING)
         with self._may_fail("could not be prepared"):
             self._connector.initialize_transport(session)
+            session.check_wanted()
             transport.init_devices()
+            session.check_wanted()
         session.move(TransportState.INITIALIZED)
         if self._request.needed:
             self._phase = "http"
             session.move(TransportState.AUTHENTICATING)
         bundle = self._request.send(self._deadline, session.abort)
-        signal.raise_if_aborted()
+        session.check_wanted()
         if self._request.start is not None:
             session.move(TransportState.AUTHENTICATED)
         self._phase = "transport"
@@ -338,16 +353,16 @@ class ConnectAttempt:
     @contextlib.contextmanager
     def _may_fail(self, how: str) -> Iterator[None]:
         """Around a call of a transport, which may be anybody's."""
-        signal = self._session.abort.signal
-        signal.raise_if_aborted()
+        session = self._session
+        session.check_wanted()
         try:
             yield
         except Exception as error:
-            signal.raise_if_aborted()
+            session.check_wanted()
             if isinstance(error, RTVIError):
                 raise
-            raise TransportStartError(f"The {self._session.transport.name} transport {how}: {error}") from error
-        signal.raise_if_aborted()
+            raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
+        session.check_wanted()
 
 
 def _on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:

@@ -146,10 +146,11 @@ class Dispatcher:
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
+        signal = signals.BY_EVENT[type_]
         return bool(
             self._handlers.get(type_)
-            or signals.BY_EVENT[type_].receivers
             or any(s.wants(type_) for s in self._live_streams())
+            or (signal.receivers and signal.has_receivers_for(self._client()))
         )
 
     def _live_streams(self) -> list[EventStream]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import ssl
@@ -29,8 +30,8 @@ Seconds = float
 
 
 def snake_case(name: str) -> str:
-    """``"requestData"`` → ``"request_data"``; what is snake_case already stays as it is."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    """``"requestData"`` → ``"request_data"``, ``"onLLMText"`` → ``"on_llm_text"``; snake_case stays as it is."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def from_mapping(cls: type[T], value: T | Mapping[str, Any] | None) -> T:
@@ -138,7 +139,7 @@ class RTVIClientParams:
         ).geturl()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class APIRequest:
     """A request that starts a bot, for `start_bot()`.
 
@@ -292,6 +293,14 @@ class RTVIClientOptions:
             raise ValueError(f'events is "thread" or "manual", not {self.events!r}')
         if self.transport is not None and not isinstance(self.transport, Transport):
             raise TypeError(f"transport is an object such as WebSocketTransport(), not {self.transport!r}")
+        for name, value, method in (("mic", self.mic, "read"), ("speaker", self.speaker, "write")):
+            if value is not None and not isinstance(value, str) and not hasattr(value, method):
+                raise TypeError(f"{name} is None, a device id, or an object with {method}(), not {value!r}")
+        if self.custom_connect_handler is not None:
+            if not callable(self.custom_connect_handler):
+                raise TypeError(f"custom_connect_handler is a function, not {self.custom_connect_handler!r}")
+            if inspect.iscoroutinefunction(self.custom_connect_handler):
+                raise TypeError("custom_connect_handler is called, not awaited: pass a plain function")
 
 
 def api_request(

@@ -86,16 +86,22 @@ class Session:
     """
 
     def __init__(self, transport: Transport, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
+        self.transport = transport
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
-        self.transport = transport
         try:
             self.hub = acquire_hub()
+            self._begin(dispatcher, states, deadline)
         except BaseException:
-            del _sessions_of_transports[id(transport)]
+            # Ctrl-C may come anywhere: what was taken is given back.
+            _sessions_of_transports.pop(id(transport), None)
+            if hasattr(self, "hub"):
+                self.hub.release()
             raise
+
+    def _begin(self, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
         self.announcer = Announcer(
             dispatcher, states, self.hub.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )
@@ -106,10 +112,11 @@ class Session:
         self.abort = AbortController(deadline, lambda: StartBotError("The connect request was aborted"))
         self.abort.signal.on_abort(self._aborted)
         self.connect_thread: threading.Thread | None = None
-        # Guards `_ending`, `_opened` and `_early_ready`: whoever sets one first does what follows from it. Any thread
-        # may hold it, for an assignment.
+        # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
+        # from it. Any thread may hold it, for an assignment.
         self._lock = threading.Lock()
         self._ending: CloseInfo | None = None
+        self._tearing_down = False
         self._opened = False
         self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
         self._close_thread: threading.Thread | None = None
@@ -137,8 +144,8 @@ class Session:
 
     def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now. On the connect thread."""
+        self.initialized = True  # before the call: one that hangs has to be told of the end as well
         self.transport.initialize(options, self._receive)
-        self.initialized = True
 
     # -- what callers ask: any thread ---------------------------------------------------------------------------------
 
@@ -166,12 +173,13 @@ class Session:
         """Raise unless messages can be exchanged.
 
         Raises:
-            ForkedProcessError, DisconnectedError, BotNotReadyError
+            ForkedProcessError, BotNotReadyError
         """
         if self.forked:
             raise forked_error()
         if self._ending is not None:
-            raise self._disconnected_error()
+            how = self._ending.describe() if self.announcer.was_ready else "the last connect() did not succeed"
+            raise BotNotReadyError(f"There is no bot ({how}); call connect() first") from self._disconnected_error()
         if not self.announcer.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
@@ -211,6 +219,12 @@ class Session:
     def was_ended_by(self, error: BaseException) -> bool:
         """True if `error` is what ended it."""
         return self._ending is not None and self._ending.error is error
+
+    def check_wanted(self) -> None:
+        """Raise if the attempt was given up: whoever is at work on it must not go on. On the connect thread."""
+        self.abort.signal.raise_if_aborted()
+        if self._ending is not None:  # the signal follows in a moment
+            raise self._disconnected_error()
 
     def _disconnected_error(self) -> DisconnectedError:
         return (self._ending or CloseInfo()).as_error()
@@ -307,12 +321,14 @@ class Session:
 
     def end(self, info: CloseInfo) -> None:
         """End the session; whoever calls first says how. Any thread; does not wait."""
-        if not self._begin_end(info):
+        self._begin_end(info)
+        # Not only whoever came first: Ctrl-C may have kept him from it.
+        if self._close_thread is not None or self._tearing_down:
             return
         try:
             self._close_thread = start_thread("close", self._tear_down)
         except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            self._tear_down(at_exit=True)
+            self._tear_down(Deadline(TEARDOWN_LIMIT))
 
     def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
         """End the session and wait until it has ended, within the limit of `disconnect()`.
@@ -344,24 +360,22 @@ class Session:
         thread = self._close_thread
         return wait_for_event(self.finished, deadline) and (thread is None or join_thread(thread, deadline))
 
-    def at_exit(self) -> None:
-        """The interpreter exits: end the session on this thread."""
+    def at_exit(self, deadline: Deadline) -> None:
+        """The interpreter exits: end the session on this thread, before `deadline`."""
         if self.forked:
             return
-        if self._begin_end(CloseInfo(initiator="client")):
-            self._tear_down(at_exit=True)
-        else:
-            wait_for_event(self.finished, Deadline(TEARDOWN_LIMIT))
+        self._begin_end(CloseInfo(initiator="client"))
+        self._tear_down(deadline)
+        wait_for_event(self.finished, deadline)
 
-    def _begin_end(self, info: CloseInfo) -> bool:
+    def _begin_end(self, info: CloseInfo) -> None:
         with self._lock:
             if self._ending is not None:
-                return False
-            self._ending = info
+                return
+            self._ending = info or CloseInfo(initiator="network")  # a transport may be anybody's
         # Before anything that takes time: nobody may wait for answers that cannot come.
         self._pending.fail_all(self._disconnected_error)
         self.announcer.end()
-        return True
 
     def _aborted(self) -> None:
         """The program has called `abort_controller.abort()`, or the attempt is being abandoned by `end()`."""
@@ -379,26 +393,34 @@ class Session:
         """True on a thread that the end of the session waits for: it must not wait for the end."""
         return threading.current_thread() in (self._close_thread, self.connect_thread)
 
-    def _tear_down(self, at_exit: bool = False) -> None:
-        """Everything that ends with the session, in order. On the close thread, or on the exiting one."""
+    def _tear_down(self, exit_deadline: Deadline | None = None) -> None:
+        """Everything that ends with the session, in order. On the close thread, or, with a deadline, at exit."""
+        with self._lock:
+            if self._tearing_down:
+                return
+            self._tearing_down = True
         info = self._ending or CloseInfo()
         deadline = Deadline(TEARDOWN_LIMIT * _OWN_SHARE)
+        if exit_deadline is not None:
+            deadline = Deadline(exit_deadline.sooner(TEARDOWN_LIMIT * _OWN_SHARE))
         self._abandon_attempt()
         if self._opened:
             self.move(TransportState.DISCONNECTING)
         self._close_transport(deadline)
         delivered = self.announcer.finish(info)
         self.transport.state = self.announcer.state
-        del _sessions_of_transports[id(self.transport)]
+        _sessions_of_transports.pop(id(self.transport), None)
         self.closed.set()
         self.settled.set()
         busy: list[threading.Thread] = []
         if not self.announcer.manual:
-            if at_exit:
-                self.announcer.deliver_queued(delivered, 1.0)
+            if exit_deadline is not None:
+                self.announcer.deliver_queued(delivered, deadline.sooner(1.0))
             busy = self._await_delivery(delivered, deadline)
         if self.hub.release():
-            left = [t for t in self.hub.join(Deadline(deadline.sooner(1.0))) if t not in busy]
+            # They need a moment even when handlers have used the limit up.
+            moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
+            left = [t for t in self.hub.join(Deadline(moment)) if t not in busy]
             if left:
                 log_stack_of(left, "A session has ended")
         unregister_for_exit(self)
@@ -407,12 +429,15 @@ class Session:
     def _abandon_attempt(self) -> None:
         """Wake the connect thread from whatever it waits for, and give it a moment to go."""
         if not self.announcer.was_ready:
-            # With an error of its own: one that is raised on two threads mixes their tracebacks. It may call functions
-            # of the program's, so it has to be here, on a thread that nobody else needs.
+            # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its
+            # own: it calls functions of the program's, and one that hangs must not keep the end from coming.
+            error = self._disconnected_error()
             try:
-                self.abort.abort(self._disconnected_error())
-            except BaseException:
-                logger.exception("A function given to on_abort() raised")
+                aborting = start_thread("close", self.abort.abort, error)
+            except RuntimeError:  # the interpreter is shutting down
+                self.abort.abort(error)
+            else:
+                join_thread(aborting, Deadline(_SETTLE_TIMEOUT))
         thread = self.connect_thread
         if thread is not None and thread is not threading.current_thread():
             join_thread(thread, Deadline(_SETTLE_TIMEOUT))

@@ -26,6 +26,8 @@ class Deadline:
     __slots__ = ("_end", "_start", "timeout")
 
     def __init__(self, timeout: float | None) -> None:
+        if timeout is not None and timeout != timeout:
+            raise ValueError("A time limit is a number of seconds or None, not NaN")
         self.timeout = timeout
         self._start = time.monotonic()
         self._end = None if timeout is None else self._start + timeout

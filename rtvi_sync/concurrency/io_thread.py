@@ -71,8 +71,14 @@ class IOThread:
         register_for_fork(self)
         try:
             self.thread = start_thread("io", self._run)
-        except BaseException:
+        except RuntimeError:  # there is no thread: the interpreter is shutting down
             self._close()
+            raise
+        except BaseException:
+            # Ctrl-C, perhaps after the thread has begun: what it uses is its own to close.
+            self._commands.append((self._stop, None))
+            with contextlib.suppress(OSError):
+                self._wake_writer.send(b"\0")
             raise
 
     # -- any thread ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .deadline import Deadline, slice_of, wait_for_lock
-from .lifecycle import start_thread
+from .lifecycle import fork_generation, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -121,20 +121,22 @@ class Lane:
             deadline: limit of the wait for a first item.
             until: give up waiting when it is true. Called under the lane's lock: it may only read.
         """
-        with self._lock:
-            while self._scheduled or not self._items:
-                remaining = deadline.remaining()
-                if remaining == 0.0 or (until is not None and until()):
-                    return 0
-                self._arrival.wait(slice_of(remaining))
-            self._scheduled = True
-            count = len(self._items)
-        done = 0
+        done, taken = 0, False
+        # On a thread of the program's Ctrl-C may come anywhere: what is taken is given back all the same.
         try:
+            with self._lock:
+                while self._scheduled or not self._items:
+                    remaining = deadline.remaining()
+                    if remaining == 0.0 or (until is not None and until()):
+                        return 0
+                    self._arrival.wait(slice_of(remaining))
+                taken = self._scheduled = True
+                count = len(self._items)
             while done < count and self._run_one():
                 done += 1
         finally:
-            self.release()
+            if taken:
+                self.release()
         return done
 
     def wake(self) -> None:
@@ -150,8 +152,8 @@ class Lane:
                 return False
             item, size = self._items.popleft()
             self._bytes -= size
-            self._running_on = threading.get_ident()
         try:
+            self._running_on = threading.get_ident()
             item()
         except Exception:
             logger.exception("An item of an event lane raised")
@@ -226,8 +228,11 @@ class LaneWorkers:
             return [worker.thread for worker in self._all if worker.thread is not None]
 
     def _run(self, worker: _Worker) -> None:
+        generation = fork_generation()
         while worker.lane is not None:
             worker.lane.drain()
+            if fork_generation() != generation:
+                return  # a handler forked and returned: this is its child's only thread, and nobody's worker
             with self._lock:
                 worker.lane = None
                 if self._closed:

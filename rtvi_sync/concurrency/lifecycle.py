@@ -13,7 +13,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from .deadline import Deadline
+
 logger = logging.getLogger(__name__)
+
+# How long the exit of the interpreter waits for all live sessions together, in seconds.
+EXIT_LIMIT = 5.0
 
 _numbers = itertools.count(1)
 _generation = 0
@@ -29,8 +34,8 @@ class ForkAware(Protocol):
 class ExitAware(Protocol):
     """Is live until it is told that the interpreter exits."""
 
-    def at_exit(self) -> None:
-        """End in bounded time on the calling thread, without starting a thread."""
+    def at_exit(self, deadline: Deadline) -> None:
+        """End before `deadline` on the calling thread."""
 
 
 # Guards the two sets, which cannot be walked while another thread changes them. Any thread may hold it, for one set
@@ -101,9 +106,10 @@ def _after_fork_in_child() -> None:
 def _at_exit() -> None:
     with _lock:
         live = list(_exit_aware)
+    deadline = Deadline(EXIT_LIMIT)  # one for all: the exit of a program does not grow with its sessions
     for thing in live:
         try:
-            thing.at_exit()
+            thing.at_exit(deadline)
         except Exception:
             logger.exception("Ending a live session at exit failed")
 

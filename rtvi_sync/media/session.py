@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 OnEvent = Callable[[RTVIEvent, Any], None]
 
 _NO_BACKEND = (
-    'no backend for the devices of this machine is installed (extra "audio", package PyAudio). Pass mic= and speaker= '
-    "objects of rtvi_sync.media, such as WavSource, BytesSink or NullSink"
+    "this version has no backend for the devices of a machine (PyAudio's is to come). Pass mic= and speaker= objects "
+    "of rtvi_sync.media, such as WavSource and WavSink, or enable_mic=False and speaker=NullSink() for no audio at all"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -13,10 +13,19 @@ from ..concurrency.cancel import AbortSignal
 from ..errors import StartBotError
 from .net import USER_AGENT, Detach, Network, check_headers, parse_url, printable, socket_timeout
 
+if TYPE_CHECKING:
+    from .http_sockets import AbandonableClient
+
 # A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
 MAX_BODY_BYTES = 1024 * 1024
 MAX_REDIRECTS = 5
 _MAX_ERROR_TEXT = 500
+_ADVICE = {
+    401: ". Set params.headers to what the server wants to see",
+    403: ". Set params.headers to what the server wants to see",
+    404: ". Check base_url and endpoints.connect (Pipecat's runner has only /start: use start_bot_and_connect())",
+    405: ". Check base_url and endpoints.connect",
+}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -74,21 +83,23 @@ def post_json(
     try:
         if client is not None:
             return _follow(client, url, body, headers, signal, {"trace": trace})
-        from .http_sockets import AbandonableTransport  # the first request pays for httpcore, not the import
+        from .http_sockets import AbandonableClient  # the first request pays for httpcore, not the import
 
-        # No environment: the proxy is ours to choose, and a .netrc entry must not become an Authorization header.
-        with httpx.Client(transport=AbandonableTransport(url, network, signal), trust_env=False) as own:
+        with AbandonableClient(url, network, signal) as own:
             return _follow(own, url, body, headers, signal, {})
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         signal.raise_if_aborted()
-        raise StartBotError(f"The request to {printable(url)} failed: {_reason(error, url)}") from error
+        raise StartBotError(
+            f"The request to {printable(url)} failed: {_reason(error, url)}. "
+            "Check the URL, and that the server is running"
+        ) from error
     finally:
         for detach in watches:
             detach()
 
 
 def _follow(
-    client: httpx.Client,
+    client: httpx.Client | AbandonableClient,
     url: str,
     body: Any,
     headers: Mapping[str, str],
@@ -132,17 +143,24 @@ def _read_answer(response: httpx.Response, url: str, signal: AbortSignal) -> Any
     content = b"" if compressed else _read_body(response, signal)
     if not response.is_success:
         reason = _error_text(content) or response.reason_phrase or httpx.codes.get_reason_phrase(status)
-        raise StartBotError(f"{where} answered {status}: {reason or 'no reason given'}", status=status)
+        raise StartBotError(
+            f"{where} answered {status}: {reason or 'no reason given'}{_ADVICE.get(status, '')}", status=status
+        )
     if compressed:
         raise StartBotError(
             f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was asked for", status=status
         )
     if len(content) > MAX_BODY_BYTES:
-        raise StartBotError(f"{where} answered with more than {MAX_BODY_BYTES} bytes", status=status)
+        raise StartBotError(
+            f"{where} answered with more than {MAX_BODY_BYTES} bytes; is it the endpoint that starts the bot?",
+            status=status,
+        )
     try:
         return json.loads(content) if content.strip() else {}
     except (ValueError, RecursionError):
-        raise StartBotError(f"{where} did not answer with JSON", status=status) from None
+        raise StartBotError(
+            f"{where} did not answer with JSON; is it the endpoint that starts the bot?", status=status
+        ) from None
 
 
 def _read_body(response: httpx.Response, signal: AbortSignal) -> bytes:

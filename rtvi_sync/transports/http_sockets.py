@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
@@ -29,7 +30,50 @@ _CORE_ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-class AbandonableTransport(httpx.BaseTransport):
+class AbandonableClient:
+    """As much of `httpx.Client` as one request needs.
+
+    The real one logs the URL of every request, and a URL may hold a password or a key; it also reads .netrc and the
+    environment.
+    """
+
+    def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:
+        self._transport = _Transport(url, network, signal)
+
+    def __enter__(self) -> AbandonableClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any,
+        headers: httpx.Headers,
+        timeout: float | None,
+        extensions: dict[str, Any],
+    ) -> httpx.Request:
+        """As `httpx.Client.build_request()`; user and password of the URL become basic authorization."""
+        limits = {**extensions, "timeout": httpx.Timeout(timeout).as_dict()}
+        request = httpx.Request(method, url, json=json, headers=headers, extensions=limits)
+        authorization = basic_authorization(urlsplit(url))
+        if authorization is not None:
+            request.headers.setdefault("Authorization", authorization)
+        return request
+
+    def send(self, request: httpx.Request, *, stream: bool, follow_redirects: bool) -> httpx.Response:
+        """As `httpx.Client.send()`, with the answer's body unread and no redirect followed."""
+        assert stream
+        assert not follow_redirects
+        response = self._transport.handle_request(request)
+        response.request = request
+        return response
+
+
+class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
     def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 _POLITE_CLOSE_TIMEOUT = 1.0
 # What was received and not played yet is played to the end, at most so long.
 _FLUSH_TIMEOUT = 1.0
+# So many undecodable messages of a session are worth a warning each.
+_MAX_WARNINGS = 20
 
 
 class WebSocketTransport(Transport):
@@ -137,6 +140,20 @@ class WebSocketTransport(Transport):
             connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT)
         if manager is not None:
             log_stack_of(manager.stop(_FLUSH_TIMEOUT), "A source or sink does not return")
+            self._report_losses(connection, manager)
+
+    @staticmethod
+    def _report_losses(connection: WebSocketConnection | None, manager: MediaManager) -> None:
+        """Audio is dropped rather than delayed, but not in silence."""
+        unsent = connection.dropped_audio if connection is not None else 0.0
+        dropped = manager.counters.speaker_dropped
+        if unsent or dropped:
+            logger.warning(
+                "Audio was lost in this session: %.2f s were not sent because the server read too slowly, "
+                "%d frames of the bot's were not played because the sink was too slow",
+                unsent,
+                dropped,
+            )
 
     def send_message(self, message: RTVIMessage) -> None:
         frame = frames.encode(frames.MessageFrame(data=envelope.encode(message)))
@@ -163,14 +180,14 @@ class WebSocketTransport(Transport):
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
         if bundle is not None and not isinstance(bundle, Mapping):
             raise InvalidTransportParamsError(
-                f"The connect endpoint answered with a JSON {type(bundle).__name__}; "
-                "WebSocketTransport needs an object with ws_url"
+                "The parameters to connect with, from connect(), the connect endpoint or the connect handler, are "
+                f"a {type(bundle).__name__}; WebSocketTransport needs a mapping with ws_url"
             )
         bundle = bundle or {}
         given = self._ws_url or bundle.get("ws_url") or bundle.get("wsUrl")
         if not isinstance(given, str):
             raise InvalidTransportParamsError(
-                "There is no WebSocket URL: the connect endpoint's answer has neither ws_url nor wsUrl. "
+                "There is no WebSocket URL: the parameters to connect with have neither ws_url nor wsUrl. "
                 "Pass WebSocketTransport(ws_url=...), connect({'ws_url': ...}), "
                 "or set params.base_url to a server that gives one."
             )
@@ -214,6 +231,8 @@ def _receiver(
 ) -> Callable[[int, bytes], None]:
     """Takes the WebSocket messages of one session apart. Called on the io thread."""
 
+    undecodable = itertools.count(1)
+
     def receive(opcode: int, payload: bytes) -> None:
         if opcode == ABNF.OPCODE_TEXT:
             logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
@@ -221,7 +240,9 @@ def _receiver(
         try:
             frame = frames.decode(payload)
         except ProtocolError as error:
-            logger.warning("A message of the server cannot be decoded and is skipped: %s", error)
+            # A server that sends nothing else must not fill the program's log.
+            level = logging.WARNING if next(undecodable) <= _MAX_WARNINGS else logging.DEBUG
+            logger.log(level, "A message of the server cannot be decoded and is skipped: %s", error)
             return
         if isinstance(frame, frames.AudioRawFrame):
             manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)

@@ -329,7 +329,8 @@ class WebSocketConnection:
             if item.audio and self._queued_audio > limit:
                 self._queued_audio -= item.audio
                 self._queued_bytes -= item.size
-                self.dropped_audio += item.audio
+                # What is queued at the end nobody misses.
+                self.dropped_audio += item.audio if limit else 0.0
             else:
                 kept.append(item)
         self._queue = kept

@@ -83,7 +83,11 @@ class FrameReader(frame_buffer):
             if not fin or self.length > _MAX_CONTROL_BYTES:
                 raise FrameError("The server sent a fragmented or too long control frame", 1002)
         elif self.length + len(self._fragments) > self._max_message_bytes:
-            raise FrameError(f"The server sent a message of more than {self._max_message_bytes} bytes", 1009)
+            raise FrameError(
+                f"The server sent a message of more than {self._max_message_bytes} bytes; "
+                "WebSocketTransport(max_inbound_message_size=...) sets the limit",
+                1009,
+            )
 
     def _take(self, size: int) -> bytes:
         # All or nothing: what frame_buffer is given in parts it keeps as a list that it walks for every further part,

@@ -91,7 +91,7 @@ def _failure(where: str, error: OSError) -> str:
             "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': pass the plain address, "
             f"WebSocketTransport(ws_url={where.replace('wss://', 'ws://', 1)!r})."
         )
-    return f"{where} cannot be reached: {error}"
+    return f"{where} cannot be reached: {error}. Check the URL, and that the bot is running"
 
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:

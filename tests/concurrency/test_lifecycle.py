@@ -11,6 +11,7 @@ import threading
 import time
 
 from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import (
     fork_generation,
     log_stack_of,
@@ -36,7 +37,8 @@ class Thing:
         if self.fails:
             raise ValueError("mine")
 
-    at_exit = after_fork_in_child
+    def at_exit(self, deadline: Deadline) -> None:
+        self.after_fork_in_child()
 
 
 def test_threads_are_named_daemons():
@@ -169,7 +171,7 @@ def test_the_interpreter_tells_at_its_exit():
         import threading
         from rtvi_sync.concurrency.lifecycle import register_for_exit, start_thread
         class Thing:
-            def at_exit(self):
+            def at_exit(self, deadline):
                 print("told", threading.current_thread() is threading.main_thread())
         thing = Thing()
         register_for_exit(thing)

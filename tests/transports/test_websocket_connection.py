@@ -832,27 +832,19 @@ def test_a_fork_closes_only_the_copy_of_the_child(pair):
     assert bot.at_end()
 
 
-def test_the_bot_sees_the_end_though_a_child_lives(pair):
-    """A child that inherited the descriptor and lives on does not keep the connection open."""
+@pytest.mark.parametrize("how", ["polite", "at once", "by the bot", "breach"])
+def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
+    """Whoever holds a copy of the descriptor, such as a child that was not forked by Python: the bot sees the end."""
     client, bot = pair
-    reader, writer = socket.socketpair()
-    with reader, writer:
-
-        def child() -> str:
-            reader.recv(1)  # lives until the parent is done
-            return "done"
-
-        def end() -> None:
-            try:
-                client.connection.close(0.1)
-                assert bot.receive()[0] == CLOSE
-                assert bot.at_end()
-            finally:
-                writer.send(b"x")
-
-        with running(end) as ending:
-            assert in_child(child) == "done"
-            ending.get()
+    copy = socket.socket(fileno=socket.dup(client.connection.fileno()))
+    with copy:
+        if how in ("polite", "at once"):
+            client.connection.close(0.1 if how == "polite" else 0.0)
+        else:
+            bot.send(close_frame(1000) if how == "by the bot" else frame(BINARY, mask=True))
+        client.ended()
+        assert bot.receive()[0] == CLOSE
+        assert bot.at_end()
 
 
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
