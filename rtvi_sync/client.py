@@ -143,6 +143,7 @@ class RTVIClient:
             DeviceError: a device that was asked for by its id cannot be used.
             BotError: the bot reported that it cannot go on.
             ProtocolError: its bot-ready cannot be understood.
+            ProtocolError: the bot broke the protocol before it was ready.
             DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
                 ready.
             ForkedProcessError: the client was connected when the process forked; only the parent may use it.

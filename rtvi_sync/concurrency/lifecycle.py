@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import logging
 import os
@@ -11,6 +12,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any, Protocol
 
 from .deadline import Deadline
@@ -83,11 +85,23 @@ def unregister_for_exit(thing: ExitAware) -> None:
 
 def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
     """Log where `threads` are, for a limit that passed while they were still running."""
-    frames = sys._current_frames()
+    threads = list(threads)
+    frames = _current_frames() if threads else {}
     for thread in threads:
         frame = frames.get(thread.ident) if thread.ident is not None else None
         stack = "".join(traceback.format_stack(frame)) if frame is not None else "(it has just ended)\n"
         logger.warning("%s: thread %s is still running:\n%s", what, thread.name, stack)
+
+
+def _current_frames() -> dict[int, FrameType]:
+    # Before CPython 3.12 a garbage collection inside this call never returns and stops the whole process (gh-106883).
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _after_fork_in_child() -> None:

@@ -231,15 +231,17 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str, signal: A
         OSError: it failed otherwise.
     """
     sock.settimeout(socket_timeout(signal))
+    # Before Python 3.13 wrap_socket() leaves the descriptor to the garbage collector if the peer has reset already.
+    sock.getpeername()
     try:
         return context.wrap_socket(sock, server_hostname=host)
-    except (ssl.SSLError, ConnectionError) as error:
-        reason = error.reason if isinstance(error, ssl.SSLError) else None
-        if isinstance(error, (ssl.SSLEOFError, ConnectionError)):
-            reason = "it hung up"
-        elif reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+    except (ssl.SSLEOFError, ConnectionError) as error:
+        # Whoever can break a connection must not get anybody to try without TLS: no word of that here.
+        raise ConnectionError("the server hung up during the TLS handshake") from error
+    except ssl.SSLError as error:
+        if error.reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
             raise
-        raise NoTLSError(f"the server does not speak TLS ({reason})") from error
+        raise NoTLSError(f"the server does not speak TLS ({error.reason})") from error
 
 
 def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socket.socket, Detach]:

@@ -372,11 +372,19 @@ def reset(peer):
     peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
 
-@pytest.mark.parametrize("plain", [http_server, hang_up, reset])
-def test_a_server_without_tls_is_told_from_other_failures(attempt, plain):
-    """Whether it answers, hangs up or resets: a plain server is called what it is."""
-    with Server(plain) as server, pytest.raises(NoTLSError, match="does not speak TLS"):
+def test_a_server_without_tls_is_told_from_other_failures(attempt):
+    """A server that answers in plain text is called what it is."""
+    with Server(http_server) as server, pytest.raises(NoTLSError, match="does not speak TLS"):
         open_tls(server, attempt)
+
+
+@pytest.mark.parametrize("plain", [hang_up, reset])
+def test_nobody_is_told_to_do_without_tls_by_a_broken_connection(attempt, plain):
+    """Whoever can break a connection could otherwise make programs send their secrets in plain text."""
+    with Server(plain) as server, pytest.raises(OSError) as caught:  # noqa: PT011 - which one is up to the moment
+        open_tls(server, attempt)
+    assert not isinstance(caught.value, NoTLSError)
+    assert "does not speak" not in str(caught.value)
 
 
 def test_other_failures_of_tls_pass(attempt):
@@ -516,7 +524,7 @@ def test_a_proxy_that_refuses_or_talks_nonsense(attempt, answer, status, text):
         peer.send(answer)
 
     url = websocket_url("wss://127.0.0.1:9/")
-    with Server(proxy) as server, pytest.raises((TransportStartError, NoTLSError), match=text) as caught:
+    with Server(proxy) as server, pytest.raises((TransportStartError, ConnectionError), match=text) as caught:
         open_stream(url, Network(proxy=f"http://ada:secret@{server.authority}"), attempt.signal)
     assert getattr(caught.value, "status", None) == status
     assert "secret" not in str(caught.value)
