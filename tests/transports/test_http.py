@@ -665,11 +665,11 @@ def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
 
 def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     """At the limit the request still waits for its owner, whose reason it raises."""
-    deadline = Deadline(0.2)
+    deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with Slow(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
         assert server.reached.wait(LIMIT)
-        assert posting.goes_on(0.2 + net._GRACE / 3)
+        assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

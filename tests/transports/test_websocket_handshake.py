@@ -523,7 +523,7 @@ def test_a_syn_without_answer_is_abandoned(shake, attempt):
 
 def test_whoever_set_the_limit_says_what_happened():
     """At the limit the handshake still waits for the owner of the attempt, whose reason it raises."""
-    deadline = Deadline(0.2)
+    deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     server = Server(silent)
     server.reached = threading.Event()
@@ -532,7 +532,7 @@ def test_whoever_set_the_limit_says_what_happened():
         assert url is not None
         with running(lambda: open_websocket(url, {}, Network(proxy=False), controller.signal)) as opening:
             assert server.reached.wait(LIMIT)
-            assert opening.goes_on(0.2 + net._GRACE / 3)
+            assert opening.goes_on(1.0 + net._GRACE / 3)
             assert deadline.expired
             controller.abort()
             with pytest.raises(AbandonedError):
