@@ -163,8 +163,10 @@ class Transport(abc.ABC):
 
     @property
     def is_mic_enabled(self) -> bool:
+        """False: muted, or the transport carries no audio."""
         return False
 
     @property
     def is_cam_enabled(self) -> bool:
+        """False: off, or the transport carries no video."""
         return False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..concurrency.cancel import AbortSignal
+from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
@@ -46,6 +47,7 @@ class MemoryTransport(Transport):
         self._open = False
         self._arrived: deque[Inbound] = deque()
         self._delivering = False  # a thread is handing out what has arrived
+        register_for_fork(self)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         self.auth_bundle = auth_bundle
@@ -53,6 +55,11 @@ class MemoryTransport(Transport):
             self._open = not abort.aborted
             self._arrived.clear()
         abort.raise_if_aborted()
+
+    def after_fork_in_child(self) -> None:
+        """The session is the parent's; whoever held the lock does not exist here."""
+        self._lock = threading.Lock()
+        self._open = self._delivering = False
 
     def disconnect(self) -> None:
         with self._lock:
