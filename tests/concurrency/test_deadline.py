@@ -63,6 +63,12 @@ def test_the_sooner_of_two_limits(clock):
     assert deadline.sooner(1.0) == 0.0
 
 
+def test_nan_is_no_limit():
+    """A limit that is not a number is refused: every comparison with it would be false, and the wait without end."""
+    with pytest.raises(ValueError, match="NaN"):
+        Deadline(float("nan"))
+
+
 @pytest.mark.parametrize("timeout", [None, 0.0, 1.0, 1e12, float("inf")])
 def test_a_slice_is_one_that_the_platform_can_wait(timeout):
     """Whatever the limit, a single wait of it fits what a lock of this platform takes."""

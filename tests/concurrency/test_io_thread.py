@@ -483,6 +483,22 @@ def test_a_thread_that_cannot_start_leaves_nothing_open(monkeypatch):
         IOThread()
 
 
+def test_ctrl_c_as_the_thread_starts(monkeypatch):
+    """An interruption that comes when the thread has begun lets it end by itself, and close what it uses."""
+    started = []
+    start_thread = module.start_thread
+
+    def start_and_interrupt(*args: object) -> None:
+        started.append(start_thread(*args))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "start_thread", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        IOThread()
+    started[0].join(LIMIT)
+    assert not started[0].is_alive()
+
+
 def test_no_descriptors_no_thread(monkeypatch):
     """When the system gives no descriptors, nothing stays open and no thread is started."""
 

@@ -447,6 +447,19 @@ def test_one_session_after_the_other(plain, opened, hub):
         transport.disconnect()
 
 
+def test_lost_audio_is_told(plain, opened, caplog, monkeypatch):
+    """Audio that was dropped because the bot read too slowly is counted, and the log says so at the end."""
+    transport = WebSocketTransport(plain.url, max_message_size=64 * 1024 * 1024)
+    opened(transport)
+    transport.send_message(RTVIMessage("client-message", {"t": "x" * 16_000_000}))
+    for _ in range(3):
+        transport._send_audio(bytes(32_000), 16000)
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
+    with caplog.at_level(logging.WARNING):
+        transport.disconnect()
+    assert "2.00 s were not sent" in caplog.text
+
+
 def test_disconnect_before_connect():
     """A transport that was never used can be disconnected."""
     WebSocketTransport().disconnect()
