@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync import BotError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
+from rtvi_sync import BotError, BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
 
 from ..conftest import open_descriptors, package_threads
 from .conftest import BotServer
@@ -109,7 +109,7 @@ def test_everyone_who_waits_is_told(
     for error in errors:
         assert isinstance(error, DisconnectedError)
         assert (error.initiator, error.code) == (initiator, code)
-    with pytest.raises(DisconnectedError):
+    with pytest.raises(BotNotReadyError):
         client.send_text("Hello?")
     client.disconnect()
     assert client.state.value == "disconnected"
