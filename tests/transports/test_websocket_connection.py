@@ -250,7 +250,7 @@ def test_what_came_with_the_handshake(link, split):
 
 
 def test_what_shares_a_record_with_the_handshake(link):
-    """Decrypted bytes that wait in the TLS object, where no selector sees them, are read at the start."""
+    """Invariant "socket": decrypted bytes that wait in the TLS object, where no selector sees them, are read."""
     client, bot = link(start=False)
     bot.send(b"HTTP" + frame(BINARY, b"first"))
     client.connection._sock.setblocking(True)
@@ -290,7 +290,7 @@ def test_a_message_may_be_answered_at_once(link):
 
 
 def test_a_slow_reader_gets_everything_in_order(pair):
-    """Several threads send more than the socket takes: no byte is lost or torn, and each thread's order holds."""
+    """Invariant "socket": several threads send more than it takes; no byte is lost or torn, order holds."""
     client, bot = pair
     senders, each = 4, 40
 
@@ -383,7 +383,7 @@ def test_the_stall_limit_counts_from_the_blockage(link):
 
 
 def test_the_oldest_audio_is_dropped(pair):
-    """Over 1 s of queued audio the oldest goes, and is counted; what is not audio stays, in its place."""
+    """Invariant "socket": over 1 s of queued audio the oldest goes, and is counted; what is no audio stays."""
     client, bot = pair
     payload = blocked(client)
     for n in range(192):
