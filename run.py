@@ -53,7 +53,7 @@ STAMP = "rtvi-sync-setup.json"
 
 # Names of tables in pyproject.toml, the one place that lists packages.
 DEMO_PARTS = ("testing", "cli")
-TEST_PARTS = (*DEMO_PARTS, "resample", "speed", "test")
+TEST_PARTS = (*DEMO_PARTS, "resample", "speed", "samples", "soak", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
@@ -190,7 +190,9 @@ def install(python: Path, requirements: Sequence[str], what: str) -> None:
 def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
     """The package's own requirements and those of the named extras and groups of a parsed pyproject.toml."""
     tables = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
-    return [*project["project"]["dependencies"], *(line for part in parts for line in tables[part])]
+    lines = [line for part in parts for line in tables[part]]
+    # A group that includes another one is named in `parts` beside it.
+    return [*project["project"]["dependencies"], *(line for line in lines if isinstance(line, str))]
 
 
 def read_project(python: Path) -> dict[str, Any]:
