@@ -24,7 +24,7 @@ FLOORS = [
     {"media"},
     {"transports"},
     {"signals", "options", "streams", "dispatch", "announce", "start", "session", "connect", "client", "__init__"},
-    {"testing"},
+    {"notes", "testing"},
     {"cli", "__main__"},
 ]
 

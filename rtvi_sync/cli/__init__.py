@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 
 from rtvi_sync import RTVIError, __version__
+from rtvi_sync.notes.text import clean
 
 from . import demo
-from .screen import clean
 
 COMMANDS = {"demo": demo}
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from rtvi_sync import CloseInfo, DisconnectedError, Event, EventStream, RequestTimeoutError, RTVIClient, RTVIEvent
+from rtvi_sync.notes.level import FLOOR, rms
+from rtvi_sync.notes.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
-from .level import FLOOR, rms
 from .screen import Screen
 from .speech import Mouth, Speech
-from .transcript import EVENTS, Line, Transcript
 
 _SIGNS = (
     RTVIEvent.BOT_STARTED_SPEAKING,
@@ -73,17 +73,20 @@ class Conversation:
     Attributes:
         began: when it was made, in monotonic seconds.
         said: when each utterance was begun.
+        finals: when final transcripts of the user's words arrived.
+        texts: when text of the bot's arrived.
         interruptions: when the bot was interrupted.
-        transcript: of both sides.
         answers: how many utterances the bot has reacted to.
     """
 
     def __init__(self, client: RTVIClient, mouth: Mouth, ear: Ear, screen: Screen) -> None:
         self.began = time.monotonic()
         self.said: list[float] = []
+        self.finals: list[float] = []
+        self.texts: list[float] = []
         self.interruptions: list[float] = []
-        self.transcript = Transcript()
         self.answers = 0
+        self._transcript = Transcript()
         self._mouth = mouth
         self._ear = ear
         self._screen = screen
@@ -124,7 +127,7 @@ class Conversation:
 
     def end_of_turn(self) -> None:
         """Show what the bot has said in words only."""
-        self._show(self.transcript.end_of_turn())
+        self._show(self._transcript.end_of_turn())
 
     def note(self, text: str, at: float | None = None) -> None:
         """Show a line with the time at which it came."""
@@ -150,7 +153,7 @@ class Conversation:
 
     @property
     def _last_text(self) -> float:
-        return self.transcript.texts[-1] if self.transcript.texts else -math.inf
+        return self.texts[-1] if self.texts else -math.inf
 
     def _follow(self, until: Callable[[], bool], seconds: float) -> bool:
         """Show what happens until `until()` is true, which is asked often, or time is up. Returns whether it was."""
@@ -171,7 +174,12 @@ class Conversation:
 
     def _take(self, event: Event) -> None:
         if event.type in EVENTS:
-            self._show(self.transcript.take(event), event.received_at)
+            line = self._transcript.take(event)
+            if event.type in BOT_TEXTS:
+                self.texts.append(event.received_at)
+            elif line is not None and line.final:
+                self.finals.append(event.received_at)
+            self._show(line, event.received_at)
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.ERROR:

@@ -16,11 +16,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rtvi_sync import BotReadyData, RTVIClient, RTVIError, StartBotError, WebSocketTransport
+from rtvi_sync.notes import latency
+from rtvi_sync.notes.recording import Recorder, find_resampler, played, write_conversation
 from rtvi_sync.testing import EmbeddedBot
 
-from . import latency
 from .conversation import Conversation, Ear
-from .recording import Recorder, find_resampler, played, write_conversation
 from .screen import Screen, screen_for
 from .speech import SHIPPED, Mouth, Speech, load_speech
 
@@ -152,7 +152,7 @@ def _description_of(ready: BotReadyData) -> str:
 def _report(screen: Screen, talk: Conversation, recorder: Recorder, out: Path) -> None:
     user, bot = recorder.stop()
     sounds = latency.moments_of_sound(user), latency.moments_of_sound(bot)
-    latencies = latency.measure(talk.said, *sounds, talk.transcript.finals, talk.transcript.texts)
+    latencies = latency.measure(talk.said, *sounds, talk.finals, talk.texts)
     if latencies:
         screen.line("")
         screen.table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))

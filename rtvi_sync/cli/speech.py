@@ -10,8 +10,7 @@ import attrs
 
 from rtvi_sync import DeviceError
 from rtvi_sync.media import WavSource
-
-from .level import audible, rms
+from rtvi_sync.notes.level import audible, rms
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 

@@ -97,7 +97,7 @@ def test_each_part_is_said_after_the_answer_to_the_one_before(
     ]
     assert lines.partials[0] == "you  First"
     assert talk.answers == 2
-    assert len(talk.said) == len(talk.transcript.finals) == 2
+    assert len(talk.said) == len(talk.finals) == 2
 
 
 def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.cli.level import rms
+from rtvi_sync.notes.level import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
 ROOT = Path(__file__).parents[2]

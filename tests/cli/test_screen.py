@@ -1,4 +1,4 @@
-"""Lines, partial lines and tables, and that no server can command the terminal."""
+"""Lines, partial lines and tables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import io
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rtvi_sync.cli.screen import LONGEST_LINE, PlainScreen, RichScreen, clean, screen_for
+from rtvi_sync.cli.screen import PlainScreen, RichScreen, screen_for
 
 
 class Terminal(io.StringIO):
@@ -17,41 +15,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain", "plain"),
-        ("\x1b[31mred\x1b[0m", "[31mred[0m"),
-        ("\x1b]0;title\x07", "]0;title"),
-        ("\x9b2Jc1", "2Jc1"),
-        ("two\r\nlines\u2028here", "two  lines here"),
-        ("a\x00b\x08c\x7f", "abc"),
-        ("abc\u202edcba\u2066x", "abcdcbax"),
-        ("half \ud83d", "half "),
-        ("naïve 日本語 👩\u200d🚀", "naïve 日本語 👩\u200d🚀"),
-    ],
-)
-def test_clean_takes_out_what_a_terminal_obeys_and_nothing_else(text: str, shown: str) -> None:
-    """Escape sequences lose their escape, line breaks become spaces, writing of all languages stays."""
-    assert clean(text) == shown
-
-
-@given(st.text(st.characters(exclude_categories=())))
-def test_clean_leaves_one_line_that_can_be_written(text: str) -> None:
-    """Whatever a server sends becomes printable text without control characters, and stays so."""
-    shown = clean(text)
-    assert shown.encode() is not None
-    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
-    assert clean(shown) == shown
-
-
-def test_clean_cuts_what_is_too_long() -> None:
-    """A bot cannot flood the terminal with one line."""
-    shown = clean("x" * (10 * LONGEST_LINE))
-    assert len(shown) == LONGEST_LINE
-    assert shown.endswith("…")
 
 
 def test_plain_screen_shows_finished_lines_only() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.cli.recording import Recorder, Stretch, find_resampler, played, write_conversation
 from rtvi_sync.media import AudioFrame, ParticipantTracks, Track, Tracks
+from rtvi_sync.notes.recording import Recorder, Stretch, find_resampler, played, write_conversation
 
 RATE = 1000
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from rtvi_sync import BotLLMTextData, BotOutputData, Event, RTVIEvent, UserInputData, UserTranscriptionData
-from rtvi_sync.cli.transcript import Line, Transcript
+from rtvi_sync.notes.transcript import Line, Transcript
 
 _clock = itertools.count(1)
 
@@ -58,8 +58,6 @@ def test_a_turn_of_a_current_bot_is_told_once() -> None:
         Line(who="bot", text="Good day."),
     ]
     assert transcript.end_of_turn() is None
-    assert len(transcript.finals) == 1
-    assert len(transcript.texts) == 6
 
 
 def test_a_bot_with_output_only_has_a_line_for_each_segment() -> None:
@@ -78,7 +76,18 @@ def test_a_bot_with_words_only_is_quoted_at_the_end_of_its_turn() -> None:
     assert transcript.end_of_turn() == Line(who="bot", text="Just spoken.")
     assert transcript.end_of_turn() is None
     lines(transcript, *tokens(RTVIEvent.BOT_LLM_TEXT, "By", " the", " model"), *tokens(RTVIEvent.BOT_TTS_TEXT, "By"))
+    assert transcript.unfinished == Line(who="bot", text="By the model", final=False)
     assert transcript.end_of_turn() == Line(who="bot", text="By the model")
+    assert transcript.unfinished is None
+
+
+def test_a_turn_without_end_is_not_kept_without_end() -> None:
+    """Words are kept up to a limit, so that a bot that never stops costs bounded memory."""
+    transcript = Transcript()
+    lines(transcript, *tokens(RTVIEvent.BOT_LLM_TEXT, *["x" * 10_000] * 30))
+    said = transcript.end_of_turn()
+    assert said is not None
+    assert len(said.text) == 100_000
 
 
 def test_a_turn_in_words_after_one_in_sentences_is_quoted() -> None:
@@ -104,4 +113,3 @@ def test_what_was_typed_is_not_said() -> None:
         for kind in ("chat", "backchannel")
     ]
     assert lines(transcript, *typed) == []
-    assert transcript.finals == []
