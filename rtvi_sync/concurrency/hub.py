@@ -25,10 +25,14 @@ class Hub:
         """One session less. The last one retires the hub (True): its threads end, and `join()` waits for them."""
         if self._inherited or not _slot.leave(self):
             return False
+        self.retire()
+        return True
+
+    def retire(self) -> None:
+        """Nobody uses it (any more): let its threads end."""
         self.pacer.close()
         self.workers.close()
         self.io.close()
-        return True
 
     def join(self, deadline: Deadline) -> list[threading.Thread]:
         """Wait for the threads of a retired hub. Returns those still alive. The calling thread is not waited for."""
@@ -53,18 +57,30 @@ class _HubSlot:
     """Where the current hub is found."""
 
     def __init__(self) -> None:
-        # Guards `current` and the `users` of every hub. Any thread may hold it; making a hub starts one thread under
-        # it.
+        # Guards `_current` and the `users` of every hub. Any thread may hold it, for a few assignments. A hub is made
+        # outside of it, because that starts a thread: where gevent came after this lock, it would be held while
+        # greenlets take turns, and the second one to ask for it would stop them all.
         self._lock = threading.Lock()
         self._current: Hub | None = None
         register_for_fork(self)
 
     def enter(self) -> Hub:
         with self._lock:
-            if self._current is None:
-                self._current = Hub()
-            self._current.users += 1
-            return self._current
+            if self._current is not None:
+                self._current.users += 1
+                return self._current
+        spare: Hub | None = Hub()
+        try:
+            with self._lock:
+                if self._current is None:
+                    self._current, spare = spare, None
+                assert self._current is not None
+                self._current.users += 1
+                return self._current
+        finally:
+            if spare is not None:  # others were faster
+                spare.retire()
+                spare.join(Deadline(1.0))
 
     def leave(self, hub: Hub) -> bool:
         with self._lock:

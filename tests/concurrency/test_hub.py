@@ -149,6 +149,32 @@ def test_a_hub_that_cannot_be_made_is_not_counted(monkeypatch):
     assert hub.join(Deadline(LIMIT)) == []
 
 
+def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
+    """Invariant "locks are leaves": a thread is started outside of the lock, also when two users make a hub at once.
+
+    They get the same one then, and the threads of the other end.
+    """
+    both = threading.Barrier(2)
+    free = []
+
+    class Slow(module.Hub):
+        def __init__(self) -> None:
+            both.wait(LIMIT)
+            free.append(not module._slot._lock.locked())
+            super().__init__()
+            both.wait(LIMIT)
+
+    monkeypatch.setattr(module, "Hub", Slow)
+    with running(acquire_hub) as one, running(acquire_hub) as other:
+        hubs = {one.get(), other.get()}
+    assert free == [True, True]
+    (hub,) = hubs
+    assert hub.users == 2
+    assert [t for t in package_threads() if t.name.startswith("rtvi-io-")] == [hub.io.thread]
+    assert [hub.release(), hub.release()] == [False, True]
+    assert hub.join(Deadline(LIMIT)) == []
+
+
 def test_a_forked_child_gets_a_hub_of_its_own():
     """In a child, even if the lock was held at the fork, the next hub is a new one with threads of its own."""
     hub = acquire_hub()
