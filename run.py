@@ -12,9 +12,12 @@ if sys.version_info < (3, 10):  # noqa: UP036 (whoever starts this file may have
     sys.exit("run.py needs Python 3.10 or newer, and {} is {}.{}".format(sys.executable, *sys.version_info[:2]))
 
 try:
+    import ast
     import json
     import os
+    import re
     import shutil
+    import signal
     import subprocess
     from collections.abc import Sequence
     from pathlib import Path
@@ -41,10 +44,14 @@ HELP = """\
 usage: python3 run.py COMMAND ...
 
   demo [--url URL] ...                     a spoken conversation with the built-in bot, or with the bot at URL
+  sample [NAME [--url URL] ...]            a program of samples/, likewise; without a name, the list of them
   test [--real | --matrix] [--require] [pytest arguments]
                                            the tests; --real adds those with real parts (Pipecat, PulseAudio,
                                            Chromium), --matrix every version and the long runs too; with --require
                                            a part that cannot be had fails the run instead of skipping its tests
+  soak [--minutes N] [--seed S] [--output DIR] ...
+                                           sessions come and go, faults strike, and nothing may grow: a plot, a
+                                           table and a judgement in DIR, .cache/soak if none is given
   lint                                     ruff, mypy and the import contracts
 
 All that is needed is set up first, in .venv/ and .cache/ of this folder."""
@@ -53,7 +60,9 @@ STAMP = "rtvi-sync-setup.json"
 
 # Names of tables in pyproject.toml, the one place that lists packages.
 DEMO_PARTS = ("testing", "cli")
-TEST_PARTS = (*DEMO_PARTS, "resample", "speed", "samples", "soak", "test")
+SAMPLE_PARTS = (*DEMO_PARTS, "samples")
+SOAK_PARTS = (*DEMO_PARTS, "soak")
+TEST_PARTS = (*SOAK_PARTS, "resample", "speed", "samples", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
@@ -70,6 +79,7 @@ PROGRAMS = {
 }
 
 DEMO_SECONDS, TEST_SECONDS, INSTALL_SECONDS = 1800.0, 5400.0, 1200.0
+SOAK_SECONDS = 7 * 24 * 3600.0
 
 READ_TOML = """
 import importlib, json, sys
@@ -83,8 +93,8 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def show(command: Sequence[object], seconds: float, cwd: Path | None = None, **variables: str) -> int:
-    """Run a command in the user's sight and return its exit status."""
+def show(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
+    """Run a command in the user's sight and return its exit status. What ends this program ends the command too."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, nothing is built
     child = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environ)
     try:
@@ -95,10 +105,19 @@ def show(command: Sequence[object], seconds: float, cwd: Path | None = None, **v
         child.wait(10)  # it was interrupted too, and may have a session to end
         raise
     finally:
-        if child.poll() is None:
+        end(child)
+    return status if status >= 0 else 128 - status
+
+
+def end(child: "subprocess.Popen[bytes]") -> None:
+    """End a process that still runs, as politely as it allows."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-    return status if status >= 0 else 128 - status
 
 
 # Environments
@@ -184,7 +203,15 @@ def install(python: Path, requirements: Sequence[str], what: str) -> None:
         or quiet([*pip, *requirements], INSTALL_SECONDS)
     ):
         raise SetupError(f"{what}: could not be installed")
-    write_stamp(folder, stamp["base"], requirements)
+    # What was installed for another command is still there, unless it is one of these in another version.
+    names = {package_of(line) for line in requirements}
+    others = [line for line in stamp["installed"] if package_of(line) not in names]
+    write_stamp(folder, stamp["base"], [*requirements, *others])
+
+
+def package_of(requirement: str) -> str:
+    """The normalized name of the package that a requirement is about."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
 
 
 def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
@@ -282,6 +309,33 @@ def demo(arguments: list[str]) -> int:
     return show([own_environment(DEMO_PARTS), "-m", "rtvi_sync", "demo", *arguments], DEMO_SECONDS)
 
 
+def sample_programs() -> dict[str, Path]:
+    """The samples by name: each is a file, or a package whose entry is its `__main__.py`."""
+    files = {path.stem: path for path in ROOT.glob("samples/*.py")}
+    return dict(sorted({**files, **{path.parent.name: path for path in ROOT.glob("samples/*/__main__.py")}}.items()))
+
+
+def sample(arguments: list[str]) -> int:
+    """Start a sample with what it needs; without a name, say which there are. It runs for as long as it likes."""
+    programs = sample_programs()
+    if arguments and arguments[0] in programs:
+        return show([own_environment(SAMPLE_PARTS), "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
+    asked = not arguments or arguments[0] in ("-h", "--help")
+    width = max(map(len, programs), default=0)
+    lines = [f"  {name:{width}}  {summary_of(path)}" for name, path in programs.items()]
+    lines = ["usage: python3 run.py sample NAME [--url URL] ...", "", *lines]
+    if asked:
+        print(*lines, sep="\n")
+        return 0
+    print(f"run.py: no such sample: {arguments[0]}", "", *lines, sep="\n", file=sys.stderr)
+    return 2
+
+
+def summary_of(program: Path) -> str:
+    """The first line of what a program says about itself."""
+    return (ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
 def test(arguments: list[str]) -> int:
     """Run pytest; its own arguments are passed on untouched."""
     ours = {"--real", "--matrix", "--require"} & set(arguments)
@@ -310,6 +364,11 @@ def test(arguments: list[str]) -> int:
     return 1 if required and lacking else max(status, versions)
 
 
+def soak(arguments: list[str]) -> int:
+    """Let sessions come and go; the arguments are those of `python -m tools.soak`."""
+    return show([own_environment(SOAK_PARTS), "-m", "tools.soak", *arguments], SOAK_SECONDS)
+
+
 def lint(arguments: list[str]) -> int:
     """Check style, types and floors; all three always run."""
     python = own_environment(LINT_PARTS)
@@ -318,7 +377,7 @@ def lint(arguments: list[str]) -> int:
     return max([show([python, *check], STEP_SECONDS, ROOT) for check in checks])
 
 
-COMMANDS = {"demo": demo, "test": test, "lint": lint}
+COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "lint": lint}
 
 
 def main(arguments: list[str]) -> int:
@@ -329,6 +388,8 @@ def main(arguments: list[str]) -> int:
     if arguments[0] not in COMMANDS:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
+    # So that what was started is ended too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         CACHE.mkdir(exist_ok=True)
         LOG.write_text("", encoding="utf-8")

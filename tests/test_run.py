@@ -36,6 +36,8 @@ resample = []
 speed = []
 audio = ["absent-audio"]
 [dependency-groups]
+soak = []
+samples = []
 test = ["pytest"]
 lint = []
 """
@@ -51,6 +53,14 @@ except KeyboardInterrupt:
     print("ended its session", flush=True)
 sys.exit(7 if "--fail" in sys.argv else 0)
 """
+
+SAMPLE = '''"""Say what was given.
+
+And more.
+"""
+import sys, threading, throwaway_samples
+from rtvi_sync import __main__ as package
+'''
 
 PYTEST = """
 import os, sys
@@ -80,7 +90,7 @@ def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes]
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that the small project needs, pip itself among it, made from the pip of this environment."""
     folder = tmp_path_factory.mktemp("wheels")
-    for name in ("throwaway", "throwaway_testing"):
+    for name in ("throwaway", "throwaway_testing", "throwaway_samples"):
         make_wheel(folder, name, "1.0", {f"{name}.py": b""})
     make_wheel(folder, "pytest", "1.0", {"pytest.py": PYTEST.encode()})
     pip = metadata.distribution("pip")
@@ -125,6 +135,10 @@ def new_project(folder: Path) -> Path:
     (folder / "rtvi_sync").mkdir()
     (folder / "rtvi_sync" / "__init__.py").touch()
     (folder / "rtvi_sync" / "__main__.py").write_text(PACKAGE)
+    for sample in ("short.py", "long/__init__.py", "long/__main__.py"):
+        path = folder / "samples" / sample
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SAMPLE if path.stem != "__init__" else "")
     return folder
 
 
@@ -264,8 +278,19 @@ def test_requirements_come_from_the_named_tables_alone() -> None:
 def test_the_projects_own_file_has_every_part() -> None:
     """Each part that a command names is a table of pyproject.toml, and each later command needs more than the last."""
     project = json.loads(machine.ask(sys.executable, "-c", run.READ_TOML, ROOT / "pyproject.toml"))
-    needs = [set(run.requirements_of(project, parts)) for parts in (run.DEMO_PARTS, run.TEST_PARTS, run.LINT_PARTS)]
-    assert needs[0] < needs[1] < needs[2]
+    each = (run.DEMO_PARTS, run.SOAK_PARTS, run.TEST_PARTS, run.LINT_PARTS)
+    needs = [set(run.requirements_of(project, parts)) for parts in each]
+    assert needs[0] < needs[1] < needs[2] < needs[3]
+
+
+def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment remembers the packages of every command, and of each package only the latest requirement."""
+    monkeypatch.setattr(run, "quiet", lambda *_: True)
+    (tmp_path / "bin").mkdir()
+    run.write_stamp(tmp_path, "this one", [])
+    for requirements in (["a>=1", "B_c[x]<2"], ["d", "b-c>=2"]):
+        run.install(tmp_path / "bin" / "python", requirements, "it")
+    assert run.read_stamp(tmp_path) == {"base": "this one", "installed": ["d", "b-c>=2", "a>=1"]}
 
 
 @posix
@@ -275,6 +300,47 @@ def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> N
     assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo', 'a b']\n", "")
     assert ready.log == ""
     assert not (ready.project / ".cache" / "pip").exists()
+
+
+@posix
+def test_a_sample_starts_with_what_it_needs(ready: Machine) -> None:
+    """A file or a package of samples/ gets its own packages, at the first start alone, and all further arguments."""
+    first = ready.run("sample", "short", "--url", "ws://127.0.0.1:1")
+    again = ready.run("sample", "long", "--fail")
+    demo = ready.run("demo")
+    assert first.stdout.splitlines() == [
+        "Installing the packages for samples",
+        "arguments ['--url', 'ws://127.0.0.1:1']",
+    ], first.stderr
+    assert (again.returncode, again.stdout) == (7, "arguments ['--fail']\n")
+    assert demo.stdout == "arguments ['demo']\n"  # what was installed for the one is there for the other
+
+
+@posix
+def test_the_samples_are_listed(ready: Machine) -> None:
+    """Without a name, or with one that is not there, each sample is named and told in a line; nothing is set up."""
+    listed = ready.run("sample")
+    unknown = ready.run("sample", "shrot")
+    lines = ["usage: python3 run.py sample NAME [--url URL] ...", ""]
+    lines += ["  long   Say what was given.", "  short  Say what was given."]
+    assert (listed.returncode, listed.stdout.splitlines()) == (0, lines)
+    assert unknown.returncode == 2
+    assert unknown.stderr.splitlines() == ["run.py: no such sample: shrot", "", *lines]
+
+
+@posix
+def test_what_ends_the_command_ends_the_sample(ready: Machine) -> None:
+    """A SIGTERM to run.py ends the server that it has started too."""
+    with subprocess.Popen(
+        ready.command("sample", "short", "--wait"), cwd=ready.project, env=ready.environ, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        while b"arguments" not in line:
+            line = process.stdout.readline()
+        process.terminate()
+        assert process.stdout.read() == b""  # it ends with the last process that has the pipe
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 @posix

@@ -1,0 +1,209 @@
+"""The other side of the soak, in a process of its own: bots, the lines to them, and the faults that strike these."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import random
+import signal
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync import DisconnectedError
+from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
+
+# Mean seconds from one fault to the next.
+_FAULT_INTERVAL: Final = 0.4
+# How long a fault lasts that is not final, in seconds.
+_FAULT_SECONDS: Final = (0.2, 3.0)
+_FLOOD: Final = 300
+_ANSWER_SECONDS: Final = 60.0
+
+_FAULTS: Final[tuple[Callable[[random.Random], faults.Fault], ...]] = (
+    lambda rng: faults.Delay(rng.uniform(0.01, 0.4)),
+    lambda rng: faults.Split(rng.choice((1, 20, 300))),
+    lambda rng: faults.Coalesce(1_000_000, rng.uniform(0.01, 0.2)),
+    lambda rng: faults.Throttle(rng.uniform(5_000, 100_000)),
+    lambda rng: faults.Drop(rng.randint(1, 20)),
+    lambda _: faults.Drop(),
+    lambda rng: faults.Corrupt(rng.randint(1, 4), rng.randint(1, 255)),
+    lambda _: faults.Corrupt(None, 0xFF),
+    lambda _: faults.BlackHole(),
+    lambda _: faults.HalfClose(),
+    lambda _: faults.Reset(),
+)
+
+
+@attrs.frozen
+class Address:
+    """Where a bot is reached, with faults on the way.
+
+    Attributes:
+        base_url: of its connect endpoint.
+        ws_url: of its WebSocket.
+        authority: certificate, as PEM, of the authority that vouches for it; None: it is reached without TLS.
+    """
+
+    base_url: str
+    ws_url: str
+    authority: str | None
+
+
+class Bots:
+    """The bots' process, as the soak sees it. Used by one thread."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._line, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs,), name="soak-bots", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def begin(self, seed: str) -> Sequence[Address]:
+        """Start bots, and let faults strike by chance."""
+        addresses: Sequence[Address] = self._ask(seed)
+        return addresses
+
+    def end(self) -> Counter[str]:
+        """Stop them. Returns how many faults of each kind have struck."""
+        struck: Counter[str] = self._ask(None)
+        return struck
+
+    def close(self) -> None:
+        """End the process."""
+        self._line.close()
+        self._process.join(_ANSWER_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
+    def _ask(self, order: str | None) -> Any:
+        self._line.send(order)
+        if not self._line.poll(_ANSWER_SECONDS):
+            raise RuntimeError("the bots' process does not answer")
+        return self._line.recv()
+
+
+# -- in the bots' process --------------------------------------------------------------------------------------------
+
+
+def _work(line: Connection) -> None:
+    import trustme  # here alone: the process that is measured needs no cryptography
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the soak itself says when it is over
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    vouched = authority.cert_pem.bytes().decode()
+    with contextlib.suppress(EOFError):
+        while True:
+            rng = random.Random(line.recv())
+            with _place(None) as plain, _place(context) as secure:
+                proxies = [*plain[1:], *secure[1:]]
+                line.send([_address(*plain, None), _address(*secure, vouched)])
+                weather = Weather(proxies, rng)
+                try:
+                    line.recv()
+                finally:
+                    struck = weather.end()
+            line.send(struck)
+
+
+@contextlib.contextmanager
+def _place(context: ssl.SSLContext | None) -> Iterator[tuple[EmbeddedBot, FaultProxy, FaultProxy]]:
+    """A bot, and the proxies before its two ports."""
+    with (
+        EmbeddedBot(
+            ssl_context=context, handler=_obey, on_request={"refuse": _refuse, "slow": _dawdle}, hang_over=0.2
+        ) as bot,
+        FaultProxy.before(bot.base_url) as http,
+        FaultProxy.before(bot.ws_url) as ws,
+    ):
+        yield bot, http, ws
+
+
+def _address(bot: EmbeddedBot, http: FaultProxy, ws: FaultProxy, authority: str | None) -> Address:
+    return Address(http.url(bot.base_url), ws.url(bot.ws_url), authority)
+
+
+def _obey(session: BotSession, message: dict[str, Any]) -> bool:
+    """Do what the user wants the bot to do to the session."""
+    if message["type"] != "client-message":
+        return False
+    wish = message["data"].get("t")
+    with contextlib.suppress(DisconnectedError):
+        if wish == "leave":
+            session.close(1001, "bye")
+        elif wish == "drop":
+            session.drop()
+        elif wish == "flood":
+            for number in range(_FLOOD):
+                session.send({"label": "rtvi-ai", "type": "server-message", "data": {"number": number}})
+        else:
+            return False
+    return True
+
+
+def _refuse(data: Any) -> Any:
+    raise ValueError(f"no {data!r} here")
+
+
+def _dawdle(data: Any) -> Any:
+    threading.Event().wait(0.3)
+    return data
+
+
+class Weather:
+    """Faults that come by chance, on connections that are there and on those to come, and pass."""
+
+    def __init__(self, proxies: Sequence[FaultProxy], rng: random.Random) -> None:
+        self._proxies = proxies
+        self._rng = rng
+        self._struck: Counter[str] = Counter()
+        self._passing: list[tuple[float, Callable[[], object]]] = []
+        self._injections: list[tuple[str, Injection]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._blow, name="soak-weather")
+        self._thread.start()
+
+    def end(self) -> Counter[str]:
+        """No more faults. Returns how many have struck, by kind."""
+        self._over.set()
+        self._thread.join()
+        self._struck.update(kind for kind, injection in self._injections if injection.struck)
+        return self._struck
+
+    def _blow(self) -> None:
+        while not self._over.wait(self._rng.expovariate(1 / _FAULT_INTERVAL)):
+            now = time.monotonic()
+            for _, lift in (ripe for ripe in self._passing if ripe[0] <= now):
+                lift()
+            self._passing = [rest for rest in self._passing if rest[0] > now]
+            end = self._strike(self._rng.choice(self._proxies))
+            self._passing.append((now + self._rng.uniform(*_FAULT_SECONDS), end))
+
+    def _strike(self, proxy: FaultProxy) -> Callable[[], object]:
+        """Do some harm. Returns what ends it."""
+        rng = self._rng
+        if rng.random() < 0.03:
+            proxy.refuse()
+            self._struck["refuse"] += 1
+            return proxy.accept
+        fault = rng.choice(_FAULTS)(rng)
+        lines: list[FaultProxy | ProxyConnection] = [proxy]
+        lines += [connection for connection in proxy.connections if not connection.ended]
+        injection = rng.choice(lines).inject(
+            fault,
+            rng.choice(("to_client", "to_server", None)),
+            after_bytes=rng.choice((0, rng.randrange(1_000), rng.randrange(50_000))),
+        )
+        self._injections.append((type(fault).__name__, injection))
+        return injection.lift

@@ -1,0 +1,287 @@
+"""One user of the soak: clients of every kind, sessions one after the other, calls of every kind in them."""
+
+from __future__ import annotations
+
+import functools
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rtvi_sync import BotNotReadyError, Event, RTVIClient, RTVIError, WebSocketTransport, signals
+from rtvi_sync.media import (
+    AudioSink,
+    AudioSource,
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    CallbackSource,
+    NullSink,
+    SilenceSource,
+    ToneSource,
+    WavSink,
+)
+
+from .bots import Address
+from .ledger import Ledger
+
+_CONNECT: Final = 3.0
+_REQUEST: Final = 1.0
+_DISCONNECT: Final = 5.0
+_LISTENED: Final = 0.3
+# Seconds before a user whose connect() has failed tries again.
+_PAUSE: Final = 0.3
+_SESSION_SECONDS: Final = (0.0, 8.0)
+_LARGE: Final = "größer " * 20_000
+_SECOND_OF_SOUND: Final = ToneSource(330).samples(0, 16_000)
+
+
+class ClumsyError(Exception):
+    """What a handler raises now and then."""
+
+
+@functools.cache
+def trusting(authority: str) -> ssl.SSLContext:
+    """A context that trusts an authority alone, made once."""
+    return ssl.create_default_context(cadata=authority)
+
+
+def ask_back(client: RTVIClient, _: Event) -> None:
+    """A handler that makes a request."""
+    client.send_client_request("echo", "from a handler")
+
+
+class Ears:
+    """Handlers that know nothing of their client, so that it can be collected while it is connected."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._heard = 0
+
+    def hear(self, _: Any) -> None:
+        """Count it."""
+        self._heard += 1
+
+    def stumble(self) -> None:
+        """Raise, now and then."""
+        if self._rng.random() < 0.2:
+            raise ClumsyError("sorry")
+
+    def dawdle(self) -> None:
+        """Take some time."""
+        threading.Event().wait(0.02)
+
+
+class User:
+    """Lives from session to session.
+
+    Args:
+        rng: decides everything.
+        addresses: of the bots.
+        ledger: where all is written down.
+        folder: for files of sound.
+        until: monotonic time at which the last session ends.
+    """
+
+    def __init__(
+        self, rng: random.Random, addresses: Sequence[Address], ledger: Ledger, folder: Path, until: float
+    ) -> None:
+        self._rng = rng
+        self._addresses = addresses
+        self._ledger = ledger
+        self._folder = folder
+        self._until = until
+        self._manual = False
+        self._secure = False
+        self._calls: Sequence[tuple[str, float, Callable[[RTVIClient], object]]] = (
+            ("send_text", 0, lambda client: client.send_text("One two three", self._maybe(), self._maybe())),
+            ("send_client_message", 0, lambda client: client.send_client_message("note", {"volume": 11})),
+            ("send_client_message", 0, lambda client: client.send_client_message("flood")),
+            ("send_client_request", _REQUEST, self._ask),
+            ("send_client_request", _REQUEST, self._ask),
+            ("send_client_request", _REQUEST, self._ask_much),
+            ("send_client_request", _REQUEST, lambda client: client.send_client_request("refuse", "such thing")),
+            ("send_client_request", 0.1, lambda client: client.send_client_request("slow", timeout=0.1)),
+            ("wait_for", 0.5, lambda client: client.wait_for("server-message", timeout=0.5)),
+            ("wait_for", 0.5, lambda client: client.wait_for("bot-stopped-speaking", timeout=0.5)),
+            ("events", 2.0, self._follow),
+            ("process_events", 0.5, self._process),
+            ("enable_mic", 0, lambda client: client.enable_mic(self._maybe())),
+            ("tracks", _LISTENED, self._listen_in),
+            ("on, off", 0, self._listen_anew),
+        )
+
+    def live(self) -> None:
+        """Make clients and use them until the time is up."""
+        try:
+            while time.monotonic() < self._until:
+                self._use(self._make_client())
+        except Exception as error:
+            self._ledger.blame(f"the soak itself: {error!r}")
+            raise
+
+    def _maybe(self, chance: float = 0.5) -> bool:
+        return self._rng.random() < chance
+
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    def _make_client(self) -> RTVIClient:
+        address = self._rng.choice(self._addresses)
+        self._manual, self._secure = self._maybe(0.25), address.authority is not None
+        ears = Ears(self._rng)
+        client = RTVIClient(
+            transport=WebSocketTransport(address.ws_url),
+            params={"base_url": address.base_url},
+            connect_timeout=_CONNECT,
+            request_timeout=_REQUEST,
+            events="manual" if self._manual else "thread",
+            ssl_context=trusting(address.authority) if address.authority is not None else None,
+            proxy=False,
+            enable_mic=self._maybe(0.8),
+            mic=self._make_source(),
+            speaker=self._make_sink(),
+            callbacks={"on_bot_transcript": ears.hear, "on_user_transcript": ears.hear},
+        )
+        client.on("bot-started-speaking", ears.stumble)
+        client.on("bot-stopped-speaking", ears.dawdle)
+        client.on("disconnected", ears.stumble)
+        if self._maybe(0.3):
+            signals.bot_ready.connect(ask_back, sender=client)
+        return client
+
+    def _make_source(self) -> AudioSource:
+        return self._rng.choice(
+            (
+                ToneSource,
+                SilenceSource,
+                lambda: ToneSource(duration=0.5),
+                lambda: BytesSource(_SECOND_OF_SOUND, 16_000),
+                lambda: CallbackSource(lambda frames: _SECOND_OF_SOUND[: 2 * frames]),
+            )
+        )()
+
+    def _make_sink(self) -> AudioSink:
+        file = self._folder / f"{threading.current_thread().name}.wav"
+        return self._rng.choice(
+            (NullSink, BytesSink, lambda: CallbackSink(lambda *_: None), lambda: WavSink(file))
+        )()
+
+    def _use(self, client: RTVIClient) -> None:
+        for _ in range(self._rng.randint(1, 3)):
+            with self._ledger.call("connect", _CONNECT):
+                self._connect(client)
+                self._ledger.ready()
+            until = min(self._until, time.monotonic() + self._rng.uniform(*_SESSION_SECONDS))
+            while client.connected and time.monotonic() < until:
+                name, limit, act = self._rng.choice(self._calls)
+                with self._ledger.call(name, limit):
+                    act(client)
+                threading.Event().wait(self._rng.uniform(0, 0.1))
+            if not client.connected:
+                threading.Event().wait(_PAUSE)
+            if self._leave(client):
+                return
+        with self._ledger.call("close", _DISCONNECT):
+            client.close()
+        if self._manual:
+            client.process_events()
+
+    def _connect(self, client: RTVIClient) -> None:
+        way = self._rng.choice(("default", "default", "given", "given", "start", "start", "abandon"))
+        if way == "given":
+            client.connect({})
+        elif way == "start":
+            client.start_bot_and_connect(client.construct_url("start"), timeout=_CONNECT)
+        elif way == "abandon":
+            stop = threading.Timer(self._rng.uniform(0, 0.05), client.disconnect)
+            stop.start()
+            try:
+                client.connect()
+            finally:
+                stop.join()
+        else:
+            client.connect()
+
+    def _leave(self, client: RTVIClient) -> bool:
+        """End the session, or let it end. Returns True if the client is to be dropped as it is."""
+        way = self._rng.choice(("disconnect", "disconnect", "together", "leave", "drop", "forget"))
+        if way in ("leave", "drop") and client.connected:
+            with self._ledger.call("wait_for", _REQUEST), client.events("disconnected", timeout=_REQUEST) as events:
+                client.send_client_message(way)
+                next(events, None)
+        elif way == "together":
+            other = threading.Thread(target=client.disconnect)
+            other.start()
+            with self._ledger.call("disconnect", _DISCONNECT):
+                client.disconnect()
+            other.join()
+        if way != "forget":
+            with self._ledger.call("disconnect", _DISCONNECT):
+                client.disconnect()
+            with self._ledger.call("send_text", 0):
+                self._must_raise(client)
+        return way == "forget"
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, client: RTVIClient) -> None:
+        question = self._rng.choice(("still there?", _LARGE))
+        self._compare(client.send_client_request("echo", question), question)
+
+    def _ask_much(self, client: RTVIClient) -> None:
+        """Several requests at once, each on a thread of its own."""
+        errors: list[RTVIError] = []
+
+        def ask(number: int) -> None:
+            try:
+                self._compare(client.send_client_request("echo", number), number)
+            except RTVIError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    def _compare(self, got: object, sent: object) -> None:
+        if got != sent and self._secure:  # without TLS a fault may turn an answer into another one that is as good
+            self._ledger.blame(f"sent {str(sent)[:100]!r}, got {str(got)[:100]!r}")
+
+    def _follow(self, client: RTVIClient) -> None:
+        with client.events(timeout=0.5) as events:
+            for number, _ in enumerate(events):
+                if number == 3:
+                    return
+
+    def _process(self, client: RTVIClient) -> None:
+        if self._manual:
+            client.process_events(timeout=0.5)
+
+    def _listen_in(self, client: RTVIClient) -> None:
+        tracks = client.tracks()
+        for track in (tracks.local.audio, tracks.bot.audio):
+            if track is not None:
+                frames = track.frames(buffer=0.1)
+                end = threading.Timer(_LISTENED / 2, frames.close)
+                end.start()
+                for _ in frames:
+                    pass
+                end.join()
+
+    def _listen_anew(self, client: RTVIClient) -> None:
+        client.off("bot-llm-text")
+        client.on("bot-llm-text", Ears(self._rng).hear)
+
+    def _must_raise(self, client: RTVIClient) -> None:
+        """After the end there is no bot."""
+        try:
+            client.send_text("Is anybody there?")
+        except BotNotReadyError:
+            return
+        self._ledger.blame("a text was sent after the end")
