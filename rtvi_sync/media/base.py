@@ -178,6 +178,11 @@ class AudioQueue:
                 return self._generation, frame
             return (self._generation, None) if self._generation != generation else None
 
+    def queued(self) -> list[AudioFrame]:
+        """What is queued now, the oldest first; it stays queued. Never waits."""
+        with self._changed:
+            return list(self._frames)
+
     def clear(self) -> None:
         """Forget what is queued and begin a new generation; not counted as dropped."""
         with self._changed:

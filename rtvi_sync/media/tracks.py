@@ -27,6 +27,13 @@ class TrackFrames(Iterator[AudioFrame]):
         """Frames that this reader lost because it was too slow."""
         return self._queue.dropped
 
+    def queued(self) -> list[AudioFrame]:
+        """The frames that have come and that the iteration has not handed out yet; it still will.
+
+        Never waits. May be called from any thread. Who only calls this keeps the last `buffer` seconds of the track.
+        """
+        return self._queue.queued()
+
     def __next__(self) -> AudioFrame:
         item = self._queue.get()
         if item is None or item[1] is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import threading
 import wave
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import attrs
 
@@ -20,37 +19,45 @@ Resample = Callable[[bytes, int, int], bytes]
 
 
 class Recorder:
-    """Takes in the audio of both tracks of one session. Its methods may be called on any thread.
+    """Takes in the audio of both tracks, session after session. Its methods may be called on any thread.
 
     Args:
-        limit: seconds of audio on each side that are kept.
+        limit: seconds of each session's audio that are kept on each side, the latest.
+        sessions: how many are kept, the latest.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, sessions: int = 1) -> None:
         self._limit = limit
-        # Guards `_frames`, which is set once. Any thread may hold it, while readers are added to the tracks.
-        self._lock = threading.Lock()
-        self._frames: list[TrackFrames] | None = None
+        self._sessions = sessions
+        # By the ids of the tracks. Touched by single operations of dict only, which are atomic.
+        self._user: dict[str, TrackFrames] = {}
+        self._bot: dict[str, TrackFrames] = {}
 
     def attach(self, tracks: Tracks) -> None:
-        """Record from now on. Further calls change nothing.
+        """Record these tracks from now on. Tracks that are being recorded already go on.
 
         Args:
-            tracks: of a session with a microphone that is connected.
+            tracks: of a session that is connected.
         """
-        with self._lock:
-            if self._frames is None:
-                sides = (tracks.local.audio, tracks.bot.audio)
-                self._frames = [track.frames(buffer=self._limit) for track in sides if track is not None]
+        for readers, track in ((self._user, tracks.local.audio), (self._bot, tracks.bot.audio)):
+            if track is not None and track.id not in readers:
+                readers.setdefault(track.id, track.frames(buffer=self._limit))
+                for old in list(readers)[: -self._sessions]:
+                    readers.pop(old, None)
+
+    def frames(self) -> tuple[list[AudioFrame], list[AudioFrame]]:
+        """What was recorded so far: the frames of the user and those of the bot."""
+        user, bot = (
+            [frame for reader in list(readers.values()) for frame in reader.queued()]
+            for readers in (self._user, self._bot)
+        )
+        return user, bot
 
     def stop(self) -> tuple[list[AudioFrame], list[AudioFrame]]:
-        """Record no more. Returns the frames of the user and those of the bot."""
-        with self._lock:
-            frames, self._frames = self._frames, []
-        for side in frames or ():
-            side.close()
-        user, bot = (list(side) for side in frames) if frames else ([], [])
-        return user, bot
+        """Record no more. Returns what was recorded, as `frames()` does from now on."""
+        for reader in (*self._user.values(), *self._bot.values()):
+            reader.close()
+        return self.frames()
 
 
 @attrs.define
@@ -123,7 +130,7 @@ def write_conversation(
         return _write_apart(path, {"user": user, "bot": bot}, origin)
     # A bot that changes its rate is rare, and all of them are its own.
     rate = (bot or user)[-1].sample_rate_hz
-    left, right = (_lay(side, origin, rate, resample) for side in (user, bot))
+    left, right = (lay(side, origin, rate, resample) for side in (user, bot))
     length = max(len(left), len(right))
     stereo = bytearray(2 * length)
     for channel, pcm in enumerate((left, right)):
@@ -148,7 +155,15 @@ def find_resampler() -> Resample | None:
     return resample
 
 
-def _lay(side: Sequence[Stretch], origin: float, rate: int, resample: Resample | None) -> bytes:
+def lay(side: Sequence[Stretch], origin: float, rate: int, resample: Resample | None = None) -> bytes:
+    """The samples of one side on a time line.
+
+    Args:
+        side: in the order of time.
+        origin: when the line begins.
+        rate: of the line, in samples per second.
+        resample: for stretches of another rate; needed only if there are any.
+    """
     line = bytearray()
     for stretch in side:
         pcm = bytes(stretch.pcm)
@@ -167,11 +182,17 @@ def _write_apart(path: Path, sides: dict[str, Sequence[Stretch]], origin: float)
         for rate in sorted({stretch.sample_rate_hz for stretch in side}):
             own = [stretch for stretch in side if stretch.sample_rate_hz == rate]
             written.append(path.with_name(f"{path.stem}-{name}-{rate}{path.suffix}"))
-            _write(written[-1], _lay(own, origin, rate, None), rate, channels=1)
+            _write(written[-1], lay(own, origin, rate), rate, channels=1)
     return written
 
 
 def _write(path: Path, pcm: bytes, rate: int, *, channels: int) -> None:
-    with path.open("wb") as file, wave.open(file, "wb") as recording:
+    with path.open("wb") as file:
+        write_wav(file, pcm, rate, channels=channels)
+
+
+def write_wav(file: BinaryIO, pcm: bytes, rate: int, *, channels: int = 1) -> None:
+    """Write a WAV file of 16-bit PCM to an open file."""
+    with wave.open(file, "wb") as recording:
         recording.setparams((channels, 2, rate, 0, "NONE", ""))
         recording.writeframes(pcm)

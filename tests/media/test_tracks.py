@@ -51,6 +51,19 @@ def test_local_frames_are_what_was_sent(talk, pacer):
     assert frames.dropped == 0
 
 
+def test_queued_frames_stay_for_the_iteration(talk):
+    """Looking at what has come takes nothing away, and never waits."""
+    session = talk().begin()
+    frames = session.manager.tracks().bot.audio.frames()
+    assert frames.queued() == []
+    session.hear(FRAME)
+    session.hear(FRAME)
+    seen = frames.queued()
+    assert len(seen) == 2
+    assert frames.queued() == seen == [next(frames), next(frames)]
+    assert frames.queued() == []
+
+
 def test_enabled_follows_mute(talk):
     """The local track says whether the microphone is on; the bot's is always on."""
     session = talk().prepare()

@@ -143,7 +143,29 @@ def test_recorder_keeps_both_tracks_from_its_first_attachment() -> None:
     bot.publish(b"\3\0", RATE, 3.0)
     assert [(f.pcm, f.timestamp) for f in said] == [(b"\1\0", 1.0)]
     assert [(f.pcm, f.timestamp) for f in heard] == [(b"\2\0", 2.0)]
-    assert recorder.stop() == ([], [])
+    assert recorder.frames() == recorder.stop() == (said, heard)
+
+
+def test_recorder_tells_what_there_is_so_far() -> None:
+    """Looking at a recording takes nothing out of it, and it goes on."""
+    bot = Track(label="bot")
+    recorder = Recorder(limit=10)
+    recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
+    for number in (1, 2):
+        bot.publish(b"\0\0", RATE, float(number))
+        assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 2.0][:number]
+
+
+def test_recorder_keeps_the_latest_of_long_sessions_and_the_latest_sessions() -> None:
+    """Memory is bounded in seconds of each session and in sessions."""
+    recorder = Recorder(limit=1.0, sessions=2)
+    for session in range(3):
+        bot = Track(label="bot")
+        recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
+        for half in range(3):
+            bot.publish(bytes(RATE), RATE, session + half / 10)
+        bot.end()
+    assert [frame.timestamp for frame in recorder.frames()[1]] == [1.1, 1.2, 2.1, 2.2]
 
 
 def test_recorder_that_was_never_attached_has_nothing() -> None:
