@@ -50,6 +50,34 @@ class TransportOptions:
     hub: Hub
 
 
+@attrs.frozen(kw_only=True)
+class TransportStats:
+    """What a transport carried in a session, and what it lost. A transport that does not count leaves zeros.
+
+    Attributes:
+        bytes_sent, bytes_received: on the wire, frames and all, before TLS.
+        bytes_waiting: not sent yet, because the server reads too slowly.
+        audio_sent, audio_received: seconds of audio.
+        audio_unsent: seconds of audio, the oldest each time, that were dropped because the server read too slowly.
+        mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
+        speaker_dropped: frames of the bot's, the oldest each time, that were dropped because the sink was too slow.
+        bot_frames_ignored: frames of the bot's with an impossible sample rate or number of channels.
+        round_trip: seconds from the last keep-alive ping to its answer; None if there was none, since the line is not
+            pinged while the bot sends.
+    """
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    bytes_waiting: int = 0
+    audio_sent: float = 0.0
+    audio_received: float = 0.0
+    audio_unsent: float = 0.0
+    mic_underruns: int = 0
+    speaker_dropped: int = 0
+    bot_frames_ignored: int = 0
+    round_trip: float | None = None
+
+
 class Transport(abc.ABC):
     """Base of every transport. One object serves one session at a time, any number of them one after the other.
 
@@ -135,6 +163,10 @@ class Transport(abc.ABC):
                 f"The {message.type!r} message has {size_bytes} bytes; this transport carries {self.max_message_size}. "
                 "Send less, or in parts."
             )
+
+    def stats(self) -> TransportStats:
+        """What was carried in the session that is, or in the last one. Any thread may call it."""
+        return TransportStats()
 
     # -- media: what follows is for transports that carry it ----------------------------------------------------------
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import socket
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,10 @@ import httpx
 
 from ..concurrency.cancel import AbortSignal
 from ..errors import StartBotError
+from ..protocol import envelope
+from ..protocol.text import one_line
 from .net import USER_AGENT, Detach, Network, check_headers, parse_url, printable, socket_timeout
+from .tls import explain
 
 if TYPE_CHECKING:
     from .http_sockets import AbandonableClient
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
 # A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
 MAX_BODY_BYTES = 1024 * 1024
 MAX_REDIRECTS = 5
-_MAX_ERROR_TEXT = 500
 _ADVICE = {
     401: ". Set params.headers to what the server wants to see",
     403: ". Set params.headers to what the server wants to see",
@@ -27,6 +32,30 @@ _ADVICE = {
     405: ". Check base_url and endpoints.connect",
 }
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class _Requesting(threading.local):
+    """Whether this thread is at a request of ours."""
+
+    now = False
+
+
+_requesting = _Requesting()
+
+
+def _hide_secrets(record: logging.LogRecord) -> bool:
+    """Filter of what httpx and httpcore log: at INFO whole URLs, at DEBUG the headers of answers."""
+    if _requesting.now:
+        if isinstance(record.args, tuple):
+            record.args = tuple(printable(str(a)) if isinstance(a, httpx.URL) else a for a in record.args)
+        record.msg = re.sub(
+            r"(headers\.\w+ )(?:return_value|exception)=.*", r"\1(hidden)", str(record.msg), flags=re.DOTALL
+        )
+    return True
+
+
+for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
+    logging.getLogger(_name).addFilter(_hide_secrets)
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
@@ -66,35 +95,87 @@ def post_json(
     """
     origin_of(url)
     check_headers(headers)
-    watches: list[Detach] = []
+    outcome = _request(url, body, headers, network, signal, client)
+    if isinstance(outcome, StartBotError):
+        raise outcome
+    return outcome
 
-    def trace(event: str, info: Mapping[str, Any]) -> None:
-        if not event.endswith("connect_tcp.complete"):
-            return
-        stream = info["return_value"]
-        sock = stream.get_extra_info("socket")
-        if isinstance(sock, socket.socket):
-            try:
-                watches.append(signal.attach(sock))
-            except BaseException:
-                stream.close()
-                raise
 
+def _request(
+    url: str,
+    body: Any,
+    headers: Mapping[str, str],
+    network: Network,
+    signal: AbortSignal,
+    client: httpx.Client | None,
+) -> Any:
+    """The document; or, if httpx failed, the error to raise, which outside of `except` has no cause but its own."""
+    watch = _Watch(signal)
+    _requesting.now = True
     try:
         if client is not None:
-            return _follow(client, url, body, headers, signal, {"trace": trace})
+            return _follow(client, url, body, headers, signal, watch)
         from .http_sockets import AbandonableClient  # the first request pays for httpcore, not the import
 
         with AbandonableClient(url, network, signal) as own:
-            return _follow(own, url, body, headers, signal, {})
+            return _follow(own, url, body, headers, signal, None)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         signal.raise_if_aborted()
-        raise StartBotError(
-            f"The request to {printable(url)} failed: {_reason(error, url)}. "
-            "Check the URL, and that the server is running"
-        ) from error
+        return _failure(url, error, client)
     finally:
-        for detach in watches:
+        _requesting.now = False
+        watch.end()
+
+
+def _failure(url: str, error: Exception, client: httpx.Client | None) -> StartBotError:
+    failed = f"The request to {printable(url)} failed"
+    if isinstance(error, httpx.HTTPStatusError):
+        # Raised by a hook of the caller's client; its text has the whole URL, so it is not even kept as the cause.
+        answer = error.response
+        return StartBotError(
+            f"{failed}: {one_line(f'{answer.status_code} {answer.reason_phrase}')}", status=answer.status_code
+        )
+    trust = "pass ssl_context=" if client is None else "make your http_client with verify="
+    reason = one_line(str(error).replace(url, printable(url))) or type(error).__name__
+    failure = StartBotError(
+        f"{failed}: {explain(error, trust=trust) or f'{reason}. Check the URL, and that the server is running'}"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+class _Watch:
+    """Has the sockets of a caller's client shut down when the attempt is abandoned."""
+
+    def __init__(self, signal: AbortSignal) -> None:
+        self._signal = signal
+        self._ends: list[Detach] = []
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """httpcore tells of each step; a new connection is watched from here on."""
+        if not event.endswith("connect_tcp.complete"):
+            return
+        stream = info["return_value"]
+        try:
+            self._attach(stream)
+        except BaseException:
+            stream.close()
+            raise
+
+    def answered(self, response: httpx.Response) -> None:
+        """A connection out of the client's pool is known from the head of the answer on."""
+        # One of HTTP/2 carries the answers to others, too.
+        if not self._ends and response.http_version != "HTTP/2":
+            self._attach(response.extensions.get("network_stream"))
+
+    def _attach(self, stream: Any) -> None:
+        sock = stream.get_extra_info("socket") if stream is not None else None
+        if isinstance(sock, socket.socket):
+            self._ends.append(self._signal.attach(sock))
+
+    def end(self) -> None:
+        """The request is over."""
+        for detach in self._ends:
             detach()
 
 
@@ -104,7 +185,7 @@ def _follow(
     body: Any,
     headers: Mapping[str, str],
     signal: AbortSignal,
-    extensions: dict[str, Any],
+    watch: _Watch | None,
 ) -> Any:
     origin = origin_of(url)
     # Not a dict, which would send a header twice whose name the caller writes differently.
@@ -115,11 +196,14 @@ def _follow(
     status = 0
     for _ in range(MAX_REDIRECTS + 1):
         signal.raise_if_aborted()
+        extensions = {"trace": watch.trace} if watch is not None else {}
         request = client.build_request(
             "POST", url, json=body, headers=fields, timeout=socket_timeout(signal), extensions=extensions
         )
         response = client.send(request, stream=True, follow_redirects=False)
         try:
+            if watch is not None:
+                watch.answered(response)
             if not response.has_redirect_location:
                 return _read_answer(response, url, signal)
             status = response.status_code
@@ -144,7 +228,8 @@ def _read_answer(response: httpx.Response, url: str, signal: AbortSignal) -> Any
     if not response.is_success:
         reason = _error_text(content) or response.reason_phrase or httpx.codes.get_reason_phrase(status)
         raise StartBotError(
-            f"{where} answered {status}: {reason or 'no reason given'}{_ADVICE.get(status, '')}", status=status
+            f"{where} answered {status}: {one_line(reason) or 'no reason given'}{_ADVICE.get(status, '')}",
+            status=status,
         )
     if compressed:
         raise StartBotError(
@@ -156,11 +241,14 @@ def _read_answer(response: httpx.Response, url: str, signal: AbortSignal) -> Any
             status=status,
         )
     try:
-        return json.loads(content) if content.strip() else {}
+        document = json.loads(content) if content.strip() else {}
+        if envelope.is_too_deep(document):
+            raise ValueError
     except (ValueError, RecursionError):
         raise StartBotError(
             f"{where} did not answer with JSON; is it the endpoint that starts the bot?", status=status
         ) from None
+    return document
 
 
 def _read_body(response: httpx.Response, signal: AbortSignal) -> bytes:
@@ -184,8 +272,7 @@ def _error_text(content: bytes) -> str | None:
     for key in ("info", "detail"):
         value = document.get(key) if isinstance(document, Mapping) else None
         if value:
-            text = _validation_errors(value) or (value if isinstance(value, str) else json.dumps(value))
-            return "".join(c if c.isprintable() else " " for c in text[:_MAX_ERROR_TEXT])
+            return _validation_errors(value) or (value if isinstance(value, str) else json.dumps(value))
     return None
 
 
@@ -198,7 +285,3 @@ def _validation_errors(value: Any) -> str | None:
 
 def _path(loc: Any) -> str:
     return ".".join(map(str, loc)) + ": " if isinstance(loc, list) else ""
-
-
-def _reason(error: Exception, url: str) -> str:
-    return (str(error) or type(error).__name__).replace(url, printable(url))[:_MAX_ERROR_TEXT]

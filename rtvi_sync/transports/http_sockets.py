@@ -19,7 +19,8 @@ import httpx
 
 from ..concurrency.cancel import AbortSignal
 from ..errors import RTVIError
-from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout, start_tls
+from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout
+from .tls import start_tls
 
 _CORE_ERRORS: tuple[type[Exception], ...] = (
     httpcore.NetworkError,
@@ -180,7 +181,8 @@ class _Stream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
             try:
-                wrapped = start_tls(self._sock, ssl_context, server_hostname or "", self._signal)
+                self._sock.settimeout(socket_timeout(self._signal))
+                wrapped = start_tls(self._sock, ssl_context, server_hostname or "")
             except BaseException:
                 self.close()
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
-import functools
+import ipaddress
 import os
 import re
 import selectors
@@ -21,6 +21,7 @@ import httpx
 from .._version import __version__
 from ..concurrency.cancel import AbortSignal
 from ..errors import InvalidTransportParamsError, TransportStartError
+from .tls import default_context, start_tls, warn_if_unverified
 
 USER_AGENT = f"rtvi_sync/{__version__}"
 
@@ -33,12 +34,6 @@ _MAX_TIMEOUT = 1e6
 # Whoever set the limit of an attempt abandons it when the limit has passed, which wakes the socket and says why. The
 # socket's own limit lies behind, so that it decides only if nobody does, or where shutdown() wakes nobody.
 _GRACE = 1.0
-
-
-@functools.cache
-def _default_ssl_context() -> ssl.SSLContext:
-    # Loading the certificate authorities takes tens of milliseconds: once per process, and only when TLS is used.
-    return httpx.create_ssl_context()
 
 
 @attrs.frozen(kw_only=True)
@@ -54,8 +49,12 @@ class Network:
     ssl_context: ssl.SSLContext | None = attrs.field(default=None, repr=False)
     proxy: str | bool | None = attrs.field(default=None, repr=False)  # it may hold a password
 
+    def __attrs_post_init__(self) -> None:
+        if self.ssl_context is not None:
+            warn_if_unverified(self.ssl_context)
+
     def tls(self) -> ssl.SSLContext:
-        return self.ssl_context if self.ssl_context is not None else _default_ssl_context()
+        return self.ssl_context if self.ssl_context is not None else default_context()
 
     def proxy_for(self, url: str) -> SplitResult | None:
         """The proxy to reach `url` through, or None.
@@ -108,6 +107,14 @@ def printable(url: str) -> str:
         return "(not a URL)"
     shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)
+
+
+def is_nearby(host: str) -> bool:
+    """Whether `host` is this machine or a private address, as far as one can see without looking it up."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def basic_authorization(url: SplitResult) -> str | None:
@@ -219,31 +226,6 @@ def _set_options(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-class NoTLSError(OSError):
-    """The server does not speak TLS."""
-
-
-def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str, signal: AbortSignal) -> ssl.SSLSocket:
-    """Wrap `sock` in TLS.
-
-    Raises:
-        NoTLSError: the server does not speak it.
-        OSError: it failed otherwise.
-    """
-    sock.settimeout(socket_timeout(signal))
-    # Before Python 3.13 wrap_socket() leaves the descriptor to the garbage collector if the peer has reset already.
-    sock.getpeername()
-    try:
-        return context.wrap_socket(sock, server_hostname=host)
-    except (ssl.SSLEOFError, ConnectionError) as error:
-        # Whoever can break a connection must not get anybody to try without TLS: no word of that here.
-        raise ConnectionError("the server hung up during the TLS handshake") from error
-    except ssl.SSLError as error:
-        if error.reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
-            raise
-        raise NoTLSError(f"the server does not speak TLS ({error.reason})") from error
-
-
 def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socket.socket, Detach]:
     """A connection to the server of a ``ws`` or ``wss`` URL: through the proxy, and wrapped in TLS, as need be.
 
@@ -258,7 +240,8 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
         if proxy is not None:
             _tunnel(sock, proxy, host, port, signal)
         if url.scheme == "wss":
-            sock = start_tls(sock, network.tls(), host, signal)
+            sock.settimeout(socket_timeout(signal))
+            sock = start_tls(sock, network.tls(), host)
     except BaseException:
         detach()
         sock.close()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from urllib.parse import SplitResult, quote
 
+import attrs
 from websocket import ABNF
 
 from ..concurrency.cancel import AbortSignal
@@ -16,10 +17,11 @@ from ..concurrency.lifecycle import log_stack_of, register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..media import Tracks
 from ..media.manager import MediaManager
+from ..media.session import MediaCounters
 from ..messages import RTVIMessage
 from ..protocol import envelope, frames
 from ..protocol.states import CloseInfo
-from .base import Inbound, Transport, TransportOptions
+from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable
 from .websocket_connection import WebSocketConnection
 from .websocket_handshake import open_websocket
@@ -47,6 +49,8 @@ class WebSocketTransport(Transport):
         max_message_size: largest serialized frame that is sent, in bytes.
         max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
         stall_timeout: seconds after which a server that reads nothing ends the session.
+        ping_interval: seconds of silence of the server after which it is pinged; None: never.
+        ping_timeout: seconds that it may then go on to be silent before it counts as dead and the session is ended.
     """
 
     name = "websocket"
@@ -61,9 +65,15 @@ class WebSocketTransport(Transport):
         max_message_size: int = 1_048_576,
         max_inbound_message_size: int = 16 * 1024 * 1024,
         stall_timeout: float = 10.0,
+        ping_interval: float | None = 10.0,
+        ping_timeout: float = 10.0,
     ) -> None:
         if token_in not in ("query", "header"):
             raise ValueError(f'token_in is "query" or "header", not {token_in!r}')
+        limits = {"stall_timeout": stall_timeout, "ping_interval": ping_interval, "ping_timeout": ping_timeout}
+        for name, seconds in limits.items():
+            if seconds is not None and not 0 < seconds < float("inf"):
+                raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
         if ws_url is not None:
             _parse_url(ws_url)
         self._ws_url = ws_url
@@ -73,7 +83,11 @@ class WebSocketTransport(Transport):
         self.max_message_size = max_message_size
         self._max_inbound_message_size = max_inbound_message_size
         self._stall_timeout = stall_timeout
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
         self._media: MediaManager | None = None
+        self._receiver: _Receiver | None = None
+        self._last_stats = TransportStats()
         self._devices: tuple[object, object] = (None, None)  # what the manager was made with
         # Guards `_connection` and `_abort`: an attempt that was abandoned must not install its connection later.
         self._lock = threading.Lock()
@@ -90,6 +104,7 @@ class WebSocketTransport(Transport):
     def initialize(self, options: TransportOptions, on_message: Any) -> None:
         before = self._devices
         super().initialize(options, on_message)
+        self._receiver, self._last_stats = None, TransportStats()
         self._devices = (options.mic, options.speaker)
         # The manager knows what was changed during the last session, so it stays for the next one of the same client.
         if self._media is None or any(new is not old for new, old in zip(self._devices, before, strict=True)):
@@ -109,19 +124,22 @@ class WebSocketTransport(Transport):
             if self._connection is connection:  # else disconnect() was called
                 options.on_closed(info)
 
+        receiver = _Receiver(options, self.on_message, self._manager)
         connection = WebSocketConnection(
             sock,
             options.hub.io,
-            on_message=_receiver(options, self.on_message, self._manager),
+            on_message=receiver,
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
             max_queued_bytes=max(16 * 1024 * 1024, 2 * self.max_message_size),
             stall_timeout=self._stall_timeout,
+            ping_interval=self._ping_interval,
+            ping_timeout=self._ping_timeout,
         )
         with self._lock:
             abandoned = abort.aborted
             if not abandoned:
-                self._connection, self._abort = connection, abort
+                self._connection, self._abort, self._receiver = connection, abort, receiver
         detach()
         if abandoned:
             sock.close()
@@ -138,22 +156,32 @@ class WebSocketTransport(Transport):
         if connection is not None:
             given_up = abort is not None and abort.aborted
             connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT)
+            self._last_stats = connection.stats()
         if manager is not None:
             log_stack_of(manager.stop(_FLUSH_TIMEOUT), "A source or sink does not return")
-            self._report_losses(connection, manager)
+            self._report_losses()
 
-    @staticmethod
-    def _report_losses(connection: WebSocketConnection | None, manager: MediaManager) -> None:
+    def _report_losses(self) -> None:
         """Audio is dropped rather than delayed, but not in silence."""
-        unsent = connection.dropped_audio if connection is not None else 0.0
-        dropped = manager.counters.speaker_dropped
-        if unsent or dropped:
+        stats = self.stats()
+        if stats.audio_unsent or stats.speaker_dropped:
             logger.warning(
                 "Audio was lost in this session: %.2f s were not sent because the server read too slowly, "
                 "%d frames of the bot's were not played because the sink was too slow",
-                unsent,
-                dropped,
+                stats.audio_unsent,
+                stats.speaker_dropped,
             )
+
+    def stats(self) -> TransportStats:
+        connection, receiver = self._connection, self._receiver
+        counters = self._media.counters if self._media is not None else MediaCounters()
+        return attrs.evolve(
+            connection.stats() if connection is not None else self._last_stats,
+            audio_received=receiver.audio if receiver is not None else 0.0,
+            mic_underruns=counters.mic_underruns,
+            speaker_dropped=counters.speaker_dropped,
+            bot_frames_ignored=counters.bot_frames_ignored,
+        )
 
     def send_message(self, message: RTVIMessage) -> None:
         frame = frames.encode(frames.MessageFrame(data=envelope.encode(message)))
@@ -226,14 +254,19 @@ class WebSocketTransport(Transport):
         return self._media is not None and self._media.is_mic_enabled
 
 
-def _receiver(
-    options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager
-) -> Callable[[int, bytes], None]:
+class _Receiver:
     """Takes the WebSocket messages of one session apart. Called on the io thread."""
 
-    undecodable = itertools.count(1)
+    def __init__(
+        self, options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager
+    ) -> None:
+        self._options = options
+        self._on_message = on_message
+        self._manager = manager
+        self._undecodable = itertools.count(1)
+        self.audio = 0.0  # seconds of it
 
-    def receive(opcode: int, payload: bytes) -> None:
+    def __call__(self, opcode: int, payload: bytes) -> None:
         if opcode == ABNF.OPCODE_TEXT:
             logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
             return
@@ -241,17 +274,20 @@ def _receiver(
             frame = frames.decode(payload)
         except ProtocolError as error:
             # A server that sends nothing else must not fill the program's log.
-            level = logging.WARNING if next(undecodable) <= _MAX_WARNINGS else logging.DEBUG
+            level = logging.WARNING if next(self._undecodable) <= _MAX_WARNINGS else logging.DEBUG
             logger.log(level, "A message of the server cannot be decoded and is skipped: %s", error)
             return
         if isinstance(frame, frames.AudioRawFrame):
-            manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)
+            self._receive_audio(frame)
         elif isinstance(frame, frames.MessageFrame):
-            on_message(frame.data)
+            self._on_message(frame.data)
         elif isinstance(frame, frames.InterruptionFrame):
-            options.on_interruption()
+            self._options.on_interruption()
 
-    return receive
+    def _receive_audio(self, frame: frames.AudioRawFrame) -> None:
+        rate = frame.sample_rate * frame.num_channels
+        self.audio += len(frame.audio) / (2 * rate) if rate > 0 else 0.0
+        self._manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)
 
 
 def _parse_url(text: str) -> SplitResult:

@@ -15,11 +15,13 @@ from collections.abc import Callable
 import attrs
 from websocket import ABNF
 
-from ..concurrency.deadline import Deadline, wait_for_event
+from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Gate
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError
 from ..protocol.states import CloseInfo
+from .base import TransportStats
 from .websocket_frames import FrameError, FrameReader
 
 logger = logging.getLogger(__name__)
@@ -37,23 +39,35 @@ _ITEM_BYTES = 128
 # dropped any more, and so much has to leave before the socket takes more that a slow line would look like a dead one.
 _UNSENT_BYTES = 32 * 1024
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_NOTHING = memoryview(b"")
 
 
 @attrs.define(eq=False)
 class _Outgoing:
+    """A frame on its way out, and how far it is."""
+
     frame: bytes
     audio: float  # seconds of audio in it; 0 for anything else
+    refused: bool = False  # it came after the close frame
+    written: list[int] = attrs.field(factory=list)  # what each write took of it
 
     @property
     def size(self) -> int:
         return len(self.frame) + _ITEM_BYTES
+
+    @property
+    def rest(self) -> memoryview:
+        return memoryview(self.frame)[sum(self.written) :]
 
 
 class WebSocketConnection:
     """An open WebSocket: bytes in and out without blocking, the close handshake, and how it ended.
 
     Every callback is called on the io thread.
+
+    `send()` must work wherever the program is: a signal handler or a finalizer may call it in the midst of another
+    `send()` on the same thread, and Ctrl-C may end that one between any two calls. Hence: what is sent arrives in a
+    queue that needs no lock; whoever comes while the socket is being written on the same thread leaves his frame there,
+    and the writer looks again; and what must not be torn apart is one call of C.
 
     Args:
         sock: connected, after the handshake; owned from now on.
@@ -63,6 +77,8 @@ class WebSocketConnection:
         max_message_bytes: limit of an inbound message.
         max_queued_bytes: limit of what may wait to be sent; more fails the connection.
         stall_timeout: seconds that queued bytes may wait without one of them leaving, before the connection fails.
+        ping_interval: seconds of silence after which the peer is pinged; None: never.
+        ping_timeout: seconds that it may then remain silent before the connection fails.
     """
 
     def __init__(
@@ -75,6 +91,8 @@ class WebSocketConnection:
         max_message_bytes: int,
         max_queued_bytes: int,
         stall_timeout: float,
+        ping_interval: float | None = None,
+        ping_timeout: float = 10.0,
     ) -> None:
         sock.setblocking(False)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
@@ -86,27 +104,41 @@ class WebSocketConnection:
         self._on_closed = on_closed
         self._max_queued_bytes = max_queued_bytes
         self._stall_timeout = stall_timeout
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        # An SSLSocket is made in Python, so Ctrl-C may tear its `send()` from what it returns.
+        self._only_io_writes_for_main = isinstance(sock, ssl.SSLSocket)
         self._reader = FrameReader(max_message_bytes)
-        self._closed = threading.Event()
-        # Both are set on the io thread: how the connection will end once the peer has answered our close frame, and how
-        # it has ended.
+        self._closed = Gate()
+        # All but the last are the io thread's. How the connection will end once the peer has answered our close frame,
+        # and how it has ended:
         self._leaving: CloseInfo | None = None
         self._info: CloseInfo | None = None
         self._stall_timer: Timer | None = None
+        self._ping_timer: Timer | None = None
+        self._pinged_at = 0.0
+        self._ping = b""  # the last one's payload
+        self._heard_at = 0.0
+        self._round_trip: float | None = None
         self._watching_writes = False
         self._reading_on = False  # a command that goes on reading is on its way
+        self._bytes_received = 0
+        self._arrived: deque[_Outgoing] = deque()  # sent, and not seen by the writer yet
         # Guards everything below and, because a TLS object is not for two threads, the use of the socket. Any thread
-        # may hold it; only non-blocking socket calls are made under it.
-        self._lock = threading.Lock()
+        # may hold it; only non-blocking socket calls are made under it. Re-entrant for the sake of `_writing`.
+        self._lock = threading.RLock()
+        self._writing = False  # a thread that finds it set under the lock has interrupted itself
         self._queue: deque[_Outgoing] = deque()
         self._queued_bytes = 0
         self._queued_audio = 0.0
-        self._begun = _NOTHING  # what is left of the frame that is being written
+        self._begun: _Outgoing | None = None  # what is being written; no longer in the queue
         self._blocked = False  # the io thread will go on writing
         self._progress_at = 0.0
         self._accepts = True  # False from the close frame on
         self._failure: Exception | None = None  # found by a sending thread, acted on by the io thread
-        self.dropped_audio = 0.0
+        self._bytes_sent = 0
+        self._audio_sent = 0.0
+        self._audio_unsent = 0.0
         register_for_fork(self)
 
     # -- any thread ---------------------------------------------------------------------------------------------------
@@ -124,33 +156,49 @@ class WebSocketConnection:
         Raises:
             DisconnectedError: the connection has ended or is being closed.
         """
-        frame = ABNF.create_frame(payload, opcode).format()
-        with self._lock:
-            if not self._accepts or self._failure is not None:
-                raise DisconnectedError("The connection is closed; call connect() again", initiator="network")
-            self._enqueue(_Outgoing(frame, audio))
-            must_tell_io = not self._blocked and not self._write()
-            self._blocked = self._blocked or must_tell_io
-            self._limit_queue()
-            must_tell_io = must_tell_io or self._failure is not None
-        if must_tell_io:
-            self._io.call(self._wait_for_room, self)
+        item = _Outgoing(ABNF.create_frame(payload, opcode).format(), audio)
+        if self._accepts and self._failure is None:
+            self._arrived.append(item)
+            if self._only_io_writes_for_main and threading.current_thread() is threading.main_thread():
+                self._io.call(self._wait_for_room, self)
+            else:
+                must_tell_io = True  # unless all goes well
+                try:
+                    must_tell_io = self._flush()
+                finally:
+                    if must_tell_io:
+                        self._io.call(self._wait_for_room, self)
+        else:
+            item.refused = True
+        if item.refused:
+            raise DisconnectedError("The connection is closed; call connect() again", initiator="network")
 
     def close(self, timeout: float, code: int = 1000) -> None:
         """Close politely within `timeout` seconds, else hard. Returns when it is closed. Not on the io thread."""
         deadline = Deadline(timeout)
         leaving = CloseInfo(initiator="client")
         self._io.call(lambda: self._send_close(code, leaving), self)
-        if timeout > 0 and wait_for_event(self._closed, deadline):
+        if timeout > 0 and self._closed.wait(deadline):
             return
         self._io.call(lambda: self._finish(leaving))
         # The io thread runs nothing that blocks, so this is a matter of microseconds; bounded all the same.
-        wait_for_event(self._closed, Deadline(1.0))
+        self._closed.wait(Deadline(1.0))
 
     @property
     def info(self) -> CloseInfo | None:
         """How the connection ended; None while it is open."""
         return self._info
+
+    def stats(self) -> TransportStats:
+        """What it carried so far."""
+        return TransportStats(
+            bytes_sent=self._bytes_sent,
+            bytes_received=self._bytes_received,
+            audio_sent=self._audio_sent,
+            audio_unsent=self._audio_unsent,
+            bytes_waiting=self._queued_bytes,
+            round_trip=self._round_trip,
+        )
 
     # -- io thread ----------------------------------------------------------------------------------------------------
 
@@ -166,14 +214,12 @@ class WebSocketConnection:
         """Go on with what the socket did not take."""
         if self._info is not None:
             return
-        with self._lock:
-            self._blocked = not self._write()
-            blocked, failure = self._blocked, self._failure
-        if failure is not None:
-            self._finish(self._broken(failure))
-        elif blocked != self._watching_writes:
-            self._io.watch_writes(self, blocked)
-            self._watching_writes = blocked
+        self._flush(room=True)
+        if self._failure is not None:
+            self._finish(self._broken(self._failure))
+        elif self._blocked != self._watching_writes:
+            self._io.watch_writes(self, self._blocked)
+            self._watching_writes = self._blocked
 
     def on_failure(self, error: BaseException) -> None:
         self._finish(CloseInfo(initiator="network", error=error))
@@ -182,6 +228,10 @@ class WebSocketConnection:
         if self._info is not None:
             return
         self._io.register(self)
+        self._heard_at = time.monotonic()
+        if self._ping_interval is not None:
+            self._ping_timer = self._io.call_later(self._ping_interval, self._watch_silence, self)
+        self._bytes_received += len(first)
         self._reader.feed(first)
         self._read()  # frames may have come in the same TLS record as the handshake's answer
 
@@ -205,6 +255,8 @@ class WebSocketConnection:
             if not data:
                 self._finish(self._broken(None))
                 return
+            self._heard_at = time.monotonic()
+            self._bytes_received += len(data)
             self._reader.feed(data)
         if self._blocked:
             self.on_writable()  # a TLS write may have waited for what was just read
@@ -236,6 +288,9 @@ class WebSocketConnection:
         elif opcode == ABNF.OPCODE_PING:
             with contextlib.suppress(DisconnectedError):
                 self.send(ABNF.OPCODE_PONG, payload)
+        elif opcode == ABNF.OPCODE_PONG:
+            if payload and payload == self._ping:
+                self._round_trip = self._heard_at - struct.unpack("!d", payload)[0]
         elif opcode == ABNF.OPCODE_CLOSE:
             self._receive_close(payload)
         if self._failure is not None:
@@ -253,14 +308,14 @@ class WebSocketConnection:
         if self._info is not None or self._leaving is not None:
             return
         self._leaving = leaving
+        close = _Outgoing(ABNF.create_frame(struct.pack("!H", code), ABNF.OPCODE_CLOSE).format(), 0.0)
         with self._lock:
+            self._take_arrived()
             self._accepts = False
             self._drop_audio(0.0)
-            self._enqueue(_Outgoing(ABNF.create_frame(struct.pack("!H", code), ABNF.OPCODE_CLOSE).format(), 0.0))
-            done = self._blocked or self._write()
-            self._blocked = not done or self._blocked
-        if not done:
-            self._wait_for_room()
+            self._queue.append(close)
+            self._queued_bytes += close.size
+        self._wait_for_room()
 
     def _wait_for_room(self) -> None:
         self.on_writable()
@@ -281,6 +336,31 @@ class WebSocketConnection:
         else:
             self._stall_timer = self._io.call_later(self._stall_timeout - waited, self._check_stall, self)
 
+    def _watch_silence(self) -> None:
+        """Ping a peer that has been silent for the interval; one that remains so is dead."""
+        self._ping_timer = None
+        if self._info is not None or self._ping_interval is None:
+            return
+        now = time.monotonic()
+        unanswered = self._pinged_at > self._heard_at
+        if unanswered and self._blocked:
+            self._pinged_at = now  # the ping may be among what waits; the stall timer watches over that
+        elif unanswered and now - self._pinged_at >= self._ping_timeout:
+            error = DisconnectedError(
+                f"The server has been silent for {now - self._heard_at:.1f} s and has not answered a ping; "
+                "the session is ended"
+            )
+            self._finish(self._broken(error))
+            return
+        elif not unanswered and now - self._heard_at >= self._ping_interval:
+            unanswered, self._pinged_at, self._ping = True, now, struct.pack("!d", now)
+            with contextlib.suppress(DisconnectedError):
+                self.send(ABNF.OPCODE_PING, self._ping)
+        due = min(self._pinged_at + self._ping_timeout, now + self._ping_interval)
+        if not unanswered:
+            due = self._heard_at + self._ping_interval
+        self._ping_timer = self._io.call_later(due - now, self._watch_silence, self)
+
     def _broken(self, error: BaseException | None) -> CloseInfo:
         """How to call an end without a close frame: as planned, if the connection was being closed."""
         return self._leaving or CloseInfo(initiator="network", error=error)
@@ -289,14 +369,16 @@ class WebSocketConnection:
         if self._info is not None:
             return
         self._info = info
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
+        for timer in (self._stall_timer, self._ping_timer):
+            if timer is not None:
+                timer.cancel()
         # Unregister first: a forked child may hold a copy of the descriptor, which would keep it in the selector.
         self._io.unregister(self)
         with self._lock:
             self._accepts = False
             self._queue.clear()
-            self._begun = _NOTHING
+            self._begun = None
+            self._queued_bytes, self._queued_audio = 0, 0.0
             with contextlib.suppress(OSError):
                 # Not SSLSocket.shutdown(), which forgets that the socket is encrypted.
                 socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
@@ -304,14 +386,45 @@ class WebSocketConnection:
         self._closed.set()
         self._on_closed(info)
 
-    # -- under the lock -----------------------------------------------------------------------------------------------
+    # -- writing: any thread ------------------------------------------------------------------------------------------
 
-    def _enqueue(self, item: _Outgoing) -> None:
-        if not self._blocked:
-            self._progress_at = time.monotonic()
-        self._queue.append(item)
-        self._queued_bytes += item.size
-        self._queued_audio += item.audio
+    def _flush(self, room: bool = False) -> bool:
+        """Write what has arrived. True if the io thread has to be told: of a failure, or that it is to go on.
+
+        Args:
+            room: the socket may take more of what it did not take before. On the io thread.
+        """
+        must_tell_io = False
+        while True:
+            with self._lock:
+                if self._writing:
+                    return must_tell_io
+                try:
+                    self._writing = True
+                    self._take_arrived()
+                    done = (room or not self._blocked) and self._write()
+                    self._limit_queue()
+                    must_tell_io = must_tell_io or self._failure is not None or not (done or self._blocked)
+                    self._blocked = not done
+                finally:
+                    self._writing = False
+            if not self._arrived:
+                return must_tell_io
+
+    def _take_arrived(self) -> None:
+        if not self._accepts:
+            for item in self._arrived:
+                item.refused = True
+            self._arrived.clear()
+            return
+        while self._arrived:
+            if not self._queue:
+                self._queued_bytes, self._queued_audio = 0, 0.0
+                if not self._blocked:
+                    self._progress_at = time.monotonic()
+            self._queue.extend(map(deque.popleft, (self._arrived,)))  # in one call
+            self._queued_bytes += self._queue[-1].size
+            self._queued_audio += self._queue[-1].audio
 
     def _limit_queue(self) -> None:
         self._drop_audio(_MAX_QUEUED_AUDIO)
@@ -330,7 +443,7 @@ class WebSocketConnection:
                 self._queued_audio -= item.audio
                 self._queued_bytes -= item.size
                 # What is queued at the end nobody misses.
-                self.dropped_audio += item.audio if limit else 0.0
+                self._audio_unsent += item.audio if limit else 0.0
             else:
                 kept.append(item)
         self._queue = kept
@@ -338,30 +451,35 @@ class WebSocketConnection:
     def _write(self) -> bool:
         """Write what the socket takes. True if nothing is left to write."""
         while self._failure is None:
-            if not self._begun:
+            if self._begun is None:
                 if not self._queue:
                     return True
-                item = self._queue.popleft()
+                self._begun = self._queue[0]
+            item = self._begun
+            if self._queue and self._queue[0] is item:
+                self._queue.popleft()
                 self._queued_bytes -= item.size
                 self._queued_audio = max(0.0, self._queued_audio - item.audio) if self._queue else 0.0
-                self._begun = memoryview(item.frame)
             try:
-                sent = self._sock.send(self._begun[:_CHUNK_BYTES])
+                # In one call: what was written must not come to be written again.
+                item.written.extend(map(self._sock.send, (item.rest[:_CHUNK_BYTES],)))
             except _WOULD_BLOCK:
                 return False
             except (OSError, ValueError) as error:
                 self._failure = error
-                break
-            self._begun = self._begun[sent:]
+                return False  # the io thread acts on it
             self._progress_at = time.monotonic()
-        return False  # the io thread acts on the failure
+            if not item.rest:
+                self._begun = None
+                self._bytes_sent += len(item.frame)
+                self._audio_sent += item.audio
+        return False
 
     def after_fork_in_child(self) -> None:
         # The connection is the parent's: close the copy, without shutdown() and without touching a lock.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._accepts = False
         self._info = CloseInfo(initiator="network")
-        self._closed = threading.Event()
         self._closed.set()
         with contextlib.suppress(OSError):
             socket.close(self._sock.detach())

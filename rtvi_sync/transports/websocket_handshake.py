@@ -8,6 +8,7 @@ read; and it reads in blocks, where the library reads byte by byte.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import socket
@@ -23,13 +24,14 @@ from .net import (
     USER_AGENT,
     Detach,
     Network,
-    NoTLSError,
     basic_authorization,
     check_headers,
+    is_nearby,
     open_stream,
     printable,
     socket_timeout,
 )
+from .tls import NoTLSError, explain
 
 _MAX_HEADER_BYTES = 64 * 1024
 # Headers that the request gets from websocket-client, or that would change what the connection carries.
@@ -65,7 +67,7 @@ def open_websocket(
         sock, detach = open_stream(url, network, signal)
     except OSError as error:
         signal.raise_if_aborted()
-        raise TransportStartError(_failure(where, error)) from error
+        raise TransportStartError(_failure(url, error)) from error
     except TransportStartError:
         signal.raise_if_aborted()
         raise
@@ -79,19 +81,16 @@ def open_websocket(
     return sock, leftover, detach
 
 
-def _failure(where: str, error: OSError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"The certificate of {where} is not trusted: {error.verify_message}. "
-            "For a private certificate authority pass ssl_context=ssl.create_default_context(cafile=...)."
-        )
-    if isinstance(error, NoTLSError):
-        return (
-            f"{where} says wss, but {error}. "
+def _failure(url: SplitResult, error: OSError) -> str:
+    where = printable(url.geturl())
+    advice = "Check the URL, and that the bot is running"
+    if isinstance(error, NoTLSError) and is_nearby(url.hostname or ""):
+        # Elsewhere somebody on the line may have answered so, in order to be sent the secrets in plain text.
+        advice = (
             "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': pass the plain address, "
-            f"WebSocketTransport(ws_url={where.replace('wss://', 'ws://', 1)!r})."
+            f"WebSocketTransport(ws_url={where.replace('wss://', 'ws://', 1)!r})"
         )
-    return f"{where} cannot be reached: {error}. Check the URL, and that the bot is running"
+    return f"{where} cannot be reached: {explain(error) or f'{error}. {advice}'}"
 
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -123,7 +122,8 @@ def _handshake(fence: _Fence, where: str, host: str, lines: list[str]) -> bytes:
         )
     except (WebSocketException, OSError, ValueError) as error:
         if fence.status is None or fence.status == 101:
-            raise TransportStartError(f"The WebSocket handshake with {where} failed: {error}") from None
+            reason = explain(error) or error
+            raise TransportStartError(f"The WebSocket handshake with {where} failed: {reason}") from None
         hint = {
             401: " The token may be missing or wrong.",
             403: " The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection).",
@@ -150,7 +150,9 @@ class _Fence:
     def send(self, data: bytes) -> int:
         # The library would cut a path at a semicolon, so it is given none.
         self._sock.settimeout(socket_timeout(self._signal))
-        self._sock.sendall(self._request_line + data.partition(b"\r\n")[2])
+        # A server that hangs up may have said why, as TLS 1.3 does when the client's certificate is wrong: read that.
+        with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
+            self._sock.sendall(self._request_line + data.partition(b"\r\n")[2])
         return len(data)
 
     def recv(self, size: int) -> bytes:

@@ -18,7 +18,6 @@ from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports import net
 from rtvi_sync.transports.net import (
     Network,
-    NoTLSError,
     check_headers,
     open_stream,
     open_tcp,
@@ -26,6 +25,7 @@ from rtvi_sync.transports.net import (
     printable,
     socket_timeout,
 )
+from rtvi_sync.transports.tls import NoTLSError
 
 from ..loopback import LIMIT, Proxy, Server, black_hole, running, serving, trusting
 from .conftest import AbandonedError

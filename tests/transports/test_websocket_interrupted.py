@@ -1,0 +1,100 @@
+"""Signals strike a program in the midst of sending: no frame is torn, lost or doubled, and nothing blocks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..loopback import LIMIT
+
+ROOT = Path(__file__).parents[2]
+
+# Sends from the main thread while a timer strikes every fraction of a millisecond, then compares what arrived.
+PROGRAM = """
+import signal, ssl, sys, threading, time
+from rtvi_sync.concurrency.io_thread import IOThread
+from rtvi_sync.transports.websocket_connection import WebSocketConnection
+from tests.transports.test_websocket_connection import BINARY, CLOSE, MB, Bot, tcp_pair
+
+tls, handler_sends, size = sys.argv[1] == "tls", sys.argv[2] == "sends", int(sys.argv[3])
+ours, theirs = tcp_pair(tls)
+io, ended = IOThread(), threading.Event()
+connection = WebSocketConnection(
+    ours, io, on_message=lambda *_: None, on_closed=lambda _: ended.set(),
+    max_message_bytes=MB, max_queued_bytes=256 * MB, stall_timeout=60.0,
+)
+connection.start()
+arrived = []
+
+def read():
+    bot = Bot(theirs)
+    bot.sock.settimeout(60)
+    while True:
+        opcode, payload = bot.receive()
+        if opcode == CLOSE:
+            theirs.close()
+            return
+        arrived.append(payload)
+
+reader = threading.Thread(target=read)
+reader.start()
+answered, struck, armed = [], 0, False
+
+class Struck(BaseException):
+    pass
+
+def strike(*_):
+    global struck, armed
+    struck += 1
+    if handler_sends:
+        payload = b"handler %d" % struck
+        connection.send(BINARY, payload)
+        answered.append(payload)
+    elif armed:
+        armed = False
+        raise Struck
+
+signal.signal(signal.SIGALRM, strike)
+sent, tried, began = [], 0, time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0003)
+while time.monotonic() - began < 0.5 or struck < 200:
+    tried += 1
+    payload = b"%d " % tried + bytes(size)
+    try:
+        armed = True
+        connection.send(BINARY, payload)
+        armed = False
+    except Struck:
+        continue
+    sent.append(payload)
+signal.setitimer(signal.ITIMER_REAL, 0)
+connection.close(60.0)
+reader.join(60)
+assert not reader.is_alive()
+io.close()
+io.thread.join(10)
+main = [payload for payload in arrived if not payload.startswith(b"handler")]
+assert len(set(main)) == len(main), "doubled"
+assert all(payload.endswith(bytes(size)) for payload in main), "torn"
+numbers = [int(payload.split()[0]) for payload in main]
+assert numbers == sorted(numbers), "out of order"
+lost = set(sent) - set(main)
+assert not lost, f"{len(lost)} lost"
+# One strike may interrupt another, so their order is open.
+assert sorted(payload for payload in arrived if payload.startswith(b"handler")) == sorted(answered)
+print(f"{len(sent)} sent, {len(arrived)} arrived, {struck} strikes")
+"""
+
+
+@pytest.mark.parametrize("size", [10, 60_000], ids=["small", "large"])
+@pytest.mark.parametrize("handler", ["raises", "sends"])
+@pytest.mark.parametrize("line", ["plain", "tls"])
+def test_a_signal_in_the_midst_of_a_send(line, handler, size):
+    """A handler that raises tears nothing, and one that sends itself deadlocks nothing: all arrives, once, in order."""
+    command = [sys.executable, "-c", PROGRAM, line, handler, str(size)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6 * LIMIT)
+    assert done.returncode == 0, done.stderr
+    assert "strikes" in done.stdout
