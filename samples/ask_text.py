@@ -1,11 +1,11 @@
 """Ask a bot in writing: one question of the application's own, then whatever is given on the command line.
 
-    python samples/ask_text.py ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
+    python3 run.py sample ask_text --url ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
 
 Without a URL it asks the built-in bot, which repeats what it reads.
 """
 
-import sys
+import argparse
 
 from rtvi_sync import RequestRejectedError, RTVIClient, RTVIEvent, WebSocketTransport
 from rtvi_sync.media import NullSink
@@ -39,8 +39,12 @@ def main(url: str, questions: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] and sys.argv[1].startswith("ws"):
-        main(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="the WebSocket of a bot")
+    parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])
+    given = parser.parse_args()
+    if given.url:
+        main(given.url, given.questions)
     else:
         with EmbeddedBot(on_request={"get-order": lambda order: {**order, "state": "sent"}}) as bot:
-            main(bot.ws_url, sys.argv[1:] or ["What time is it?", "And in Oslo?"])
+            main(bot.ws_url, given.questions)

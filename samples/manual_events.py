@@ -1,12 +1,12 @@
 """One thread for everything: handlers run inside of the program's own loop, which also does something else.
 
-    python samples/manual_events.py ws://localhost:7860/ws-client
+    python3 run.py sample manual_events --url ws://localhost:7860/ws-client
 
 No handler runs while the loop is elsewhere, so that they may share its variables without a lock. That is what a game,
 a terminal user interface or a robot needs. Without a URL it talks to the built-in bot.
 """
 
-import sys
+import argparse
 import time
 
 from rtvi_sync import BotLLMTextData, RTVIClient, WebSocketTransport
@@ -44,8 +44,11 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        main(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="the WebSocket of a bot")
+    url = parser.parse_args().url
+    if url:
+        main(url)
     else:
         with EmbeddedBot(replies="Once there was a thread. It ended.") as bot:
             main(bot.ws_url)

@@ -1,13 +1,16 @@
 """Say a WAV file to a voice bot, print what is said, keep the bot's voice.
 
-    python samples/talk_from_wav.py QUESTION.wav ANSWER.wav ws://localhost:7860/ws-client
+    python3 run.py sample talk_from_wav --url ws://localhost:7860/ws-client QUESTION.wav ANSWER.wav
 
-Without a URL it talks to the built-in bot, which answers with the sound of what it heard.
+Without a URL it talks to the built-in bot, which answers with the sound of what it heard; without files it says what
+the package brings along.
 """
 
+import argparse
 import contextlib
-import sys
+from pathlib import Path
 
+import rtvi_sync
 from rtvi_sync import BotLLMTextData, RequestTimeoutError, RTVIClient, UserTranscriptionData, WebSocketTransport
 from rtvi_sync.media import WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
@@ -40,11 +43,13 @@ def talk(question: str, answer: str, url: str) -> None:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case [question, answer]:
-            with EmbeddedBot() as bot:
-                talk(question, answer, bot.ws_url)
-        case [question, answer, url]:
-            talk(question, answer, url)
-        case _:
-            sys.exit(__doc__)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="the WebSocket of a bot")
+    parser.add_argument("question", nargs="?", default=str(Path(rtvi_sync.__file__).with_name("cli") / "speech.wav"))
+    parser.add_argument("answer", nargs="?", default="answer.wav")
+    given = parser.parse_args()
+    if given.url:
+        talk(given.question, given.answer, given.url)
+    else:
+        with EmbeddedBot() as bot:
+            talk(given.question, given.answer, bot.ws_url)

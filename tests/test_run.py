@@ -37,7 +37,7 @@ speed = []
 audio = ["absent-audio"]
 [dependency-groups]
 soak = []
-samples = []
+samples = ["throwaway-samples"]
 test = ["pytest"]
 lint = []
 """

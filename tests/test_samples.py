@@ -37,7 +37,7 @@ def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
     """Fewer than 60 lines, the first of which tell what it is for and how it is called."""
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 60
-    assert f"python samples/{path.name}" in text.partition('"""\n\nimport')[0]
+    assert f"python3 run.py sample {path.stem} --url ws://" in text.partition('"""\n\nimport')[0]
 
 
 def test_talk_from_wav(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_talk_from_wav(tmp_path: Path) -> None:
 
 
 def test_talk_from_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
-    """The third argument is the WebSocket of a bot."""
+    """`--url` is the WebSocket of a bot."""
     write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
     with EmbeddedBot(transcripts="Who is there?", replies="It is me.") as bot:
-        lines = run(tmp_path, "talk_from_wav.py", "question.wav", "answer.wav", bot.ws_url)
+        lines = run(tmp_path, "talk_from_wav.py", "--url", bot.ws_url, "question.wav", "answer.wav")
     assert lines[:2] == ["you: Who is there?", "bot: It is me."]
 
 
@@ -75,7 +75,7 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
         raise LookupError("never heard of it")
 
     with EmbeddedBot(on_request={"get-order": refuse}, replies=["Noon."]) as bot:
-        lines = run(tmp_path, "ask_text.py", bot.ws_url, "When?")
+        lines = run(tmp_path, "ask_text.py", "--url", bot.ws_url, "When?")
     assert lines[0].startswith("no such order: ")
     assert "never heard of it" in lines[0]
     assert lines[1:] == ["When? -> Noon."]
