@@ -32,6 +32,7 @@ class Acceptor:
         self._role = role
         self._serve = serve
         self._wake_reader, self._wake_writer = socket.socketpair()
+        self._selector = selectors.DefaultSelector()  # not on the thread: all that a server opens is open once it runs
         # Guards _open. Held for a moment by the threads of connections, the accepting one and the one that stops.
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -55,7 +56,7 @@ class Acceptor:
             logger.warning("still running after %.1f s: %s", timeout, ", ".join(late))
 
     def _accept(self) -> None:
-        with selectors.DefaultSelector() as selector, self._listening, self._wake_reader:
+        with self._selector as selector, self._listening, self._wake_reader:
             selector.register(self._listening, selectors.EVENT_READ)
             selector.register(self._wake_reader, selectors.EVENT_READ)
             while True:
