@@ -6,7 +6,7 @@ import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import httpx
 
@@ -120,6 +120,12 @@ class RTVIClient:
     def __repr__(self) -> str:
         transport = self._connector.transport
         return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "An RTVIClient can neither be pickled nor copied: its threads and its connection belong to this process. "
+            "Make a client in the other process, at import or in the function that it runs, and connect it there."
+        )
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 
