@@ -24,6 +24,7 @@ EXIT_LIMIT = 5.0
 
 _numbers = itertools.count(1)
 _generation = 0
+_hooked_generation: int | None = None
 
 
 class ForkAware(Protocol):
@@ -72,9 +73,10 @@ def register_for_fork(thing: ForkAware) -> None:
 
 
 def register_for_exit(thing: ExitAware) -> None:
-    """Tell `thing`, held weakly, when the interpreter exits."""
+    """Tell `thing`, held weakly, when the interpreter exits, or a child of multiprocessing ends."""
     with _lock:
         _exit_aware.add(thing)
+    _hook_multiprocessing()
 
 
 def unregister_for_exit(thing: ExitAware) -> None:
@@ -115,6 +117,24 @@ def _after_fork_in_child() -> None:
         except Exception:
             logger.exception("Freeing what a forked process inherited failed")
     _exit_aware.clear()
+
+
+def _hook_multiprocessing() -> None:
+    """In a child of multiprocessing: it leaves by `os._exit()`, past `atexit`, but runs its finalizers before."""
+    global _hooked_generation
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None or multiprocessing.parent_process() is None or _hooked_generation == _generation:
+        return
+    _hooked_generation = _generation
+    # Before everybody else's: handlers may put what they still hear into queues and managers, which end by finalizers.
+    sys.modules["multiprocessing.util"].Finalize(None, _at_exit_of_child, exitpriority=100)
+
+
+def _at_exit_of_child() -> None:
+    # Before Python 3.13 finalizers run while threads that the child will wait for are still at work. Their sessions end
+    # with the process then, which the bot notices too.
+    if all(thread.daemon or thread is threading.current_thread() for thread in threading.enumerate()):
+        _at_exit()
 
 
 def _at_exit() -> None:
