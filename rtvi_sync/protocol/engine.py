@@ -17,6 +17,7 @@ from ..events import RTVIEvent
 from ..messages import BotReadyData, RTVIMessage
 from . import envelope
 from .dialects import INBOUND, MessageSpec, decode_payload, require_feature
+from .text import one_line
 
 # What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
 PROTOCOL_VERSION = "2.2.0"
@@ -34,8 +35,6 @@ REPLY_TYPES = frozenset(
         "append-to-context-result",
     }
 )
-
-_MAX_ERROR_TEXT = 500
 
 
 @attrs.frozen
@@ -179,4 +178,4 @@ def error_text(message: RTVIMessage) -> str:
         text = data
     if not text:
         return "no reason given"
-    return "".join(c if c.isprintable() else " " for c in text[:_MAX_ERROR_TEXT])
+    return one_line(text)

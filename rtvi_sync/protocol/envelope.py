@@ -80,14 +80,15 @@ def from_json(envelope: Any) -> RTVIMessage:
         is_number = isinstance(id_, int) and not isinstance(id_, bool) and abs(id_) < _LARGEST_ID
         id_ = str(id_) if is_number else None
     data = envelope.get("data")
-    if isinstance(data, (dict, list)) and _deeper_than(data, MAX_DEPTH):
+    if is_too_deep(data):
         raise ProtocolError(f"The data of a {_shorten(type_)!r} message is nested more than {MAX_DEPTH} levels deep")
     return RTVIMessage(type=type_, data=data, id=id_)
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
+def is_too_deep(document: Any) -> bool:
+    """Whether a parsed JSON document has more than `MAX_DEPTH` levels."""
+    level = [document] if isinstance(document, (dict, list)) else []
+    for _ in range(MAX_DEPTH):
         level = [
             child
             for container in level

@@ -12,6 +12,7 @@ from enum import Enum
 import attrs
 
 from ..errors import DisconnectedError
+from .text import one_line
 
 
 class TransportState(str, Enum):
@@ -83,7 +84,7 @@ class CloseInfo:
         if self.error is not None:
             return f"{who}: {self.error}"
         if self.code is not None:
-            return f"{who} (code {self.code}{': ' + self.reason if self.reason else ''})"
+            return f"{who} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
         return who
 
     def as_error(self, before: str = "") -> DisconnectedError:

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import re
 import select
+import socket
 import threading
 
 import pytest
@@ -414,26 +415,28 @@ def test_nobody_listens(shake):
     assert "secret" not in str(caught.value)
 
 
-def test_an_untrusted_certificate(shake):
-    """The message says what is wrong with the certificate and how to trust an authority."""
-    with Acceptor(tls=serving("elsewhere.test")) as server, pytest.raises(TransportStartError) as caught:
-        shake(f"wss://{server.authority}/")
-    assert "not valid for '127.0.0.1'" in str(caught.value)
-    assert "ssl_context=" in str(caught.value)
+def plain(peer):
+    """A server that answers a client hello in plain text."""
+    peer.sock.recv(1)
+    peer.answer("400 Bad Request")
 
 
 def test_a_plain_server_behind_wss(shake):
     """Pipecat's runner advertises wss:// without having TLS: the message says so, and what to write instead."""
-
-    def plain(peer):
-        peer.sock.recv(1)
-        peer.answer("400 Bad Request")
-
     with Server(plain) as server, pytest.raises(TransportStartError) as caught:
         shake(f"wss://ada:secret@{server.authority}/ws?token=secret")
-    assert f"wss://{server.authority}/ws says wss, but the server does not speak TLS" in str(caught.value)
+    assert f"wss://{server.authority}/ws cannot be reached: the server does not speak TLS" in str(caught.value)
     assert f"ws_url='ws://{server.authority}/ws'" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_nobody_on_the_line_can_talk_a_program_out_of_tls(shake, monkeypatch):
+    """For a server that is not nearby, an answer in plain text brings no advice to do without TLS."""
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest, **more: look_up("127.0.0.1", *rest, **more))
+    with Server(plain) as server, pytest.raises(TransportStartError, match="does not speak TLS") as caught:
+        shake(f"wss://bot.example:{server.port}/ws")
+    assert "ws://" not in str(caught.value).replace("wss://", "")
 
 
 def test_a_proxy_that_refuses(shake):
