@@ -150,7 +150,7 @@ class Connector:
                 announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
                 raise
             announcer.move(TransportState.AUTHENTICATED)
-            return bundle
+            return bundle.content
 
     @contextlib.contextmanager
     def _outside_of_sessions(self) -> Iterator[Announcer]:
@@ -343,8 +343,9 @@ class ConnectAttempt:
             session.move(TransportState.AUTHENTICATED)
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
+        transport.secure_bundle = bundle.secure
         with self._may_fail("failed to connect"):
-            transport.connect(bundle, signal)
+            transport.connect(bundle.content, signal)
         self._phase = "bot-ready"
         session.opened()
         with self._may_fail("could not send client-ready"):

@@ -17,6 +17,19 @@ from .transports.http import origin_of, post_json
 from .transports.net import Network
 
 
+@attrs.frozen
+class Bundle:
+    """What a transport is to be given.
+
+    Attributes:
+        content: that.
+        secure: an https endpoint answered it.
+    """
+
+    content: Any = attrs.field(repr=False)
+    secure: bool = False
+
+
 @attrs.frozen(kw_only=True)
 class ConnectRequest:
     """Where the transport's parameters come from.
@@ -49,7 +62,7 @@ class ConnectRequest:
         params = self.params()
         return bool(params.base_url) and params.endpoints.connect is not None
 
-    def send(self, deadline: Deadline, abort: AbortController) -> Any:
+    def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
         """Make the request and return what the transport is to be given.
 
         Raises:
@@ -57,13 +70,13 @@ class ConnectRequest:
             BaseException: the reason for which the attempt was abandoned.
         """
         if not self.needed:
-            return self.given
+            return Bundle(self.given)
         abort.signal.raise_if_aborted()
         params = self.params()
         if self.start is not None:
             return self._start(self.start, params, abort.signal)
         if self.handler is not None:
-            return self._call_handler(self.handler, params, deadline, abort)
+            return Bundle(self._call_handler(self.handler, params, deadline, abort))
         return self._post(params.construct_url("connect"), _default_body(params), params.headers or {}, abort.signal)
 
     def _call_handler(
@@ -81,7 +94,7 @@ class ConnectRequest:
         abort.signal.raise_if_aborted()
         return bundle
 
-    def _start(self, request: APIRequest, params: RTVIClientParams, signal: AbortSignal) -> Any:
+    def _start(self, request: APIRequest, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
         # Credentials for one server are not for another.
         trusted = params.base_url is not None and _same_origin(params.base_url, request.endpoint)
         body: dict[str, Any] = {"transport": self.transport_name}
@@ -90,8 +103,10 @@ class ConnectRequest:
         headers = {**((params.headers or {}) if trusted else {}), **(request.headers or {})}
         return self._post(request.endpoint, body, headers, signal)
 
-    def _post(self, url: str, body: Any, headers: Mapping[str, str], signal: AbortSignal) -> Any:
-        return post_json(url, body, headers=headers, network=self.network, signal=signal, client=self.http_client)
+    def _post(self, url: str, body: Any, headers: Mapping[str, str], signal: AbortSignal) -> Bundle:
+        secure = origin_of(url)[0] == "https"  # redirects do not leave the origin
+        answer = post_json(url, body, headers=headers, network=self.network, signal=signal, client=self.http_client)
+        return Bundle(answer, secure)
 
 
 def _default_body(params: RTVIClientParams) -> dict[str, Any]:

@@ -95,6 +95,8 @@ class Transport(abc.ABC):
     max_message_size = 1_048_576
     #: Unix time at which the session will be ended by the server, if the transport knows.
     expiry: float | None = None
+    #: Whether what `connect()` is given was answered by an https endpoint, and should not go on in plain text.
+    secure_bundle = False
     #: Whether it can send a camera's picture.
     supports_video = False
 

@@ -80,7 +80,7 @@ class _Transport(httpx.BaseTransport):
     def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:
         proxy = network.proxy_for(url)
         options: dict[str, Any] = {"network_backend": _Backend(signal), "max_connections": 1}
-        if url.startswith("https:"):
+        if urlsplit(url).scheme == "https":
             options["ssl_context"] = network.tls()
         if proxy is None:
             self._pool = httpcore.ConnectionPool(**options)

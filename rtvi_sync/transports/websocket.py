@@ -46,6 +46,8 @@ class WebSocketTransport(Transport):
         headers: sent with the handshake. (`params.headers` never are.)
         token_in: "query" appends ``?token=`` to the URL, as the JavaScript client does; "header" sends
             ``Authorization: Bearer``.
+        allow_insecure: True: ``ws://`` is taken even if the connect endpoint was asked over ``https://``, although the
+            token and all that is said then go in plain text.
         max_message_size: largest serialized frame that is sent, in bytes.
         max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
         stall_timeout: seconds after which a server that reads nothing ends the session.
@@ -62,6 +64,7 @@ class WebSocketTransport(Transport):
         headers: Mapping[str, str] | None = None,
         *,
         token_in: Literal["query", "header"] = "query",  # noqa: S107 - a place, not a token
+        allow_insecure: bool = False,
         max_message_size: int = 1_048_576,
         max_inbound_message_size: int = 16 * 1024 * 1024,
         stall_timeout: float = 10.0,
@@ -80,6 +83,7 @@ class WebSocketTransport(Transport):
         self._token = token
         self._headers = dict(headers or {})
         self._token_in = token_in
+        self._allow_insecure = allow_insecure
         self.max_message_size = max_message_size
         self._max_inbound_message_size = max_inbound_message_size
         self._stall_timeout = stall_timeout
@@ -220,6 +224,12 @@ class WebSocketTransport(Transport):
                 "or set params.base_url to a server that gives one."
             )
         url = _parse_url(given)
+        if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
+            raise InvalidTransportParamsError(
+                f"The connect endpoint was asked over https, but {printable(given)} is not encrypted: whoever is on "
+                "the line could read and change the token and all that is said. Let the server answer with a wss:// "
+                "URL, or allow it by name: WebSocketTransport(allow_insecure=True)"
+            )
         token = self._token if self._token is not None else bundle.get("token")
         headers = dict(self._headers)
         if isinstance(token, str) and token:
@@ -227,7 +237,7 @@ class WebSocketTransport(Transport):
                 headers["Authorization"] = f"Bearer {token}"
             else:
                 query = f"{url.query}&" if url.query else ""
-                url = url._replace(query=f"{query}token={quote(token, safe='')}")
+                url = url._replace(query=f"{query}token={_quoted(token)}")
         return url, headers
 
     # -- media --------------------------------------------------------------------------------------------------------
@@ -297,3 +307,10 @@ def _parse_url(text: str) -> SplitResult:
             f"A WebSocket URL begins with ws:// or wss:// and names a host; {printable(text)!r} does not"
         )
     return url
+
+
+def _quoted(token: str) -> str:
+    try:
+        return quote(token, safe="")
+    except UnicodeEncodeError:
+        raise InvalidTransportParamsError("The token is not valid: it holds halves of characters") from None
