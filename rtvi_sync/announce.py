@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from .concurrency.deadline import Deadline
+from .concurrency.gate import Gate
 from .concurrency.lanes import Lane, LaneOverflow, LaneWorkers
 from .dispatch import Dispatcher
 from .events import Event, RTVIEvent
@@ -137,7 +138,7 @@ class Announcer:
 
         self._post(None, when=enter)
 
-    def finish(self, info: CloseInfo) -> threading.Event:
+    def finish(self, info: CloseInfo) -> Gate:
         """Say that the session has ended; nothing can follow. Returns what is set when all was delivered."""
 
         def enter() -> bool:
@@ -147,7 +148,7 @@ class Announcer:
         failed = not self.was_ready and (info.initiator != "client" or info.error is not None)
         self._post(self._item(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
-        delivered = threading.Event()
+        delivered = Gate()
         last = Event(type=RTVIEvent.DISCONNECTED, data=info, received_at=time.monotonic())
         self._post(partial(self._deliver_last, last, delivered), when=enter)
         return delivered
@@ -156,7 +157,7 @@ class Announcer:
         """Drop what is still queued."""
         self._silenced = True
 
-    def deliver_queued(self, delivered: threading.Event, timeout: float) -> None:
+    def deliver_queued(self, delivered: Gate, timeout: float) -> None:
         """At exit there may be no thread to deliver events any more: do it on this one."""
         self._lane.run_queued(Deadline(timeout), until=delivered.is_set)
 
@@ -197,7 +198,7 @@ class Announcer:
         if dispatcher is not None and not self._silenced and not dispatcher.deliver(event, size):
             self._on_overflow()
 
-    def _deliver_last(self, event: Event, delivered: threading.Event) -> None:
+    def _deliver_last(self, event: Event, delivered: Gate) -> None:
         """On the lane."""
         dispatcher = self._dispatcher()
         try:

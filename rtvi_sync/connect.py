@@ -10,7 +10,8 @@ from typing import Any
 
 from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
-from .concurrency.deadline import Deadline, join_thread, wait_for_event
+from .concurrency.deadline import Deadline, join_thread
+from .concurrency.gate import Gate
 from .concurrency.hub import acquire_hub
 from .concurrency.lifecycle import register_for_fork, start_thread
 from .dispatch import Dispatcher, forked_error
@@ -370,7 +371,7 @@ def _on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Dead
     """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
-    done = threading.Event()
+    done = Gate()
     abort.signal.on_abort(done.set)
 
     def run() -> None:
@@ -402,9 +403,9 @@ def _disconnected() -> DisconnectedError:
     return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
 
 
-def _wait(event: threading.Event, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `event`; False if `deadline` passed first. Without a limit the program is told now and then."""
-    while not wait_for_event(event, Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
+    """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
+    while not gate.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
         if deadline.timeout is None:

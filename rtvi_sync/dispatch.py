@@ -264,8 +264,6 @@ class Dispatcher:
         self._lock = threading.Lock()
         self.lane.after_fork_in_child()
         self.busy_thread = None
-        for stream in self._live_streams():
-            stream.after_fork_in_child()
 
     def lose_session(self) -> None:
         """In a forked child, on its only thread: the session is the parent's."""

@@ -17,7 +17,8 @@ from typing import Any
 from ._version import __version__
 from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
-from .concurrency.deadline import Deadline, join_thread, wait_for_event
+from .concurrency.deadline import Deadline, join_thread
+from .concurrency.gate import Gate
 from .concurrency.hub import acquire_hub
 from .concurrency.lifecycle import (
     fork_generation,
@@ -125,11 +126,11 @@ class Session:
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
         #: The attempt has come to its end: the bot is ready, or the session closed.
-        self.settled = threading.Event()
+        self.settled = Gate()
         #: The transport is closed, every waiting call has failed, and another session may begin.
-        self.closed = threading.Event()
+        self.closed = Gate()
         #: The last event was delivered and the session's threads are gone, or the limit has passed.
-        self.finished = threading.Event()
+        self.finished = Gate()
         register_for_exit(self)
 
     def own_options(self) -> dict[str, Any]:
@@ -344,7 +345,7 @@ class Session:
 
     def wait_closed(self, deadline: Deadline) -> bool:
         """Wait until another session may begin; False, and a log entry, if `deadline` passed first."""
-        if self._on_own_thread() or wait_for_event(self.closed, deadline):
+        if self._on_own_thread() or self.closed.wait(deadline):
             return True
         if self._close_thread is not None:
             log_stack_of([self._close_thread], "A session is not closed in time")
@@ -358,7 +359,7 @@ class Session:
         if self._on_own_thread() or self.announcer.in_handler:
             return True
         thread = self._close_thread
-        return wait_for_event(self.finished, deadline) and (thread is None or join_thread(thread, deadline))
+        return self.finished.wait(deadline) and (thread is None or join_thread(thread, deadline))
 
     def at_exit(self, deadline: Deadline) -> None:
         """The interpreter exits: end the session on this thread, before `deadline`."""
@@ -366,7 +367,7 @@ class Session:
             return
         self._begin_end(CloseInfo(initiator="client"))
         self._tear_down(deadline)
-        wait_for_event(self.finished, deadline)
+        self.finished.wait(deadline)
 
     def _begin_end(self, info: CloseInfo) -> None:
         with self._lock:
@@ -460,9 +461,9 @@ class Session:
         except BaseException:
             logger.exception("Closing the %s transport failed", self.transport.name)
 
-    def _await_delivery(self, delivered: threading.Event, deadline: Deadline) -> list[threading.Thread]:
+    def _await_delivery(self, delivered: Gate, deadline: Deadline) -> list[threading.Thread]:
         """Wait until the last event was delivered. Returns the thread of the handler that is still running, if any."""
-        if wait_for_event(delivered, deadline) or self.announcer.overtaken:
+        if delivered.wait(deadline) or self.announcer.overtaken:
             return []  # a handler of the last event is at work on the next session already: that is not too long
         self.announcer.silence()
         busy = self.announcer.busy_threads()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from .concurrency.deadline import Deadline, slice_of
+from .concurrency.deadline import Deadline
+from .concurrency.gate import Bell
 from .concurrency.lanes import Lane
 from .errors import RequestTimeoutError, WouldDeadlockError
 from .events import Event, RTVIEvent
@@ -49,12 +49,13 @@ class EventStream:
         self.session = 0
         #: How the session before that ended, if nothing has followed it yet.
         self.after: CloseInfo | None = None
-        # Guards `_events`, `_bytes` and `_ended`, and wakes whoever waits for one of them. Any thread may hold it, for
-        # a moment.
-        self._changed = threading.Condition(threading.Lock())
+        # The lane appends and the iterating thread takes, each in one step; so there is no lock, which one of them
+        # could hold while a signal handler waits for the other.
         self._events: deque[tuple[Event, int]] = deque()
-        self._bytes = 0
+        self._bytes_pushed = 0
+        self._bytes_taken = 0
         self._ended: CloseInfo | None = None
+        self._bell = Bell()
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if events of `type_` are to be pushed."""
@@ -62,27 +63,23 @@ class EventStream:
 
     def push(self, event: Event, size: int) -> bool:
         """Queue `event`; False if the stream is full. Called on the lane."""
-        with self._changed:
-            if len(self._events) >= self._max_events or self._bytes + size > self._max_bytes:
-                return False
-            self._events.append((event, size))
-            self._bytes += size
-            self._changed.notify()
-        self._wake_manual()
+        queued_bytes = self._bytes_pushed - self._bytes_taken
+        if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
+            return False
+        self._bytes_pushed += size
+        self._events.append((event, size))
+        self._wake()
         return True
 
     def end(self, info: CloseInfo) -> None:
         """No event will come any more; those queued are still handed out."""
-        with self._changed:
-            self._ended = info
-            self._changed.notify_all()
-        self._wake_manual()
+        self._ended = info
+        self._wake()
 
     @property
     def ended(self) -> CloseInfo | None:
         """How the session ended, once the last event was handed out; None before."""
-        with self._changed:
-            return self._ended if not self._events else None
+        return self._ended if not self._events else None
 
     def next_before(self, deadline: Deadline) -> Event | None:
         """The next event; None if the session ended first.
@@ -96,32 +93,35 @@ class EventStream:
         lane = self._owner.lane
         while True:
             self._owner.check_process()
-            with self._changed:
-                if self._events:
-                    event, size = self._events.popleft()
-                    self._bytes -= size
-                    return event
-                if self._ended is not None:
+            over = self._ended is not None  # what was queued before the end is handed out
+            try:
+                event, size = self._events.popleft()
+            except IndexError:
+                if over:
                     return None
-                if lane.is_current:
-                    raise WouldDeadlockError(
-                        "A handler waits for an event that can only be delivered after it returns. "
-                        "Wait on another thread, or react to the event in a handler of its own."
-                    )
-                if not lane.manual:
-                    self._changed.wait(slice_of(deadline.remaining()))
+            else:
+                self._bytes_taken += size
+                return event
+            if lane.is_current:
+                raise WouldDeadlockError(
+                    "A handler waits for an event that can only be delivered after it returns. "
+                    "Wait on another thread, or react to the event in a handler of its own."
+                )
             if lane.manual:
                 lane.run_queued(deadline, until=self._something_to_say)
+            else:
+                self._bell.wait_for(self._something_to_say, deadline)
             if deadline.expired and not self._something_to_say():
                 raise RequestTimeoutError(f"No {self._describe()} within {deadline.timeout} s")
 
     def _something_to_say(self) -> bool:
         return bool(self._events) or self._ended is not None
 
-    def _wake_manual(self) -> None:
-        """In manual mode whoever waits does so at the lane."""
+    def _wake(self) -> None:
         if self._owner.lane.manual:
-            self._owner.lane.wake()
+            self._owner.lane.wake()  # whoever waits does so there
+        else:
+            self._bell.ring()
 
     def _describe(self) -> str:
         return "event" if not self._types else " or ".join(sorted(t.value for t in self._types)) + " event"
@@ -145,6 +145,3 @@ class EventStream:
         """Stop listening. Whoever waits for an event of this stream gets StopIteration."""
         self._owner.close_stream(self)
         self.end(CloseInfo())
-
-    def after_fork_in_child(self) -> None:
-        self._changed = threading.Condition(threading.Lock())

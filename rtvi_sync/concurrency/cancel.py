@@ -13,7 +13,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from .deadline import Deadline, wait_for_event
+from .deadline import Deadline
+from .gate import Gate
 from .lifecycle import register_for_fork
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class AbortSignal:
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._event = threading.Event()
+        self._gate = Gate()
         # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
         # is called under it, so that no socket is closed between being looked up and being shut down.
         self._lock = threading.Lock()
@@ -48,7 +49,7 @@ class AbortSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the attempt is abandoned, at most `timeout` seconds. Returns `aborted`."""
-        return wait_for_event(self._event, Deadline(timeout))
+        return self._gate.wait(Deadline(timeout))
 
     def remaining(self) -> float | None:
         """Seconds left of the attempt's limit; None without a limit."""
@@ -101,16 +102,13 @@ class AbortSignal:
             for sock in self._sockets:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-        self._event.set()
+        self._gate.set()
         for callback in callbacks:
             _run_callback(callback)
         return True
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
-        self._event = threading.Event()
-        if self._reason is not None:
-            self._event.set()
         # The duplicates share their connection with the parent: close(), never shutdown().
         for sock in self._sockets:
             sock.close()

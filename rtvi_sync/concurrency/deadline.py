@@ -50,28 +50,10 @@ class Deadline:
         return timeout if remaining is None else min(timeout, remaining)
 
 
-def wait_for_lock(lock: threading.Lock, deadline: Deadline) -> bool:
-    """Acquire `lock` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
-    while True:
-        if lock.acquire(timeout=slice_of(deadline.remaining())):
-            return True
-        if deadline.expired:
-            return False
-
-
 def join_thread(thread: threading.Thread, deadline: Deadline) -> bool:
     """Join `thread` before `deadline`; False if it is still alive. Ctrl-C interrupts the wait on every platform."""
     while thread.is_alive():
         thread.join(slice_of(deadline.remaining()))
         if deadline.expired:
             return not thread.is_alive()
-    return True
-
-
-def wait_for_event(event: threading.Event, deadline: Deadline) -> bool:
-    """Wait for `event` before `deadline`; False if it passed first. Ctrl-C interrupts the wait on every platform."""
-    while not event.is_set():
-        event.wait(slice_of(deadline.remaining()))
-        if deadline.expired:
-            return event.is_set()
     return True

@@ -12,7 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from .deadline import Deadline, slice_of, wait_for_lock
+from .deadline import Deadline
+from .gate import Bell
 from .lifecycle import fork_generation, start_thread
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,15 @@ class LaneOverflow(Exception):  # noqa: N818 - a signal to the poster, not an er
     """The lane is full; the item was not queued."""
 
 
+class _Turn:
+    """The right to drain a lane. A call of `run_queued()` has one of its own; `thread` is None for a worker's."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: int | None = None) -> None:
+        self.thread = thread
+
+
 class Lane:
     """A serial queue of functions to call. They run in order, one at a time, never on two threads at once.
 
@@ -35,17 +45,22 @@ class Lane:
     """
 
     def __init__(self, *, max_items: int = 100_000, max_bytes: int = 64 * 1024 * 1024, manual: bool = False) -> None:
-        # Guards everything below. Any thread may hold it, for a few assignments.
-        self._lock = threading.Lock()
+        # Held by those who post, for a few assignments, so that what `when` decides and the place in the queue are one
+        # step. Any thread may be one; re-entrant, because a finalizer or signal handler may post in between. Whoever
+        # takes from the queue does without.
+        self._lock = threading.RLock()
         self._items: deque[tuple[Callable[[], object], int]] = deque()
-        self._bytes = 0
-        self._running_on: int | None = None  # identity of the thread that drains the lane
-        self._scheduled = False  # a worker was asked to drain the lane, or is at it
+        self._bytes_posted = 0
+        self._bytes_taken = 0
+        # Who drains the lane, under the key 0; empty if nobody does. Not an attribute, because `setdefault()` is one
+        # step that no other thread and no signal handler can split.
+        self._turns: dict[int, _Turn] = {}
+        self._running_on: int | None = None  # identity of the thread that runs an item
         self._max_items = max_items
         self._max_bytes = max_bytes
         self.manual = manual
-        # Notified when an item comes and when nobody drains the lane any more, for run_queued().
-        self._arrival = threading.Condition(self._lock)
+        # Rung when an item comes and when nobody drains the lane any more, for run_queued().
+        self._bell = Bell()
 
     def post(
         self,
@@ -77,15 +92,14 @@ class Lane:
                 return False
             if item is None:
                 return True
-            if not force and (len(self._items) >= self._max_items or self._bytes + size > self._max_bytes):
+            queued_bytes = self._bytes_posted - self._bytes_taken
+            if not force and (len(self._items) >= self._max_items or queued_bytes + size > self._max_bytes):
                 raise LaneOverflow
+            self._bytes_posted += size
             self._items.append((item, size))
-            self._bytes += size
-            self._arrival.notify_all()
-            if self._scheduled or self.manual:
-                return True
-            self._scheduled = True
-        workers.submit(self)
+        self._bell.ring()
+        if not self.manual and self._take(_Turn()):
+            workers.submit(self)
         return True
 
     @property
@@ -101,16 +115,20 @@ class Lane:
         more = True
         while more:
             try:
-                more = self._run_one()
+                while self._run_one():
+                    pass
             except BaseException:
                 # An exit or the like: on a thread that serves other lanes too it ends nothing.
                 logger.exception("An item of an event lane tried to end its thread")
+            else:
+                self.release()
+                # What came between the last look and the release found nobody to be asked.
+                more = bool(self._items) and self._take(_Turn())
 
     def release(self) -> None:
         """Nobody drains the lane any more: the next `post()` finds somebody, or `run_queued()` takes over."""
-        with self._lock:
-            self._scheduled = False
-            self._arrival.notify_all()
+        self._turns.clear()
+        self._bell.ring()
 
     def run_queued(self, deadline: Deadline, until: Callable[[], bool] | None = None) -> int:
         """Wait until `deadline` for a first item, then run what is queued, on this thread. Returns how many ran.
@@ -119,39 +137,43 @@ class Lane:
 
         Args:
             deadline: limit of the wait for a first item.
-            until: give up waiting when it is true. Called under the lane's lock: it may only read.
+            until: give up waiting when it is true.
         """
-        done, taken = 0, False
-        # On a thread of the program's Ctrl-C may come anywhere: what is taken is given back all the same.
+        turn, done = _Turn(threading.get_ident()), 0
+
+        def ready() -> bool:
+            return (bool(self._items) and self._take(turn)) or (until is not None and until())
+
+        # On a thread of the program's Ctrl-C may come anywhere: the turn is given back all the same.
         try:
-            with self._lock:
-                while self._scheduled or not self._items:
-                    remaining = deadline.remaining()
-                    if remaining == 0.0 or (until is not None and until()):
-                        return 0
-                    self._arrival.wait(slice_of(remaining))
-                taken = self._scheduled = True
-                count = len(self._items)
-            while done < count and self._run_one():
+            self._bell.wait_for(ready, deadline)
+            count = len(self._items)
+            while done < count and self._turns.get(0) is turn and self._run_one():
                 done += 1
         finally:
-            if taken:
+            if self._turns.get(0) is turn:
                 self.release()
         return done
 
     def wake(self) -> None:
         """Let `run_queued()` ask its `until` again."""
-        with self._lock:
-            self._arrival.notify_all()
+        self._bell.ring()
+
+    def _take(self, turn: _Turn) -> bool:
+        """From now on `turn` drains the lane, unless another thread's does."""
+        holder = self._turns.setdefault(0, turn)
+        if holder is not turn and holder.thread == turn.thread is not None:
+            # This thread is here already: a signal handler has interrupted it, or Ctrl-C kept it from giving its turn
+            # back.
+            self._turns[0] = holder = turn
+        return holder is turn
 
     def _run_one(self) -> bool:
-        with self._lock:
-            if not self._items:
-                self._scheduled = False
-                self._arrival.notify_all()
-                return False
+        try:
             item, size = self._items.popleft()
-            self._bytes -= size
+        except IndexError:
+            return False
+        self._bytes_taken += size
         try:
             self._running_on = threading.get_ident()
             item()
@@ -163,24 +185,22 @@ class Lane:
 
     def after_fork_in_child(self) -> None:
         """Start anew: whoever held the lock or drained the lane does not exist in this process."""
-        self._lock = threading.Lock()
-        self._arrival = threading.Condition(self._lock)
+        self._lock = threading.RLock()
         self._items = deque()
-        self._bytes = 0
+        self._bytes_posted = self._bytes_taken = 0
+        self._turns = {}
         self._running_on = None
-        self._scheduled = False
 
 
 class _Worker:
     """A thread that drains one lane after the other."""
 
-    __slots__ = ("gate", "lane", "thread")
+    __slots__ = ("bell", "idle", "lane", "thread")
 
     def __init__(self, lane: Lane) -> None:
         self.lane: Lane | None = lane
-        # Not a mutex: held by the idle worker, released by whoever gives it work or sends it home.
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.idle = False  # True until it is given a lane or sent home
+        self.bell = Bell()
         self.thread: threading.Thread | None = None
 
 
@@ -199,9 +219,9 @@ class LaneWorkers:
         with self._lock:
             worker = self._idle.pop() if self._idle else None
             if worker is not None:
-                worker.lane = lane
+                worker.lane, worker.idle = lane, False
         if worker is not None:
-            worker.gate.release()
+            worker.bell.ring()
             return
         worker = _Worker(lane)
         with self._lock:
@@ -219,8 +239,10 @@ class LaneWorkers:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            for worker in idle:
+                worker.idle = False
         for worker in idle:
-            worker.gate.release()
+            worker.bell.ring()
 
     def threads(self) -> list[threading.Thread]:
         """The threads that have not left yet."""
@@ -238,14 +260,13 @@ class LaneWorkers:
                 if self._closed:
                     self._all.discard(worker)
                     return
+                worker.idle = True
                 self._idle.append(worker)
-            if not wait_for_lock(worker.gate, Deadline(IDLE_TIMEOUT)):
+            if not worker.bell.wait_for(lambda: not worker.idle, Deadline(IDLE_TIMEOUT)):
                 with self._lock:
-                    if worker in self._idle:
+                    if worker.idle:  # still: no work was handed over in the very moment
                         self._idle.remove(worker)
                         self._all.discard(worker)
                         return
-                # Work was handed over in the very moment: the gate is about to open.
-                worker.gate.acquire()
         with self._lock:
             self._all.discard(worker)

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .deadline import Deadline, wait_for_lock
+from .deadline import Deadline
+from .gate import Gate
 
 T = TypeVar("T")
 
@@ -17,16 +18,13 @@ class Waiter(Generic[T]):
     __slots__ = ("_error", "_gate", "_value")
 
     def __init__(self) -> None:
-        # Not a mutex: held from the start, released by whoever settles, acquired by whoever waits. A bare lock wakes
-        # in one system call, where a threading.Event takes three objects and two.
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate = Gate()
         self._value: T | None = None
         self._error: BaseException | None = None
 
     def wait(self, deadline: Deadline) -> bool:
-        """Wait until settled; False if `deadline` passed first. One thread may wait, once."""
-        return wait_for_lock(self._gate, deadline)
+        """Wait until settled; False if `deadline` passed first."""
+        return self._gate.wait(deadline)
 
     def result(self) -> T:
         """The answer, after `wait()` returned True. Raises the error it was rejected with."""
@@ -37,7 +35,7 @@ class Waiter(Generic[T]):
     def _settle(self, value: T | None, error: BaseException | None) -> None:
         self._value = value
         self._error = error
-        self._gate.release()
+        self._gate.set()
 
 
 class Pending(Generic[T]):

@@ -5,18 +5,15 @@ Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import deque
 from typing import Protocol
 
 import attrs
 
+from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Bell
 from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError
-
-# On Windows a lock cannot be interrupted while it is waited for; looking up now and then lets Ctrl-C through.
-_WAIT = 0.2 if os.name == "nt" else None
 
 
 class AudioSource(Protocol):
@@ -129,15 +126,18 @@ class AudioFrame:
 class AudioQueue:
     """Frames on their way from a thread that must not wait to one that may.
 
-    Beyond `limit` seconds of audio the oldest frames are dropped and counted; the newest is always kept.
+    Beyond `limit` seconds of audio the oldest frames are dropped and counted; the newest is always kept. One thread
+    gets; one thread at a time puts and clears.
     """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit + 1e-6  # 50 frames of 20 ms are 1 s, whatever their sum in floating point
-        # Guards every field below. The putting and the getting thread hold it for a few instructions.
-        self._changed = threading.Condition(threading.Lock())
-        self._frames: deque[AudioFrame] = deque()
-        self._seconds = 0.0
+        # Both sides change the deque in single steps, and each of the other fields is written by one side; so there is
+        # no lock, which the getting thread could hold while a signal handler on it waits for something.
+        self._frames: deque[tuple[int, AudioFrame]] = deque()  # with the generation they belong to
+        self._bell = Bell()
+        self._seconds_put = 0.0  # less those dropped
+        self._seconds_got = 0.0
         self._generation = 0
         self._ended = False
         self._dropped = 0
@@ -149,15 +149,15 @@ class AudioQueue:
 
     def put(self, frame: AudioFrame) -> None:
         """Append a frame; never waits. Ignored after `end()`."""
-        with self._changed:
-            if self._ended:
-                return
-            self._frames.append(frame)
-            self._seconds += frame.duration
-            while self._seconds > self._limit and len(self._frames) > 1:
-                self._seconds -= self._frames.popleft().duration
+        if self._ended:
+            return
+        self._frames.append((self._generation, frame))
+        self._seconds_put += frame.duration
+        while self._seconds_put - self._seconds_got > self._limit and len(self._frames) > 1:
+            if (oldest := self._take()) is not None:
+                self._seconds_put -= oldest[1].duration
                 self._dropped += 1
-            self._changed.notify()
+        self._bell.ring()
 
     def get(self, generation: int = 0) -> tuple[int, AudioFrame | None] | None:
         """Wait for the next frame.
@@ -169,33 +169,39 @@ class AudioQueue:
             The generation that is current and the next frame of it, which is None if the generation is new and
             nothing has come since. None if the queue has ended and is empty.
         """
-        with self._changed:
-            while not (self._frames or self._ended or self._generation != generation):
-                self._changed.wait(_WAIT)
-            if self._frames:
-                frame = self._frames.popleft()
-                self._seconds = self._seconds - frame.duration if self._frames else 0.0
-                return self._generation, frame
-            return (self._generation, None) if self._generation != generation else None
+        while True:
+            self._bell.wait_for(lambda: self._frames or self._ended or self._generation != generation, Deadline(None))
+            current = self._generation
+            if (item := self._take()) is not None:
+                self._seconds_got += item[1].duration
+                if item[0] == current:
+                    return item
+            elif current != generation:
+                return current, None
+            elif self._ended:
+                return None
 
     def queued(self) -> list[AudioFrame]:
         """What is queued now, the oldest first; it stays queued. Never waits."""
-        with self._changed:
-            return list(self._frames)
+        return [frame for _, frame in self._frames.copy()]
 
     def clear(self) -> None:
         """Forget what is queued and begin a new generation; not counted as dropped."""
-        with self._changed:
-            self._frames.clear()
-            self._seconds = 0.0
-            self._generation += 1
-            self._changed.notify()
+        self._generation += 1
+        while (item := self._take()) is not None:
+            self._seconds_put -= item[1].duration
+        self._bell.ring()
 
     def end(self) -> None:
         """Take nothing more; what is queued can still be fetched."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._ended = True
+        self._bell.ring()
+
+    def _take(self) -> tuple[int, AudioFrame] | None:
+        try:
+            return self._frames.popleft()
+        except IndexError:
+            return None
 
 
 # Who uses which source or sink. The fork generation is part of the key because a child inherits the entries of

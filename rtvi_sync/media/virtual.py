@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 import struct
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ..concurrency.deadline import Deadline, wait_for_event
+from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Gate
 from ..errors import DeviceError
 from . import pcm as pcm_tools
 from .base import file_error
@@ -21,7 +21,7 @@ class SourceRun:
     """One session's use of a source: was all of it sent?"""
 
     def __init__(self) -> None:
-        self._over = threading.Event()
+        self._over = Gate()
         self._sent = False
 
     def all_sent(self) -> None:
@@ -35,7 +35,7 @@ class SourceRun:
 
     def wait(self, timeout: float | None) -> bool:
         """Block until either happened, at most `timeout` seconds; True if all was sent."""
-        wait_for_event(self._over, Deadline(timeout))
+        self._over.wait(Deadline(timeout))
         return self._sent
 
 

@@ -263,9 +263,8 @@ class TestLocks:
             lambda client: client._dispatcher._lock,
             lambda client: client._dispatcher.lane._lock,
             lambda client: signals._registry.lock,
-            lambda client: client._note._changed,
         ],
-        ids=["connector", "dispatcher", "lane", "signals", "stream"],
+        ids=["connector", "dispatcher", "lane", "signals"],
     )
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""

@@ -108,7 +108,7 @@ def waits_in(function: str) -> bool:
     [
         ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
         ("next_before", lambda client: next(client.events("bot_stopped_speaking"))),
-        ("wait_for_lock", lambda client: client.send_client_request("never", timeout=None)),
+        ("request", lambda client: client.send_client_request("never", timeout=None)),
     ],
     ids=["wait_for", "events", "request"],
 )
@@ -128,7 +128,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
     ("where", "call"),
     [
         ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
-        ("wait_for_lock", lambda client: client.send_client_request("never", timeout=None)),
+        ("request", lambda client: client.send_client_request("never", timeout=None)),
     ],
     ids=["wait_for", "request"],
 )

@@ -17,6 +17,7 @@ from rtvi_sync import (
     TransportState,
     WouldDeadlockError,
 )
+from rtvi_sync.concurrency.deadline import Deadline
 from tests.client.helpers import (
     SOON,
     InThread,
@@ -139,7 +140,7 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    client._connector.session().closed.wait(SOON)
+    client._connector.session().closed.wait(Deadline(SOON))
     assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]

@@ -8,6 +8,7 @@ import selectors
 import socket
 import ssl
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -224,19 +225,19 @@ def test_a_callback_may_use_the_signal(controller, pair):
 def test_aborted_is_true_for_whoever_aborted_second():
     """Once any `abort()` has returned, True or False, the signal says so: nobody may slip in between.
 
-    The event of the signal is set last, so the test holds the first abort there and looks from another thread.
+    The gate of the signal is opened last, so the test holds the first abort there and looks from another thread.
     """
     controller = AbortController(Deadline(None), AbortedError)
     signal = controller.signal
     reached, go_on = threading.Event(), threading.Event()
-    set_event = signal._event.set
+    open_gate = signal._gate.set
 
     def slow_set() -> None:
         reached.set()
         assert go_on.wait(LIMIT)
-        set_event()
+        open_gate()
 
-    signal._event.set = slow_set  # type: ignore[method-assign]
+    signal._gate = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
     with running(controller.abort) as first:
         assert reached.wait(LIMIT)
         try:
@@ -291,7 +292,7 @@ def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, 
 
     def child() -> object:
         held = list(signal._sockets)
-        controller.abort()  # the lock and the event are new: nothing hangs, and nothing is shut down
+        controller.abort()  # the lock is new: nothing hangs, and nothing is shut down
         return len(held), duplicate.fileno(), signal.wait(LIMIT)
 
     with signal._lock:

@@ -1,4 +1,4 @@
-"""Deadlines and the three waits that draw on them."""
+"""Deadlines, and joining a thread by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import pytest
 
 from rtvi_sync.concurrency import deadline as module
-from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of, wait_for_event, wait_for_lock
+from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
 
 LIMIT = 5.0
 
@@ -75,82 +75,43 @@ def test_a_slice_is_one_that_the_platform_can_wait(timeout):
     assert 0.0 <= slice_of(timeout) <= threading.TIMEOUT_MAX
 
 
-def test_waits_return_what_they_waited_for():
-    """A free lock, a set event and an ended thread are seen at once, even when the limit has passed."""
-    over = Deadline(0.0)
-    lock, event, thread = threading.Lock(), threading.Event(), threading.Thread(target=int)
-    event.set()
+def test_an_ended_thread_is_seen_after_the_limit():
+    """A thread that has ended is seen at once, even when the limit has passed."""
+    thread = threading.Thread(target=int)
     thread.start()
     thread.join()
-    assert wait_for_lock(lock, over)
-    assert lock.locked()
-    assert wait_for_event(event, over)
-    assert join_thread(thread, over)
+    assert join_thread(thread, Deadline(0.0))
 
 
-def test_waits_give_up_at_the_limit():
-    """A lock that stays taken, an event that is never set and a thread that runs on are given up."""
-    lock, event, stop = threading.Lock(), threading.Event(), threading.Event()
-    lock.acquire()
+@pytest.mark.parametrize("piece", [None, 0.001], ids=["whole", "sliced"])
+def test_a_thread_that_runs_on_is_given_up_at_the_limit(monkeypatch, piece):
+    """Not sooner: where waits are sliced (Windows), the end of a slice is not the end of the wait."""
+    if piece is not None:
+        monkeypatch.setattr(module, "_SLICE", piece)
+    stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
-    assert not wait_for_lock(lock, Deadline(0.01))
-    assert not wait_for_event(event, Deadline(0.01))
-    assert not join_thread(thread, Deadline(0.01))
+    began = time.monotonic()
+    assert not join_thread(thread, Deadline(0.05))
+    assert time.monotonic() - began >= 0.05
     stop.set()
     assert join_thread(thread, Deadline(LIMIT))
 
 
 @pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
-def test_waits_are_ended_by_the_other_thread(timeout):
-    """Waits without a limit, or with one that no platform can wait in one go, return when the other side is done."""
-    lock, event = threading.Lock(), threading.Event()
-    lock.acquire()
-
-    def finish():
-        event.set()
-        lock.release()
-
-    thread = threading.Thread(target=finish)
+def test_a_join_of_any_length(timeout):
+    """Waits without a limit, or with one that no platform can wait in one go, return when the thread has ended."""
+    thread = threading.Thread(target=int)
     thread.start()
-    assert wait_for_event(event, Deadline(timeout))
-    assert wait_for_lock(lock, Deadline(timeout))
     assert join_thread(thread, Deadline(timeout))
 
 
-def test_sliced_waits_go_on_until_the_limit(monkeypatch):
-    """Where waits are sliced (Windows), the end of a slice is not the end of the wait."""
-    monkeypatch.setattr(module, "_SLICE", 0.001)
-    lock, event, stop = threading.Lock(), threading.Event(), threading.Event()
-    lock.acquire()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    for wait in (
-        lambda: wait_for_lock(lock, Deadline(0.05)),
-        lambda: wait_for_event(event, Deadline(0.05)),
-        lambda: join_thread(thread, Deadline(0.05)),
-    ):
-        began = time.monotonic()
-        assert not wait()
-        assert time.monotonic() - began >= 0.05
-    stop.set()
-    assert join_thread(thread, Deadline(None))
-
-
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the platform cannot send a signal to a thread")
-@pytest.mark.parametrize("what", ["lock", "event", "thread"])
-def test_ctrl_c_interrupts_a_wait_without_limit(what):
+def test_ctrl_c_interrupts_a_join_without_limit():
     """The handler of a signal runs while the main thread waits, and its exception ends the wait."""
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
-    lock = threading.Lock()
-    lock.acquire()
-    waits = {
-        "lock": lambda: wait_for_lock(lock, Deadline(None)),
-        "event": lambda: wait_for_event(threading.Event(), Deadline(None)),
-        "thread": lambda: join_thread(thread, Deadline(None)),
-    }
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -163,7 +124,7 @@ def test_ctrl_c_interrupts_a_wait_without_limit(what):
 
     def wait_and_be_interrupted() -> None:
         sender.start()
-        waits[what]()
+        join_thread(thread, Deadline(None))
 
     try:
         with pytest.raises(KeyboardInterrupt):

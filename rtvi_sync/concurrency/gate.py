@@ -1,0 +1,91 @@
+"""How threads wait for each other here: the one way in the package.
+
+`threading.Event` and `Condition` are written in Python around a mutex. An exception that strikes inside them (Ctrl-C
+strikes the main thread between any two instructions) leaves that mutex locked, or has it unlocked twice, for every
+thread that uses them; a signal handler or finalizer that calls them again on the same thread blocks for ever. So a
+thread that waits here does it on a lock of its own, and there is no mutex.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from .deadline import Deadline, slice_of
+
+
+class Bell:
+    """Wakes the threads that wait for something to become true.
+
+    Whoever makes it true calls `ring()` afterwards. Both methods may be called on any thread, in signal handlers and in
+    finalizers. Needs no care after a fork: the sleepers of the parent are not in the child, and to wake them is
+    harmless.
+    """
+
+    __slots__ = ("_sleepers",)
+
+    def __init__(self) -> None:
+        # One lock for each waiting thread, not as a mutex: locked while there is nothing to see, unlocked to wake its
+        # thread. Every use of the deque is one step that no other thread and no signal handler can split.
+        self._sleepers: deque[threading.Lock] = deque()
+
+    def ring(self) -> None:
+        """Have everybody who waits look again. Never blocks."""
+        for sleeper in self._sleepers.copy():
+            with contextlib.suppress(RuntimeError):  # it was woken before and has not looked yet
+                sleeper.release()
+
+    def wait_for(self, ready: Callable[[], object], deadline: Deadline) -> bool:
+        """Wait until `ready()` is true; False if `deadline` passed first. Ctrl-C interrupts it on every platform.
+
+        Args:
+            ready: called on this thread, at first and after each `ring()`. Not called again once it was true.
+            deadline: limit of the wait.
+        """
+        if ready():
+            return True
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        self._sleepers.append(sleeper)
+        try:
+            # Only now does nothing that happens go unnoticed.
+            while not ready():
+                if deadline.expired:
+                    return False
+                sleeper.acquire(timeout=slice_of(deadline.remaining()))
+            return True
+        finally:
+            self._sleepers.remove(sleeper)
+
+
+class Gate:
+    """Closed until `set()`, then open for good.
+
+    May be used on any thread, in signal handlers and in finalizers.
+    """
+
+    __slots__ = ("_bell", "_open")
+
+    def __init__(self) -> None:
+        self._open = False
+        self._bell = Bell()
+
+    def is_set(self) -> bool:
+        """True once it is open."""
+        return self._open
+
+    def set(self) -> None:
+        """Open it: whoever waits goes on. Idempotent; never blocks."""
+        try:
+            self._open = True
+            self._bell.ring()
+        except BaseException:
+            # Ctrl-C is the caller's, but nobody may sleep on because of it.
+            self._bell.ring()
+            raise
+
+    def wait(self, deadline: Deadline) -> bool:
+        """Wait until it is open; False if `deadline` passed first. Ctrl-C interrupts it on every platform."""
+        return self._bell.wait_for(self.is_set, deadline)

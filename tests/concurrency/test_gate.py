@@ -1,0 +1,249 @@
+"""Bells and gates: waits that Ctrl-C, signal handlers and finalizers cannot break."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from rtvi_sync.concurrency import deadline as deadline_module
+from rtvi_sync.concurrency import gate as module
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.gate import Bell, Gate
+
+from ..client.helpers import until
+from ..forking import in_child
+from ..loopback import LIMIT, running
+
+
+class StruckError(BaseException):
+    """Stands for Ctrl-C."""
+
+
+@contextmanager
+def striking(number: int, strike: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `strike()` before the instruction of gate.py with that number, on this thread. The list counts them."""
+    count = [0]
+
+    def local(frame: Any, event: str, _: Any) -> Any:
+        if event == "opcode":
+            count[0] += 1
+            if count[0] == number:
+                sys.settrace(None)
+                strike()
+        return local
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
+
+
+def strike_everywhere(scene: Callable[[Callable[[Callable[[], None]], None]], None], strike: Callable[[], None]) -> int:
+    """Play `scene(act)` once for each instruction of what it gives to `act()`, struck there. Returns how many."""
+    for number in itertools.count(1):
+        struck = []
+
+        def act(call: Callable[[], None], number: int = number, struck: list[bool] = struck) -> None:
+            with striking(number, strike) as count, suppress(StruckError):
+                call()
+            struck.append(count[0] >= number)
+
+        scene(act)
+        if not any(struck):
+            return number - 1
+    raise AssertionError
+
+
+def raise_struck() -> None:
+    raise StruckError
+
+
+@contextmanager
+def waiting(wait: Callable[[], Any], bell: Bell, sleepers: int = 1) -> Iterator[Any]:
+    """A thread in `wait()`, once `sleepers` threads sleep there."""
+    with running(wait) as thread:
+        until(lambda: len(bell._sleepers) >= sleepers)
+        yield thread
+
+
+def test_a_gate_opens_once_for_all():
+    """Everybody who waits, before and after, passes the open gate; whoever waited too briefly has been told False."""
+    gate = Gate()
+    assert not gate.is_set()
+    assert not gate.wait(Deadline(0.01))
+    with running(lambda: gate.wait(Deadline(None))) as one, running(lambda: gate.wait(Deadline(LIMIT))) as two:
+        gate.set()
+        gate.set()
+        assert one.get() is two.get() is True
+    assert gate.is_set()
+    assert gate.wait(Deadline(0.0))
+    assert not gate._bell._sleepers
+
+
+def test_a_bell_wakes_those_whose_time_has_come():
+    """Each ring has every waiter look; who sees nothing sleeps on, and nobody is forgotten."""
+    bell, value = Bell(), [0]
+    with (
+        running(lambda: bell.wait_for(lambda: value[0] >= 1, Deadline(LIMIT))) as first,
+        running(lambda: bell.wait_for(lambda: value[0] >= 2, Deadline(LIMIT))) as second,
+    ):
+        bell.ring()
+        value[0] = 1
+        bell.ring()
+        assert first.get() is True
+        value[0] = 2
+        bell.ring()
+        assert second.get() is True
+
+
+def test_what_becomes_true_at_the_limit_counts():
+    """A wait whose time is up looks a last time."""
+    bell, looks = Bell(), itertools.count()
+    assert bell.wait_for(lambda: next(looks) == 2, Deadline(0.01))
+    assert not bell.wait_for(lambda: False, Deadline(0.0))
+
+
+@pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
+def test_a_wait_of_any_length(timeout):
+    """Waits without a limit, or with one that no platform can wait in one go, return when the gate opens."""
+    gate = Gate()
+    thread = threading.Thread(target=gate.set)
+    thread.start()
+    assert gate.wait(Deadline(timeout))
+    thread.join()
+
+
+def test_sliced_waits_go_on_until_the_limit(monkeypatch):
+    """Where waits are sliced (Windows), the end of a slice is not the end of the wait."""
+    monkeypatch.setattr(deadline_module, "_SLICE", 0.001)
+    began = time.monotonic()
+    assert not Gate().wait(Deadline(0.05))
+    assert time.monotonic() - began >= 0.05
+
+
+def test_no_ring_is_lost():
+    """Whatever the moment, a change that is followed by a ring is seen: two threads count to 4000 in turns."""
+    bells, number = (Bell(), Bell()), [0]
+
+    def count(own: int) -> int:
+        while number[0] < 4000:
+            assert bells[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(LIMIT))
+            number[0] += number[0] < 4000
+            bells[1 - own].ring()
+        return number[0]
+
+    with running(lambda: count(0)) as even, running(lambda: count(1)) as odd:
+        assert even.get() == odd.get() == 4000
+
+
+def test_ctrl_c_at_any_instruction_of_wait():
+    """An exception anywhere in a wait breaks nothing: another thread's wait ends when the gate opens."""
+
+    def scene(act: Callable[[Callable[[], None]], None]) -> None:
+        gate = Gate()
+        act(lambda: bool(gate.wait(Deadline(0.0))))
+        with running(lambda: gate.wait(Deadline(LIMIT))) as other:
+            gate.set()
+            assert other.get() is True
+        assert gate.wait(Deadline(0.0))
+
+    assert strike_everywhere(scene, raise_struck) > 30
+
+
+def test_ctrl_c_at_any_instruction_of_set():
+    """An exception anywhere in `set()` leaves nobody asleep before an open gate, and the next `set()` opens it."""
+
+    def scene(act: Callable[[Callable[[], None]], None]) -> None:
+        gate = Gate()
+        with (
+            waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell) as one,
+            waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell, sleepers=2) as two,
+        ):
+            act(gate.set)
+            if not gate.is_set():
+                gate.set()
+            assert one.get() is two.get() is True
+
+    assert strike_everywhere(scene, raise_struck) > 20
+
+
+@pytest.mark.parametrize("within", ["wait", "set"])
+def test_set_in_a_signal_handler_at_any_instruction(within: str):
+    """A signal handler may open the gate that the interrupted thread waits for, or opens, at that moment."""
+
+    def scene(act: Callable[[Callable[[], None]], None]) -> None:
+        gates.append(Gate())
+        with running(lambda gate=gates[-1]: gate.wait(Deadline(LIMIT))) as other:
+            if within == "wait":
+                act(lambda: bool(gates[-1].wait(Deadline(0.0))))
+                gates[-1].set()
+            else:
+                act(gates[-1].set)
+            assert other.get() is True
+
+    gates: list[Gate] = []
+    assert strike_everywhere(scene, lambda: gates[-1].set()) > 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the platform cannot send a signal to a thread")
+@pytest.mark.parametrize("reaction", ["raise", "open"])
+def test_a_signal_reaches_a_wait_without_limit(reaction: str):
+    """The handler of a signal runs while the main thread waits; its exception ends the wait, and so does `set()`."""
+    gate = Gate()
+
+    def handle(*_: object) -> None:
+        if reaction == "raise":
+            raise StruckError
+        gate.set()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    main = threading.get_ident()
+
+    def send() -> None:
+        until(lambda: gate._bell._sleepers)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        if reaction == "raise":
+            with pytest.raises(StruckError):
+                gate.wait(Deadline(None))
+        else:
+            assert gate.wait(Deadline(None))
+    finally:
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert not gate._bell._sleepers
+
+
+def test_a_gate_in_a_forked_child():
+    """A child opens and passes its copy of a gate, though threads of the parent wait at it."""
+    gate = Gate()
+
+    def child() -> object:
+        before = gate.wait(Deadline(0.01))
+        gate.set()
+        return before, gate.wait(Deadline(0.0))
+
+    with waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell) as other:
+        assert in_child(child) == (False, True)
+        assert not gate.is_set()
+        gate.set()
+        assert other.get() is True
