@@ -43,6 +43,7 @@ from .errors import (
 from .events import RTVIEvent
 from .messages import BotReadyData, RTVIMessage
 from .protocol import engine as protocol
+from .protocol import envelope
 from .protocol.states import CloseInfo, TransportState
 from .transports.base import Inbound, Transport, TransportOptions
 
@@ -255,7 +256,7 @@ class Session:
     def _receive(self, message: Inbound) -> None:
         if not self.live:
             return
-        size = len(message) if isinstance(message, (str, bytes)) else 0
+        size = envelope.weight(message) if isinstance(message, (str, bytes)) else 0
         for effect in self._engine.receive(message):
             self._perform(effect, size)
 

@@ -6,6 +6,7 @@ Everything received is untrusted: whatever the text is, `decode()` returns a mes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,11 @@ LABEL = "rtvi-ai"
 # The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
 # json.dumps, a repr) from running into Python's own recursion limit of 1000.
 MAX_DEPTH = 100
+# A value of three characters takes twenty times as much once it is parsed. The largest message seen from a bot has some
+# hundreds of values.
+MAX_VALUES = 100_000
+_VALUE_BYTES = 24
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _LARGEST_ID = 2**64
 
 
@@ -47,13 +53,34 @@ def decode(text: str | bytes | bytearray) -> RTVIMessage:
 
     Raises:
         ForeignMessageError: the label is not RTVI's.
-        ProtocolError: not JSON, or not an envelope.
+        ProtocolError: not JSON, not an envelope, or more than a message may hold.
     """
+    if _has_too_many_values(text):
+        raise ProtocolError(f"A message holds more than {MAX_VALUES} values")
     try:
         envelope = _loads(text)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and too large integers are ValueErrors
         raise ProtocolError(f"A message is not JSON: {_shorten(str(error))}") from None
     return from_json(envelope)
+
+
+def weight(text: str | bytes | bytearray) -> int:
+    """About how many bytes a JSON text takes once it is parsed, the text included."""
+    return len(text) + _VALUE_BYTES * _marks(text)
+
+
+def _marks(text: str | bytes | bytearray) -> int:
+    """How many values there can be at most in a JSON text, save one. Costs next to nothing."""
+    if isinstance(text, str):
+        return text.count(",") + text.count("[") + text.count("{")
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _has_too_many_values(text: str | bytes | bytearray) -> bool:
+    if _marks(text) < MAX_VALUES:
+        return False
+    # It may be prose, with commas of its own. All that matters is ASCII.
+    return _marks(_STRING.sub("", text if isinstance(text, str) else text.decode("latin-1"))) >= MAX_VALUES
 
 
 def _loads(text: str | bytes | bytearray) -> Any:

@@ -70,7 +70,7 @@ def test_by_bytes() -> None:
     assert len(heard) == 3
 
 
-@pytest.mark.parametrize("limit", [{"max_queued_events": 50}, {"max_queued_bytes": 10_000}])
+@pytest.mark.parametrize("limit", [{"max_queued_events": 50}, {"max_queued_bytes": 15_000}])
 def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     """A stream has the same limits; one that nobody reads ends the session, and hands out what it has."""
     client = memory_client(**limit)
