@@ -20,6 +20,7 @@ from .errors import RTVIError
 from .events import RTVIEvent, event_from
 from .media import AudioSink, AudioSource, VideoSource
 from .transports.base import Transport
+from .transports.net import printable
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,8 @@ def _names_only(value: Mapping[str, Any] | None) -> str:
 
 
 def _url_shown(url: str | None) -> str:
-    """A repr without what may be a credential: user, password and query."""
-    if url is None:
-        return "None"
-    address, query = url.partition("?")[::2]
-    scheme, separator, rest = address.partition("://")
-    return repr(scheme + separator + rest.rpartition("@")[2] + ("?..." if query else ""))
+    """A repr without what may be a credential: user, password, query and fragment."""
+    return "None" if url is None else repr(printable(url) + ("?..." if "?" in url else ""))
 
 
 def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -78,8 +75,8 @@ def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
 class Endpoints:
     """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
 
-    connect: str | None = "connect/"
-    action: str | None = "action/"
+    connect: str | None = attrs.field(default="connect/", repr=_url_shown)
+    action: str | None = attrs.field(default="action/", repr=_url_shown)
 
 
 def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:

@@ -167,9 +167,13 @@ def _report(screen: Screen, talk: Conversation, recorder: Recorder, out: Path) -
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a URL that begins with http://, https://, ws:// or wss://")
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname
+    except ValueError:
+        fits = None
+    if not fits:  # the text is not repeated: it may hold a key
+        raise argparse.ArgumentTypeError("a URL is needed that begins with http://, https://, ws:// or wss://")
     return parts.geturl()
 
 

@@ -22,6 +22,9 @@ from ..errors import RTVIError
 from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout
 from .tls import start_tls
 
+# The body is limited elsewhere. This is for what comes before it and around it, such as `100 Continue` without end.
+_MAX_RECEIVED_BYTES = 2 * 1024 * 1024
+
 _CORE_ERRORS: tuple[type[Exception], ...] = (
     httpcore.NetworkError,
     httpcore.TimeoutException,
@@ -158,11 +161,16 @@ class _Stream(httpcore.NetworkStream):
         self._sock = sock
         self._detach = detach
         self._signal = signal
+        self._received = 0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         with _mapped(httpcore.ReadTimeout, httpcore.ReadError):
             self._sock.settimeout(socket_timeout(self._signal))
-            return self._sock.recv(max_bytes)
+            data = self._sock.recv(max_bytes)
+        self._received += len(data)
+        if self._received > _MAX_RECEIVED_BYTES:
+            raise httpcore.ReadError(f"the server has sent more than {_MAX_RECEIVED_BYTES} bytes")
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
         with _mapped(httpcore.WriteTimeout, httpcore.WriteError):

@@ -100,12 +100,16 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
 
 
 def printable(url: str) -> str:
-    """`url` without what may be secret: user, password, query, fragment."""
+    """`url` without what may be secret: user, password, query, fragment; of what is no URL, nothing that could be."""
     try:
         parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises if it is no number, as where a password was taken for one
     except ValueError:
         return "(not a URL)"
-    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()[:200]
+    netloc, path = parts.netloc.rpartition("@")[2], parts.path
+    if not netloc:
+        path = path.rpartition("@")[2]  # a scheme was forgotten or misspelt
+    shown = parts._replace(netloc=netloc, path=path, query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)
 
 

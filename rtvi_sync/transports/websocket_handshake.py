@@ -180,7 +180,11 @@ class _Fence:
         if self.status != 101:
             # Not left to the library: one release takes a redirect that it is not to follow for a success.
             raise WebSocketException("refused")
-        shown = (line for line in lines if line.partition(b":")[0].lower() in _SHOWN_HEADERS)
+        names = [line.partition(b":")[0].lower() for line in lines]
+        if b"sec-websocket-extensions" in names:
+            # None is ever asked for: permessage-deflate would let a small message grow to any size.
+            raise WebSocketException("the server answered with an extension that it was not asked for")
+        shown = (line for name, line in zip(names, lines, strict=True) if name in _SHOWN_HEADERS)
         return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])
 
     def gettimeout(self) -> float:
