@@ -41,18 +41,23 @@ from .options import (
     APIRequest,
     ConnectTimeout,
     Endpoints,
+    ReconnectPolicy,
     RTVIClientOptions,
     RTVIClientParams,
     RTVIEventCallbacks,
+    is_transient,
 )
 from .protocol.states import CloseInfo, TransportState
+from .reconnect import ReconnectFailedData, ReconnectingData
+from .stats import ClientStats
 from .streams import EventStream
-from .transports.base import Transport, TransportOptions
+from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.memory import MemoryTransport
 from .transports.websocket import WebSocketTransport
 
 __all__ = [
     "RTVIClient",
+    "ClientStats",
     "RTVIClientOptions",
     "RTVIClientParams",
     "RTVIEventCallbacks",
@@ -61,9 +66,15 @@ __all__ = [
     "AbortController",
     "AbortSignal",
     "ConnectTimeout",
+    # reconnecting
+    "ReconnectPolicy",
+    "ReconnectFailedData",
+    "ReconnectingData",
+    "is_transient",
     # transports
     "Transport",
     "TransportOptions",
+    "TransportStats",
     "TransportState",
     "CloseInfo",
     "MemoryTransport",

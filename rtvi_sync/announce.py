@@ -153,6 +153,10 @@ class Announcer:
         self._post(partial(self._deliver_last, last, delivered), when=enter)
         return delivered
 
+    def give_up(self, info: CloseInfo) -> None:
+        """There will be no further session: whoever waits for one is told, after what is queued."""
+        self._post(partial(self._end_waiting, info), when=lambda: True)
+
     def silence(self) -> None:
         """Drop what is still queued."""
         self._silenced = True
@@ -197,6 +201,12 @@ class Announcer:
         dispatcher = self._dispatcher()
         if dispatcher is not None and not self._silenced and not dispatcher.deliver(event, size):
             self._on_overflow()
+
+    def _end_waiting(self, info: CloseInfo) -> None:
+        """On the lane."""
+        dispatcher = self._dispatcher()
+        if dispatcher is not None:
+            dispatcher.end_sessions(info)
 
     def _deliver_last(self, event: Event, delivered: Gate) -> None:
         """On the lane."""

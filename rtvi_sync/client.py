@@ -21,6 +21,7 @@ from .options import (
     APIRequest,
     ConnectHandler,
     Milliseconds,
+    ReconnectPolicy,
     RTVIClientOptions,
     RTVIClientParams,
     RTVIEventCallbacks,
@@ -30,6 +31,7 @@ from .options import (
     from_mapping,
 )
 from .protocol.states import ACTIVE, TransportState
+from .stats import ClientStats
 from .streams import EventStream
 from .transports.base import Transport
 
@@ -70,6 +72,8 @@ class RTVIClient:
         ssl_context: for HTTPS and WSS. None: certificates are verified against httpx's default authorities.
         proxy: URL of an HTTP proxy for both; None: what the environment says; False: none.
         max_queued_events, max_queued_bytes: limits of what may wait for its handlers; over them the session is ended.
+        reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
+            `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
 
     Raises:
         TypeError: an unknown option, or two spellings of one.
@@ -100,6 +104,7 @@ class RTVIClient:
         proxy: str | bool | None = None,
         max_queued_events: int = 100_000,
         max_queued_bytes: int = 64 * 1024 * 1024,
+        reconnect: ReconnectPolicy | None = None,
     ) -> None: ...
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
@@ -244,6 +249,13 @@ class RTVIClient:
         """Unix time at which the server will end the session, if the transport knows."""
         transport = self._connector.transport
         return transport.expiry if transport is not None else None
+
+    def stats(self) -> ClientStats:
+        """Counters of the session that is, or of the last one: bytes, messages, audio, and what of it was dropped.
+
+        Cheap enough to be called every second. Never raises.
+        """
+        return self._connector.stats()
 
     @property
     def params(self) -> RTVIClientParams:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
+
 from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
@@ -26,13 +28,17 @@ from .errors import (
     TransportStartError,
     UnsupportedFeatureError,
 )
+from .events import RTVIEvent
 from .messages import BotReadyData
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
 from .protocol.states import CloseInfo, TransportState
-from .session import Session, SessionWatch
+from .reconnect import Reconnector
+from .session import Session
 from .start import ConnectRequest
-from .transports.base import Transport, TransportOptions
+from .stats import ClientStats
+from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
+from .watch import SessionWatch
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +46,8 @@ logger = logging.getLogger(__name__)
 _REMINDER_INTERVAL = 10.0
 # What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
 _LINGER_TIMEOUT = 0.1
+# The thread that reconnects ends at once too, unless it is in code of the program's.
+_STOP_TIMEOUT = 1.0
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -88,6 +96,11 @@ class Connector:
         self._starting: AbortController | None = None
         self._closed = False
         self._session: Session | None = None
+        self._reconnector: Reconnector | None = None
+        if options.reconnect is not None:
+            self._reconnector = Reconnector(options.reconnect, self)
+            dispatcher.replaces = self._reconnector.replaces
+        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
         register_for_fork(self)
 
     # -- beginning ----------------------------------------------------------------------------------------------------
@@ -95,8 +108,31 @@ class Connector:
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
         deadline = Deadline(self._limit_of(start))
-        attempt = ConnectAttempt(self._begin(deadline), self, self._request(given=given, start=start), deadline)
-        return attempt.run()
+        before = self._session
+        session = self._begin(deadline)
+        if self._reconnector is not None:
+            self._reconnector.stop(before)
+        self._last_start = given, start
+        return ConnectAttempt(session, self, self._request(given=given, start=start), deadline).run()
+
+    def reconnect(self) -> Session:
+        """Connect as the program did last, with a new request. See `Sessions`."""
+        given, start = self._last_start
+        deadline = Deadline(self._limit_of(start))
+        session = self._begin(deadline)
+        ConnectAttempt(session, self, self._request(given=given, start=start), deadline).run()
+        return session
+
+    def announce(self, event: RTVIEvent, data: object) -> None:
+        """Queue an event that belongs between two sessions. See `Sessions`."""
+        # The program may have begun a session meanwhile: then there is nothing to tell.
+        with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
+            announcer.event(event, data)
+
+    def give_up(self, info: CloseInfo) -> None:
+        """Tell whoever waits for a session that none follows. See `Sessions`."""
+        with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
+            announcer.give_up(info)
 
     def _begin(self, deadline: Deadline) -> Session:
         transport = self.transport
@@ -113,7 +149,8 @@ class Connector:
             with self._lock:
                 self._check_idle()
                 mine = self._beginning = True
-            session = Session(transport, self._dispatcher, self.states, deadline)
+            lost = self._reconnector.lost if self._reconnector is not None else None
+            session = Session(transport, self._dispatcher, self.states, deadline, on_lost=lost)
             self._session = session
             self.watch.begin(session)
         finally:
@@ -177,8 +214,13 @@ class Connector:
             starting, self._starting = self._starting, None
         if starting is not None:
             starting.abort(_disconnected())
+        reconnecting = self._reconnector.stop(session) if self._reconnector is not None else None
         if session is not None:
             session.end_and_wait(CloseInfo(initiator="client"))
+        if reconnecting is not None:
+            self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+            if not self.states.lane.is_current:  # else its last event may be the one that is handled
+                join_thread(reconnecting, Deadline(_STOP_TIMEOUT))
         if self.states.value is TransportState.AUTHENTICATED:
             with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
                 announcer.move(TransportState.DISCONNECTED)
@@ -187,7 +229,7 @@ class Connector:
         """`disconnect()` for good."""
         self._closed = True
         self.disconnect()
-        self._dispatcher.end_sessions()
+        self._dispatcher.end_sessions(CloseInfo(initiator="client"))
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -207,7 +249,25 @@ class Connector:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
+        if self._reconnector is not None and self._reconnector.pending is not None and self._session.ending:
+            raise BotNotReadyError(
+                f"There is no bot: {self._reconnector.pending}; wait_for('bot_ready') waits for it"
+            ) from self._session.failure()
         return self._session
+
+    def stats(self) -> ClientStats:
+        """Counters. See `RTVIClient.stats()`."""
+        session, lane = self._session, self.states.lane
+        carried = self.transport.stats() if self.transport is not None else TransportStats()
+        return ClientStats(
+            **attrs.asdict(carried),
+            sessions=self._dispatcher.sessions,
+            reconnects=self._reconnector.count if self._reconnector is not None else 0,
+            messages_sent=session.messages_sent if session is not None else 0,
+            messages_received=session.messages_received if session is not None else 0,
+            events_queued=len(lane),
+            event_bytes_queued=lane.bytes_queued,
+        )
 
     def enable_mic(self, enable: bool) -> None:
         """Remember it for sessions to come, and tell the transport of the one that is."""
@@ -274,6 +334,8 @@ class Connector:
         if self._starting is not None:
             self.states.value = TransportState.DISCONNECTED  # nobody is at it here
         self._starting, self._beginning = None, False
+        if self._reconnector is not None:
+            self._reconnector.after_fork_in_child()
         if self._session is not None and self._session.forked:
             self._dispatcher.lose_session()
 

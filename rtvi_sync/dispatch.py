@@ -31,6 +31,8 @@ _OPENING = frozenset(
         RTVIEvent.BOT_STARTED,
         RTVIEvent.BOT_CONNECTED,
         RTVIEvent.BOT_READY,
+        RTVIEvent.RECONNECTING,
+        RTVIEvent.RECONNECT_FAILED,
     }
 )
 
@@ -88,6 +90,8 @@ class Dispatcher:
         self._begun = 0
         self._over = 0
         self._over_info = CloseInfo()
+        #: Whether a session that ends so will be replaced by itself.
+        self.replaces: Callable[[CloseInfo], bool] = lambda _: False
         #: The thread that is in a handler now, for whoever has to tell why it takes so long.
         self.busy_thread: threading.Thread | None = None
         self._tally = threading.local()
@@ -158,6 +162,11 @@ class Dispatcher:
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
+    @property
+    def sessions(self) -> int:
+        """How many have begun."""
+        return self._begun
+
     def begin_session(self) -> int:
         """A session begins. Returns its number."""
         with self._lock:
@@ -172,15 +181,19 @@ class Dispatcher:
     def end_streams(self, number: int, info: CloseInfo) -> None:
         """The last event of a session was delivered."""
         for stream in self._live_streams():
-            if stream.session <= number:
+            if stream.session > number:
+                continue
+            if stream.types and stream.types <= _OPENING and self.replaces(info):
+                stream.session = number + 1  # who waits for a session waits for the one that replaces it
+            else:
                 stream.end(info)
                 self.close_stream(stream)
 
-    def end_sessions(self) -> None:
+    def end_sessions(self, info: CloseInfo) -> None:
         """There will be no further session: streams that wait for one end."""
         for stream in self._live_streams():
             if stream.session > self._begun:
-                stream.end(CloseInfo())
+                stream.end(info)
                 self.close_stream(stream)
 
     def check_process(self) -> None:

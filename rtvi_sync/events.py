@@ -21,6 +21,8 @@ class RTVIEvent(str, Enum):
     # The client's own session
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
+    RECONNECTING = "reconnecting"
+    RECONNECT_FAILED = "reconnectFailed"
     TRANSPORT_STATE_CHANGED = "transportStateChanged"
     ERROR = "error"
     MESSAGE_ERROR = "messageError"

@@ -16,7 +16,7 @@ import httpx
 
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline
-from .errors import RTVIError
+from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, StartBotError, TransportStartError
 from .events import RTVIEvent, event_from
 from .media import AudioSink, AudioSource, VideoSource
 from .transports.base import Transport
@@ -259,6 +259,58 @@ def _seconds(name: str, value: float | timedelta) -> float:
     return float(value)
 
 
+def is_transient(error: BaseException) -> bool:
+    """True if the same attempt may well succeed a little later.
+
+    So are: a line that broke, a server that goes away or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP 408,
+    425, 429 and 5xx), a limit that passed. Not so are: a bot that ended the session (Pipecat closes with 1000 however
+    it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a broken protocol, and whatever this
+    program itself did.
+    """
+    if isinstance(error, DisconnectedError):
+        return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
+    if isinstance(error, (StartBotError, TransportStartError)):
+        return error.status is None or error.status in _PASSING_STATUSES or error.status >= 500
+    return isinstance(error, ConnectionTimeoutError)
+
+
+_PASSING_CODES = (1001, 1006, 1011, 1012, 1013, 1014)
+_PASSING_STATUSES = (408, 425, 429)
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectPolicy:
+    """When a session that was ready and is lost is to be replaced by a new one, and how often that is tried.
+
+    The delay before attempt n is chosen at random between 0 and ``min(max_delay, initial_delay * 2 ** (n - 1))``
+    seconds ("full jitter"), so that the clients of a server that restarts do not all come back at once.
+
+    Attributes:
+        max_attempts: attempts to replace one lost session; None: no limit.
+        max_elapsed: seconds after which no further attempt begins; None: no limit.
+        initial_delay, max_delay: seconds; see above.
+        stable_after: seconds after which a new session counts as good. One that is lost sooner is one more failed
+            attempt, so a server that lets everybody in and out again is not hammered.
+        retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether to go
+            on. None: `is_transient`, which lists what it lets pass. Called on the reconnect thread.
+    """
+
+    max_attempts: int | None = 10
+    max_elapsed: Seconds | None = None
+    initial_delay: Seconds = 0.5
+    max_delay: Seconds = 30.0
+    stable_after: Seconds = 30.0
+    retry_on: Callable[[BaseException], bool] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise ValueError(f"max_attempts is 1 or more, not {self.max_attempts!r}; for none leave reconnect= out")
+        for name in ("max_elapsed", "initial_delay", "max_delay", "stable_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds < float("inf"):
+                raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
+
+
 @attrs.define(kw_only=True)
 class RTVIClientOptions:
     """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
@@ -282,6 +334,7 @@ class RTVIClientOptions:
     proxy: str | bool | None = attrs.field(default=None, repr=False)
     max_queued_events: int = 100_000
     max_queued_bytes: int = 64 * 1024 * 1024
+    reconnect: ReconnectPolicy | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.enable_cam is not None and self.enable_camera is not None:
@@ -293,6 +346,8 @@ class RTVIClientOptions:
         for name, value, method in (("mic", self.mic, "read"), ("speaker", self.speaker, "write")):
             if value is not None and not isinstance(value, str) and not hasattr(value, method):
                 raise TypeError(f"{name} is None, a device id, or an object with {method}(), not {value!r}")
+        if self.reconnect is not None and not isinstance(self.reconnect, ReconnectPolicy):
+            raise TypeError(f"reconnect is a ReconnectPolicy() or None, not {self.reconnect!r}")
         if self.custom_connect_handler is not None:
             if not callable(self.custom_connect_handler):
                 raise TypeError(f"custom_connect_handler is a function, not {self.custom_connect_handler!r}")

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import platform
 import threading
-import warnings
-import weakref
+from collections.abc import Callable
 from typing import Any
 
 from ._version import __version__
@@ -82,13 +81,23 @@ class Session:
         transport: carries it; nobody else may use it until `closed` is set.
         dispatcher, states: of the client.
         deadline: limit of the attempt.
+        on_lost: called on the close thread, as the last thing, when a session that was ready has ended.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
     """
 
-    def __init__(self, transport: Transport, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        dispatcher: Dispatcher,
+        states: StateCell,
+        deadline: Deadline,
+        *,
+        on_lost: Callable[[Session], None] | None = None,
+    ) -> None:
         self.transport = transport
+        self._on_lost = on_lost
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
@@ -115,7 +124,7 @@ class Session:
         self.abort.signal.on_abort(self._aborted)
         self.connect_thread: threading.Thread | None = None
         # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
-        # from it. Any thread may hold it, for an assignment.
+        # from it. And `messages_sent`. Any thread may hold it, for an assignment.
         self._lock = threading.Lock()
         self._ending: CloseInfo | None = None
         self._tearing_down = False
@@ -124,6 +133,8 @@ class Session:
         self._close_thread: threading.Thread | None = None
         #: The transport knows of this session: what is changed from now on, it must be told.
         self.initialized = False
+        self.messages_sent = 0
+        self.messages_received = 0  # counted by whoever delivers them: one thread at a time
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
         #: The attempt has come to its end: the bot is ready, or the session closed.
@@ -190,6 +201,7 @@ class Session:
         self.check_ready()
         self._engine.check_outbound(message)
         self.transport.send_message(message)
+        self._count_sent()
 
     def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
         """Send `message` and wait for the answer with its id.
@@ -204,6 +216,7 @@ class Session:
         waiter = self._pending.register(message.id)
         try:
             self.transport.send_message(message)
+            self._count_sent()
             if not waiter.wait(deadline):
                 raise RequestTimeoutError(
                     f"The bot has not answered the {message.type!r} request within {deadline.timeout} s; "
@@ -213,10 +226,18 @@ class Session:
         finally:
             self._pending.discard(message.id)
 
+    def _count_sent(self) -> None:
+        with self._lock:
+            self.messages_sent += 1
+
     def failure(self) -> RTVIError:
         """Why the session that has ended, or is ending, did not come to be."""
-        error = self._ending.error if self._ending is not None else None
-        return error if isinstance(error, RTVIError) else self._disconnected_error()
+        return self.info.failure()
+
+    @property
+    def info(self) -> CloseInfo:
+        """How it ends, or has ended."""
+        return self._ending or CloseInfo()
 
     def was_ended_by(self, error: BaseException) -> bool:
         """True if `error` is what ended it."""
@@ -229,7 +250,7 @@ class Session:
             raise self._disconnected_error()
 
     def _disconnected_error(self) -> DisconnectedError:
-        return (self._ending or CloseInfo()).as_error()
+        return self.info.as_error()
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -256,6 +277,7 @@ class Session:
     def _receive(self, message: Inbound) -> None:
         if not self.live:
             return
+        self.messages_received += 1
         size = envelope.weight(message) if isinstance(message, (str, bytes)) else 0
         for effect in self._engine.receive(message):
             self._perform(effect, size)
@@ -401,7 +423,7 @@ class Session:
             if self._tearing_down:
                 return
             self._tearing_down = True
-        info = self._ending or CloseInfo()
+        info = self.info
         deadline = Deadline(TEARDOWN_LIMIT * _OWN_SHARE)
         if exit_deadline is not None:
             deadline = Deadline(exit_deadline.sooner(TEARDOWN_LIMIT * _OWN_SHARE))
@@ -427,6 +449,8 @@ class Session:
                 log_stack_of(left, "A session has ended")
         unregister_for_exit(self)
         self.finished.set()
+        if self._on_lost is not None and self.announcer.was_ready and exit_deadline is None:
+            self._on_lost(self)
 
     def _abandon_attempt(self) -> None:
         """Wake the connect thread from whatever it waits for, and give it a moment to go."""
@@ -471,32 +495,3 @@ class Session:
         if busy:
             log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
         return busy
-
-
-class SessionWatch:
-    """What the finalizer of a client knows of its session.
-
-    It is weak, because the error that ended a session refers, by its traceback, to the client: a finalizer that knew
-    it would keep the client for ever. A live session is kept by the register of sessions.
-    """
-
-    def __init__(self) -> None:
-        self._session: weakref.ref[Session] | None = None
-
-    def begin(self, session: Session) -> None:
-        """This is the client's session now."""
-        self._session = weakref.ref(session)
-
-    def collected(self) -> None:
-        """The client was collected: its session, if it is live, is torn down."""
-        session = self._session() if self._session is not None else None
-        if session is None or not session.live:
-            return
-        # A finalizer may run anywhere, even under a lock: it only leaves a note for the io thread.
-        session.hub.io.call(lambda: session.end(CloseInfo(initiator="client")))
-        warnings.warn(
-            "An RTVIClient was dropped while connected; its session is ended. "
-            "Call disconnect(), or use `with client:`.",
-            ResourceWarning,
-            stacklevel=2,
-        )

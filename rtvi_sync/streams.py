@@ -41,7 +41,7 @@ class EventStream:
         max_bytes: int,
     ) -> None:
         self._owner = owner
-        self._types = types
+        self.types = types
         self._timeout = timeout
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -59,7 +59,7 @@ class EventStream:
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if events of `type_` are to be pushed."""
-        return self._ended is None and (not self._types or type_ in self._types)
+        return self._ended is None and (not self.types or type_ in self.types)
 
     def push(self, event: Event, size: int) -> bool:
         """Queue `event`; False if the stream is full. Called on the lane."""
@@ -124,7 +124,7 @@ class EventStream:
             self._bell.ring()
 
     def _describe(self) -> str:
-        return "event" if not self._types else " or ".join(sorted(t.value for t in self._types)) + " event"
+        return "event" if not self.types else " or ".join(sorted(t.value for t in self.types)) + " event"
 
     def __iter__(self) -> Iterator[Event]:
         return self

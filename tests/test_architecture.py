@@ -23,9 +23,12 @@ FLOORS = [
     {"concurrency"},
     {"media"},
     {"transports"},
-    {"signals", "options", "streams", "dispatch", "announce", "start", "session", "connect", "client", "__init__"},
+    {
+        *("signals", "options", "stats", "streams", "dispatch", "announce", "start", "session", "watch", "reconnect"),
+        *("connect", "client", "__init__"),
+    },
     {"notes", "testing"},
-    {"cli", "__main__"},
+    {"cli", "flask", "notebook", "__main__"},
 ]
 
 

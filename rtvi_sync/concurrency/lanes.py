@@ -110,6 +110,11 @@ class Lane:
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def bytes_queued(self) -> int:
+        """What the queued items hold."""
+        return self._bytes_posted - self._bytes_taken
+
     def drain(self) -> None:
         """Run what is queued until nothing is left. Called by the worker that the lane was submitted to."""
         more = True

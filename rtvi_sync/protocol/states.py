@@ -11,7 +11,7 @@ from enum import Enum
 
 import attrs
 
-from ..errors import DisconnectedError
+from ..errors import DisconnectedError, RTVIError
 from .text import one_line
 
 
@@ -86,6 +86,10 @@ class CloseInfo:
         if self.code is not None:
             return f"{who} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
         return who
+
+    def failure(self) -> RTVIError:
+        """The error for whoever asks why there is no session."""
+        return self.error if isinstance(self.error, RTVIError) else self.as_error()
 
     def as_error(self, before: str = "") -> DisconnectedError:
         """A new error for a call that needed the session.

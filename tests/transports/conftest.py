@@ -9,6 +9,8 @@ import pytest
 from rtvi_sync.concurrency.cancel import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 
+from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
+
 
 class AbandonedError(Exception):
     """The attempt of a test was abandoned."""

@@ -12,7 +12,7 @@ from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
 
 from ..loopback import LIMIT
-from .test_websocket_connection import BINARY, Bot, Client, blocked, io, link, on  # noqa: F401 - fixtures
+from .test_websocket_connection import BINARY, Bot, blocked, on
 from .test_websocket_frames import CLOSE, PING, PONG, frame
 
 MB = 1024 * 1024
@@ -100,8 +100,8 @@ def test_no_interval_no_ping(link):
     """Without an interval the line stays as silent as the program."""
     client, bot = link(ping_interval=None)
     assert on(client.io, lambda: client.connection._ping_timer) is None
+    bot.sock.settimeout(0.2)
     with pytest.raises(TimeoutError):
-        bot.sock.settimeout(0.2)
         bot.sock.recv(1)
 
 

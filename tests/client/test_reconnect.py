@@ -1,0 +1,656 @@
+"""A lost session is replaced, if the program has asked for it; when it is not, and what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    BotAlreadyStartedError,
+    BotError,
+    BotNotReadyError,
+    CloseInfo,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    MemoryTransport,
+    ProtocolError,
+    ReconnectingData,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIMessage,
+    StartBotError,
+    TransportStartError,
+    is_transient,
+    signals,
+)
+from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.memory import ready_bot
+from tests.client.helpers import (
+    SOON,
+    InThread,
+    deaf_bot,
+    memory_client,
+    threads_of_package,
+    transport_of,
+    until,
+    websocket_client,
+)
+from tests.client.http_server import Answer, Request, ScriptedServer
+from tests.forking import in_child
+
+NETWORK = CloseInfo(initiator="network")
+QUICK = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, stable_after=0.05)
+# Long enough that nothing happens while a test looks.
+SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
+
+
+class Telling:
+    """Collects what a client tells of its sessions, in order."""
+
+    NAMES = ("connected", "bot_ready", "bot_disconnected", "disconnected", "reconnecting", "reconnect_failed")
+
+    def __init__(self, client: RTVIClient) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        for name in self.NAMES:
+            client.on(name, lambda data=None, name=name: self.heard.append((name, data)))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.heard]
+
+    def data(self, name: str) -> list[Any]:
+        return [data for heard, data in self.heard if heard == name]
+
+
+class MoodyBot:
+    """A bot that does, session after session, what it is told, and is ready once it has been told everything."""
+
+    def __init__(self, *moods: BaseException | str) -> None:
+        self.moods = list(moods)
+        self.begun = 0
+
+    def __call__(self, transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if message.type != "client-ready":
+            yield from ready_bot(transport, message)
+            return
+        self.begun += 1
+        mood = self.moods.pop(0) if self.moods else "ready"
+        if isinstance(mood, BaseException):
+            raise mood
+        yield from ready_bot(transport, message)
+        if mood == "flighty":
+            threading.Thread(target=transport.end, args=(NETWORK,)).start()
+
+
+@contextlib.contextmanager
+def reconnecting_client(bot: Any = ready_bot, policy: ReconnectPolicy = QUICK, **options: Any) -> Iterator[RTVIClient]:
+    """A client that has connected, and what is left of it ended."""
+    client = memory_client(bot, reconnect=policy, **options)
+    try:
+        yield client
+    finally:
+        client.close()
+        until(lambda: not threads_of_package())
+
+
+def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
+    transport_of(client).end(info)
+
+
+def pending(client: RTVIClient) -> None:
+    """Wait until the client waits for its next attempt."""
+    until(lambda: client._connector._reconnector is not None and client._connector._reconnector.pending)
+
+
+# -- what happens -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_session_is_replaced() -> None:
+    """The lost session is told to its end, then the attempt, then the new session as any other; handlers are kept."""
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        with client.events("bot_ready", timeout=SOON) as ready:
+            lose(client)
+        assert client.wait_for("bot_ready", timeout=SOON).data.version == "2.2.0"
+        del ready
+        assert client.state == "ready"
+        assert client.send_client_request("echo", "again") == "again"
+        until(lambda: telling.names.count("bot_ready") == 2)
+        assert telling.names == [
+            *("connected", "bot_ready", "bot_disconnected", "disconnected"),
+            *("reconnecting", "connected", "bot_ready"),
+        ]
+        (told,) = telling.data("reconnecting")
+        assert isinstance(told, ReconnectingData)
+        assert (told.attempt, told.max_attempts) == (1, 10)
+        assert isinstance(told.error, DisconnectedError)
+        assert told.error.initiator == "network"
+        assert client.stats().reconnects == 1
+        assert client.stats().sessions == 2
+
+
+def test_over_a_real_socket() -> None:
+    """A server that restarts and one that vanishes without a word are both reconnected to, mute as before."""
+    with EmbeddedBot() as bot, websocket_client(bot, reconnect=QUICK) as client:
+        client.enable_mic(False)
+        ended = iter((lambda s: s.close(1012), lambda s: s.close(1011), lambda s: s.drop()))
+        for end in ended:
+            session = bot.wait_for_session()
+            ready = InThread(lambda: client.wait_for("bot_ready", timeout=SOON))
+            until(lambda: client._connector._dispatcher._live_streams())
+            end(session)
+            ready.result()
+            assert not client.is_mic_enabled
+            assert client.send_client_request("echo", 1) == 1
+        client.disconnect()
+
+
+def test_off_unless_asked_for() -> None:
+    """Without a policy a lost session stays lost."""
+    client = memory_client()
+    client.connect()
+    lose(client)
+    until(lambda: not threads_of_package())
+    assert client.state == "disconnected"
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        CloseInfo(code=1000, initiator="server"),
+        CloseInfo(initiator="server", error=BotError("it is broken", fatal=True)),
+        CloseInfo(initiator="server", error=ProtocolError("what?")),
+        CloseInfo(code=1008, reason="policy", initiator="server"),
+        CloseInfo(code=4001, initiator="server"),
+    ],
+    ids=lambda info: f"{info.code} {info.error}",
+)
+def test_an_end_that_is_meant_stays(info: CloseInfo) -> None:
+    """A bot that has ended the session, for good or for bad, is not bothered again."""
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client, info)
+        until(lambda: not threads_of_package())
+        assert telling.names[-1] == "disconnected"
+        assert client.state == "disconnected"
+
+
+def test_it_goes_on_trying() -> None:
+    """Each attempt is announced with its number, a random delay below the growing limit, and why the last one failed."""
+    bot = MoodyBot("ready", *(TransportStartError(f"no {n}", status=503) for n in range(4)))
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.04, stable_after=0.05)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        told = telling.data("reconnecting")
+        assert [data.attempt for data in told] == [1, 2, 3, 4, 5]
+        assert [str(data.error) for data in told[1:]] == ["no 0", "no 1", "no 2", "no 3"]
+        assert all(0 <= data.delay <= limit for data, limit in zip(told, (0.01, 0.02, 0.04, 0.04, 0.04), strict=True))
+        assert len({data.delay for data in told}) > 1
+        assert "reconnect_failed" not in telling.names
+
+
+def test_it_gives_up() -> None:
+    """After the last attempt `reconnect_failed` says why, whoever waits for a session is told, and connect() works."""
+    bot = MoodyBot("ready", *(TransportStartError(f"no {n}") for n in range(3)))
+    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.02, max_delay=0.02)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=SOON))
+        until(lambda: client._connector._dispatcher._live_streams())
+        lose(client)
+        with pytest.raises(DisconnectedError, match="no 2"):
+            client.wait_for("bot_ready", timeout=SOON)
+        assert waiting.result().data.attempts == 3
+        until(lambda: not threads_of_package())
+        (failed,) = telling.data("reconnect_failed")
+        assert (failed.attempts, str(failed.error)) == (3, "no 2")
+        assert telling.names[-1] == "reconnect_failed"
+        assert bot.begun == 4
+        client.connect()
+        assert client.send_client_request("echo", 1) == 1
+
+
+def test_a_refusal_ends_it_at_once() -> None:
+    """What will not get better by itself is not tried again."""
+    bot = MoodyBot("ready", TransportStartError("who are you?", status=401))
+    with reconnecting_client(bot) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        (failed,) = telling.data("reconnect_failed")
+        assert failed.attempts == 1
+        assert failed.error.status == 401
+        assert bot.begun == 2
+
+
+def test_no_attempt_after_the_elapsed_limit() -> None:
+    """With `max_elapsed` no attempt begins later than that."""
+    policy = ReconnectPolicy(max_attempts=None, max_elapsed=0.2, initial_delay=0.02, max_delay=0.02)
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if begun:
+            raise TransportStartError("no")
+        begun.append(time.monotonic())
+        return ready_bot(transport, message)
+
+    begun: list[float] = []
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lost = time.monotonic()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert telling.data("reconnect_failed")[0].attempts > 1
+        assert time.monotonic() - lost < SOON
+
+
+def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
+    """A server that lets everybody in and out again meets growing delays and the limit of attempts."""
+    bot = MoodyBot("ready", *["flighty"] * 9)
+    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.01, max_delay=0.02, stable_after=SOON)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert [data.attempt for data in telling.data("reconnecting")] == [1, 2, 3]
+        assert telling.names.count("bot_ready") == 4
+        assert bot.begun == 4
+
+
+def test_a_session_that_lasts_begins_a_new_count() -> None:
+    """Losses that lie apart do not add up."""
+    policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01, max_delay=0.02, stable_after=0.05)
+    with reconnecting_client(policy=policy) as client:
+        telling = Telling(client)
+        client.connect()
+        for times in (2, 3, 4):
+            lose(client)
+            until(lambda times=times: telling.names.count("bot_ready") == times)
+            until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+        assert [data.attempt for data in telling.data("reconnecting")] == [1, 1, 1]
+        assert client.stats().reconnects == 3
+
+
+def test_a_session_that_does_not_last_and_was_meant_to_end() -> None:
+    """A new session that the bot ends on purpose is simply over."""
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=SOON)) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        lose(client, CloseInfo(code=1000, initiator="server"))
+        until(lambda: not threads_of_package())
+        assert telling.names[-1] == "disconnected"
+
+
+# -- the request ------------------------------------------------------------------------------------------------------
+
+
+def single_use(server: ScriptedServer, path: str) -> list[str]:
+    """Let an endpoint give a new token to each request; returns what it gave."""
+    given: list[str] = []
+
+    def answer(_: Request) -> Answer:
+        given.append(f"token-{len(given)}")
+        return Answer({"token": given[-1]})
+
+    server.answers[path] = answer
+    return given
+
+
+@pytest.mark.parametrize("way", ["connect", "start", "handler", "given"])
+def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None:
+    """Request and handler are called anew, so single-use tokens are fresh; what was given to connect() is used again."""
+    given = single_use(server, "/connect/")
+    single_use(server, "/start")
+    options: dict[str, Any] = {"params": {"base_url": server.url}}
+    if way == "handler":
+        given = []
+
+        def handler(*_: Any) -> Any:
+            given.append(f"token-{len(given)}")
+            return {"token": given[-1]}
+
+        options["custom_connect_handler"] = handler
+    with reconnecting_client(**options) as client:
+        transport = transport_of(client)
+        if way == "start":
+            given.clear()
+            client.start_bot_and_connect(f"{server.url}/start")
+        else:
+            client.connect({"token": "mine"} if way == "given" else None)
+        seen = [transport.auth_bundle["token"]]
+        for _ in range(2):
+            lose(client)
+            until(lambda: client.state == "disconnected" or client.stats().sessions > len(seen))
+            until(lambda: client.state == "ready" and client.stats().sessions > len(seen))
+            seen.append(transport.auth_bundle["token"])
+        assert seen == (["mine"] * 3 if way == "given" else ["token-0", "token-1", "token-2"])
+
+
+def test_each_attempt_has_the_limit_of_connect() -> None:
+    """A bot that does not get ready in time is a failed attempt, and another one follows."""
+    ready = [True]
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        return ready_bot(transport, message) if ready.pop() else ()
+
+    with reconnecting_client(bot, connect_timeout=0.2) as client:
+        telling = Telling(client)
+        client.connect()
+        ready += [True, False]
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        assert isinstance(telling.data("reconnecting")[1].error, ConnectionTimeoutError)
+
+
+# -- the program's word -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_disconnect_ends_the_waiting(end: str) -> None:
+    """disconnect() and close() while the client waits for its next attempt: no attempt follows, no thread is left."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        began = time.monotonic()
+        getattr(client, end)()
+        assert time.monotonic() - began < SOON / 2
+        assert threads_of_package() == []
+        assert client.stats().sessions == 1
+
+
+@pytest.mark.parametrize("event", ["disconnected", "reconnecting", "bot_disconnected"])
+def test_disconnect_in_a_handler(event: str) -> None:
+    """disconnect() in the handler of what tells of the loss: no attempt follows."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.on(event, client.disconnect)
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert client.stats().sessions == 1
+        assert client.state == "disconnected"
+
+
+def test_disconnect_ends_an_attempt() -> None:
+    """disconnect() while an attempt is under way ends it, and no other follows."""
+    entered = threading.Event()
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if bots:
+            entered.set()
+            return ()
+        bots.append(1)
+        return ready_bot(transport, message)
+
+    bots: list[int] = []
+    with reconnecting_client(bot) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        assert entered.wait(SOON)
+        client.disconnect()
+        assert threads_of_package() == []
+        assert client.stats().sessions == 2
+        assert "reconnect_failed" not in telling.names
+
+
+def test_connect_takes_over() -> None:
+    """connect() while the client waits: it connects at once, and the waiting is over."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        client.connect()
+        assert client.state == "ready"
+        until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+        assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
+        lose(client)
+        pending(client)  # the new session is looked after as well
+
+
+def test_connect_in_the_handler_of_disconnected() -> None:
+    """A program that connects by itself when it is told of the loss has one session, not two."""
+    with reconnecting_client() as client:
+        failures: list[BaseException] = []
+        client.on("handler_error", lambda data: failures.append(data.error))
+        client.connect()
+        client.once("disconnected", lambda: client.connect() and None)
+        lose(client)
+        until(lambda: client.state == "ready" and client.stats().sessions == 2)
+        assert client.send_client_request("echo", 1) == 1
+        assert (client.stats().reconnects, failures) == (0, [])
+
+
+def test_connect_while_an_attempt_is_under_way() -> None:
+    """connect() during an attempt is refused as during any other; the attempt goes on."""
+    go_on, entered = threading.Event(), threading.Event()
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if bots:
+            entered.set()
+            assert go_on.wait(SOON)
+        bots.append(1)
+        return ready_bot(transport, message)
+
+    bots: list[int] = []
+    with reconnecting_client(bot) as client:
+        client.connect()
+        lose(client)
+        assert entered.wait(SOON)
+        with pytest.raises(BotAlreadyStartedError):
+            client.connect()
+        go_on.set()
+        until(lambda: client.state == "ready")
+        assert client.stats().reconnects == 1
+
+
+def test_what_a_call_is_told_meanwhile() -> None:
+    """A call that needs the bot says that the client reconnects, when, and how to wait for it."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10 within \d+\.\d s.*wait_for\('bot_ready'\)") as told:
+            client.send_text("hello")
+        assert isinstance(told.value.__cause__, DisconnectedError)
+
+
+def test_calls_that_wait_fail_as_ever() -> None:
+    """A request that waits when the session is lost raises; it is not sent again by itself."""
+    with reconnecting_client(deaf_bot) as client:
+        client.connect()
+        waiting = InThread(lambda: client.send_client_request("never"))
+        until(lambda: len(transport_of(client).sent) == 2)
+        lose(client)
+        assert isinstance(waiting.error(), DisconnectedError)
+        until(lambda: client.stats().reconnects == 1)
+        assert [message.type for message in transport_of(client).sent].count("client-message") == 1
+
+
+def test_retry_on_decides() -> None:
+    """The program's own rule sees the error of the loss and of each failed attempt, and is believed."""
+    asked: list[BaseException] = []
+
+    def rule(error: BaseException) -> bool:
+        asked.append(error)
+        return not isinstance(error, StartBotError)
+
+    bot = MoodyBot("ready", TransportStartError("no", status=404), StartBotError("no"))
+    policy = ReconnectPolicy(initial_delay=0.01, retry_on=rule)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client, CloseInfo(code=1000, initiator="server"))
+        until(lambda: "reconnect_failed" in telling.names)
+        kinds = list(dict.fromkeys(type(error) for error in asked))
+        assert kinds == [DisconnectedError, TransportStartError, StartBotError]
+
+
+def test_a_rule_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception in the program's rule is logged and taken for a no."""
+
+    def rule(_: BaseException) -> bool:
+        raise ZeroDivisionError
+
+    with reconnecting_client(policy=ReconnectPolicy(retry_on=rule)) as client:
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert "retry_on of the reconnect policy raised" in caplog.text
+
+
+def test_manual_mode() -> None:
+    """Without threads for handlers the client reconnects all the same; its events wait for process_events()."""
+    with reconnecting_client(events="manual") as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        client.wait_for("reconnecting", timeout=SOON)
+        client.wait_for("bot_ready", timeout=SOON)
+        assert client.state == "ready"
+        assert telling.names[-3:] == ["reconnecting", "connected", "bot_ready"]
+
+
+def test_signals_tell_it_too() -> None:
+    """`signals.reconnecting` is sent with the client, as any event is."""
+    heard: list[Any] = []
+
+    def receiver(client: RTVIClient, event: Any) -> None:
+        heard.append((client, event.data.attempt))
+
+    with reconnecting_client() as client, signals.reconnecting.connected_to(receiver, sender=client):
+        client.connect()
+        lose(client)
+        until(lambda: client.stats().reconnects == 1)
+        assert heard == [(client, 1)]
+
+
+def test_whoever_waits_for_a_session_is_told() -> None:
+    """wait_for('bot_ready') survives the loss, and ends when the program gives up: by disconnect(), then and there."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("bot_ready"))
+        until(lambda: client._connector._dispatcher._live_streams())
+        other = InThread(lambda: client.wait_for("server_message"))
+        until(lambda: len(client._connector._dispatcher._live_streams()) == 2)
+        lose(client)
+        assert isinstance(other.error(), DisconnectedError)
+        pending(client)
+        assert not waiting.done()
+        client.disconnect()
+        assert isinstance(waiting.error(), DisconnectedError)
+
+
+def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
+    """The same when disconnect() comes before the first attempt was even announced."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.on("disconnected", client.disconnect)
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("bot_ready"))
+        until(lambda: client._connector._dispatcher._live_streams())
+        lose(client)
+        assert isinstance(waiting.error(), DisconnectedError)
+
+
+# -- what is left -----------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
+    """A client that waits for its next attempt is not kept by that: dropped, it is gone, and so is the thread."""
+
+    def abandoned() -> weakref.ref[RTVIClient]:
+        client = memory_client(reconnect=SLOW)
+        client.on("reconnecting", lambda: client.version)
+        client.connect()
+        lose(client)
+        pending(client)
+        return weakref.ref(client)
+
+    gone = abandoned()
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(is_gone)
+    until(lambda: not threads_of_package())
+
+
+def test_in_a_forked_child() -> None:
+    """The attempts belong to the parent: the child makes none, and may connect by itself."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+
+        def child() -> None:
+            with contextlib.suppress(BotNotReadyError):
+                client.send_text("hello")
+                os._exit(3)
+            client.connect()
+            assert client.send_client_request("echo", 1) == 1
+            client.disconnect()
+            assert threads_of_package() == []
+
+        in_child(child)
+        pending(client)
+
+
+@pytest.mark.parametrize(
+    ("error", "transient"),
+    [
+        (DisconnectedError("", initiator="network"), True),
+        (DisconnectedError("", initiator="client"), False),
+        (DisconnectedError("", initiator="server", code=1000), False),
+        (DisconnectedError("", initiator="server"), False),
+        *((DisconnectedError("", initiator="server", code=code), True) for code in (1001, 1006, 1011, 1012, 1013, 1014)),
+        *((DisconnectedError("", initiator="server", code=code), False) for code in (1002, 1005, 1008, 1009, 3000, 4999)),
+        *((StartBotError("", status=status), True) for status in (None, 408, 425, 429, 500, 503)),
+        *((StartBotError("", status=status), False) for status in (301, 400, 401, 403, 404, 422)),
+        (TransportStartError(""), True),
+        (TransportStartError("", status=403), False),
+        (ConnectionTimeoutError("", phase="http", elapsed=1.0), True),
+        (BotError("", fatal=True), False),
+        (ProtocolError(""), False),
+        (BotNotReadyError(""), False),
+        (ValueError(), False),
+    ],
+    ids=lambda value: value if isinstance(value, bool) else f"{type(value).__name__} {vars(value) or ''}",
+)
+def test_what_is_transient(error: BaseException, transient: bool) -> None:
+    """What may well get better by itself is tried again, and nothing else."""
+    assert is_transient(error) is transient
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_attempts": 0}, {"initial_delay": 0}, {"max_delay": -1}, {"stable_after": float("inf")}, {"max_elapsed": 0}],
+)
+def test_a_policy_makes_sense(options: dict[str, Any]) -> None:
+    """A policy that cannot be followed is refused where it is made."""
+    with pytest.raises(ValueError, match=next(iter(options))):
+        ReconnectPolicy(**options)
+
+
+def test_reconnect_is_a_policy() -> None:
+    """True is no policy; the message says what is."""
+    with pytest.raises(TypeError, match=r"ReconnectPolicy\(\)"):
+        memory_client(reconnect=True)
