@@ -85,8 +85,9 @@ def post_json(
 
     Args:
         client: the caller's own; it brings its TLS settings and proxies, and is not closed. An attempt can be abandoned
-            once it has opened its connection; while it opens one, and on a connection of its pool that was open
-            before, a thread is left behind until the limit of the attempt.
+            once it has opened its connection, and on a connection of its pool that was open before, once the head of
+            the answer is there. Before that a thread is left behind: until the limit of the attempt, or for as long as
+            the server goes on sending a head, of which httpx takes 100 kB.
 
     Raises:
         StartBotError: no answer, not 2xx, too large, or not JSON.

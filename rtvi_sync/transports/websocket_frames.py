@@ -10,6 +10,8 @@ from ..errors import ProtocolError
 
 CONTROL_OPCODES = (ABNF.OPCODE_CLOSE, ABNF.OPCODE_PING, ABNF.OPCODE_PONG)
 _MAX_CONTROL_BYTES = 125
+# A message of 16 MB in pieces of 256 bytes. One that goes on and on in pieces of nothing never gets too large.
+_MAX_FRAGMENTS = 65_536
 
 
 class FrameError(ProtocolError):
@@ -38,6 +40,7 @@ class FrameReader(frame_buffer):
         self._position = 0
         self._wanted = 0  # bytes without which there is nothing to do
         self._fragments = bytearray()
+        self._fragments_left = _MAX_FRAGMENTS
         self._fragments_opcode: int | None = None
 
     def feed(self, data: bytes) -> None:
@@ -107,6 +110,10 @@ class FrameReader(frame_buffer):
             if final:
                 return self._checked(opcode, payload)
             self._fragments_opcode = opcode
+            self._fragments_left = _MAX_FRAGMENTS
+        self._fragments_left -= 1
+        if self._fragments_left < 0:
+            raise FrameError(f"The server sent a message in more than {_MAX_FRAGMENTS} fragments", 1008)
         self._fragments += payload
         if not final:
             return None

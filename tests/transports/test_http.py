@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
 import json
 import select
 import threading
+import tracemalloc
 
 import httpx
 import pytest
@@ -13,7 +16,7 @@ import respx
 from rtvi_sync.concurrency.cancel import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
-from rtvi_sync.transports import net
+from rtvi_sync.transports import http_sockets, net
 from rtvi_sync.transports.http import MAX_BODY_BYTES, MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.net import Network
 
@@ -124,6 +127,49 @@ def test_answers_that_are_not_json(any_post, body):
     assert caught.value.status == 200
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    ["", "text/html", "application/json; charset=utf-7", "application/json; charset=utf-16", "text/event-stream",
+     "application/json; charset=" + "x" * 60_000, "a/b" + "; charset=utf-8" * 4_000, "\xff\xfe/\t;;=;charset=\"",
+     "multipart/form-data; boundary=x", "application/json; charset=idna", "application/json; charset=bz2"],
+)  # fmt: skip
+def test_the_type_of_the_content_does_not_matter(any_post, content_type):
+    """A document is what its bytes say; no character set, whatever its name or size, is looked up or applied."""
+    body = '{"a": "\u00fc"}'.encode()
+    with Endpoint(answering(body, "200 OK", f"Content-Type: {content_type}")) as server:
+        assert any_post(server.url) == {"a": "\u00fc"}
+    with (
+        Endpoint(answering('{"info": "\u00fc"}'.encode(), "500 Oops", f"Content-Type: {content_type}")) as server,
+        pytest.raises(StartBotError, match="answered 500: \u00fc"),
+    ):
+        any_post(server.url)
+
+
+@pytest.mark.parametrize(
+    ("body", "document"),
+    [('{"a":1}'.encode("utf-16"), {"a": 1}), ('{"a":1}'.encode("utf-32-be"), {"a": 1}), (b"+AHsAfQ-", None)],
+)
+def test_other_encodings(any_post, body, document):
+    """JSON in UTF-16 and UTF-32 is told by its bytes; UTF-7, which hides what it says, is never taken for JSON."""
+    with Endpoint(answering(body, "200 OK", "Content-Type: application/json; charset=utf-7")) as server:
+        if document is not None:
+            assert any_post(server.url) == document
+            return
+        with pytest.raises(StartBotError, match="did not answer with JSON"):
+            any_post(server.url)
+
+
+def test_the_depth_of_an_answer(any_post):
+    """A hundred levels are taken, one more is not: whoever prints or copies it would run into Python's own limit."""
+    with Endpoint(answering(b"[" * 100 + b"]" * 100)) as server:
+        assert json.dumps(any_post(server.url)) == "[" * 100 + "]" * 100
+    with (
+        Endpoint(answering(b'{"a":' * 101 + b"1" + b"}" * 101)) as server,
+        pytest.raises(StartBotError, match="did not answer with JSON"),
+    ):
+        any_post(server.url)
+
+
 def test_chunked_answers(any_post):
     """An answer without Content-Length is taken, in chunks or until the connection ends."""
 
@@ -163,7 +209,27 @@ def test_endless_bodies_are_not_read(any_post, status, text):
     assert sent[0] < 40 * MAX_BODY_BYTES  # what fits into the buffers of both kernels, and not much more
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "GZIP", "deflate"])
+@functools.cache
+def bomb() -> bytes:
+    """64 MB of zeros in 300 bytes."""
+    return gzip.compress(gzip.compress(bytes(2**26)))
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 Oops", "307 There"])
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "x-gzip", "deflate", "br", "zstd", "identity, gzip"])
+def test_a_bomb_does_not_go_off(any_post, encoding, status):
+    """What is compressed, even twice, is not unpacked: neither an answer, nor a refusal, nor a redirect."""
+    server = Endpoint(answering(bomb(), status, f"Content-Encoding: {encoding}", "Location: //elsewhere.test/"))
+    with server:
+        tracemalloc.start()
+        with pytest.raises(StartBotError):
+            any_post(server.url)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 2 * MAX_BODY_BYTES
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "GZIP", "deflate", "zstd", "identity, identity"])
 def test_compressed_answers_are_refused(any_post, encoding):
     """A compressed answer could be a bomb, and was not asked for; a refusal is reported all the same."""
     server = Endpoint(answering(b"\x1f\x8b", "200 OK", f"Content-Encoding: {encoding}"))
@@ -173,6 +239,30 @@ def test_compressed_answers_are_refused(any_post, encoding):
     with server, pytest.raises(StartBotError, match="answered 401: Unauthorized") as caught:
         any_post(server.url)
     assert caught.value.status == 401
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_is_around_the_body_is_limited(post, monkeypatch, tls):
+    """A server that says `100 Continue` for ever, or sends chunks of one byte, is given up by the bytes that came."""
+    monkeypatch.setattr(http_sockets, "_MAX_RECEIVED_BYTES", 50_000)
+    sent = [0]
+
+    def interim(peer, *_):
+        while not peer.server.stopping.is_set():
+            peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 400)
+            sent[0] += 10_000
+
+    def crumbs(peer, *_):
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not peer.server.stopping.is_set():
+            peer.send(b"1\r\nx\r\n" * 400)
+            sent[0] += 2_400
+
+    for respond in (interim, crumbs):
+        server = Endpoint(respond, tls=serving() if tls else None)
+        with server, pytest.raises(StartBotError, match="has sent more than 50000 bytes"):
+            post(server.url)
+    assert sent[0] < 40 * MAX_BODY_BYTES
 
 
 def test_an_encoding_that_is_none(any_post):
@@ -226,13 +316,22 @@ def test_what_a_server_says_is_cut_and_made_printable(any_post):
         any_post(server.url)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 700
+    with Endpoint(answering(b"", "500 " + "\xff" + "Oops " * 10_000)) as server, pytest.raises(StartBotError) as caught:
+        any_post(server.url)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 700
 
 
 @pytest.mark.parametrize(
     "raw",
     [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}",
      b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
-     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"HTTP/1.1 101 Switching\r\n\r\n"],
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"HTTP/1.1 101 Switching\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 40_000 + b"\r\n",
+     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;" + b"x" * 200_000 + b"\r\n{}\r\n0\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + b"A: b\r\n" * 40_000 + b"\r\n"],
 )  # fmt: skip
 def test_answers_that_are_not_http(any_post, raw):
     """A broken or cut answer is a failed request, and headers are not read without limit."""
@@ -287,6 +386,11 @@ def test_nothing_is_ever_sent_to_another_origin(any_post, status):
             "ftp://127.0.0.1/",
             "http://[::1",
             "javascript:alert(1)",
+            f"/connect/, http://{other.authority}/",
+            f"http:\\\\{other.authority}/",
+            f"http://127.0.0.1\\@{other.authority}/",
+            f"/\r\nLocation: http://{other.authority}/",
+            f"/\r\nSet-Cookie: a=b; Domain={other.authority}",
         ]
         for target in targets:
             with Endpoint(answering(b"", f"{status} Moved", f"Location: {target}")) as server:
@@ -353,9 +457,11 @@ def test_errors_of_hooks_do_not_show_secrets(post):
     """A client of the caller's that raises for the status itself would show the whole URL."""
     hooks = {"response": [lambda response: response.raise_for_status()]}
     server, client = Endpoint(answering(b"", "500 Oops")), httpx.Client(event_hooks=hooks, trust_env=False)
-    with server, client, pytest.raises(StartBotError, match="500") as caught:
+    with server, client, pytest.raises(StartBotError, match="500 Oops") as caught:
         post(f"{server.url}?key=secret", client=client)
+    assert caught.value.status == 500
     assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_no_cookie_is_kept(post):
@@ -629,23 +735,30 @@ def test_an_abort_as_the_callers_client_connects(attempt, post):
     assert server.requests == []
 
 
-def test_a_dripping_body_on_an_old_connection_is_abandoned(post, attempt):
-    """A connection of the caller's pool cannot be shut down, but with the next byte the abort is seen."""
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("dripping", [False, True])
+def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
+    """A connection out of the caller's pool is shut down as well, once the head of the answer has come."""
 
     def respond(peer):
         peer.read_request()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         peer.read_request()
-        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        peer.server.reached.set()
-        drip(peer)
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{")
+        if dripping:
+            drip(peer)
+        assert peer.wait_for_end() == b""
 
-    with Server(respond) as server, httpx.Client(trust_env=False) as client:
-        server.reached = threading.Event()
-        url = f"http://{server.authority}/"
+    answers = threading.Semaphore(0)
+    hooks = {"response": [lambda _: answers.release()]}
+    server = Server(respond, tls=serving() if tls else None)
+    server.reached = threading.Event()
+    with server, httpx.Client(verify=trusting(), trust_env=False, event_hooks=hooks) as client:
+        url = f"http{'s' if tls else ''}://{server.authority}/"
         assert post(url, client=client) == {}
+        assert answers.acquire(timeout=LIMIT)
         with running(lambda: post(url, client=client)) as posting:
-            assert server.reached.wait(LIMIT)
+            assert answers.acquire(timeout=LIMIT)
             attempt.abort()
             with pytest.raises(AbandonedError):
                 posting.get()

@@ -19,6 +19,7 @@ from rtvi_sync.transports import net
 from rtvi_sync.transports.net import (
     Network,
     check_headers,
+    is_nearby,
     open_stream,
     open_tcp,
     parse_url,
@@ -99,6 +100,13 @@ def test_bad_urls_are_none(text):
         ("http://host/\x1b[31m", "http://host/?[31m"),
         ("http://host/" + "a" * 500, "http://host/" + "a" * 188),
         ("http://[secret", "(not a URL)"),
+        ("ws://ada:secret/word@host/", "(not a URL)"),
+        ("ws://ada:secret#word@host/", "(not a URL)"),
+        ("ws://ada:secret?word@host/", "(not a URL)"),
+        ("ada:secret@host/path", "ada:host/path"),
+        ("//ada:secret@host/path?secret", "//host/path"),
+        ("javascript:secret@alert(1)", "javascript:alert(1)"),
+        ("http://host/@me", "http://host/@me"),
     ],
 )
 def test_what_is_shown_of_a_url_is_not_secret(url, shown):
@@ -121,6 +129,17 @@ def test_headers_that_could_smuggle_in_others_are_refused(headers):
 def test_ordinary_headers_pass():
     """Blanks and tabs inside a value, and an empty value, are fine."""
     check_headers({"Authorization": "Bearer abc", "x-tab": "a\tb", "Empty": "", "X!#$%&'*+.^_`|~": "1"})
+
+
+@pytest.mark.parametrize(
+    ("host", "nearby"),
+    [("127.0.0.1", True), ("::1", True), ("10.1.2.3", True), ("192.168.0.9", True), ("fe80::1%eth0", True),
+     ("localhost", True), ("bot.localhost", True), ("8.8.8.8", False), ("2001:4860:4860::8888", False),
+     ("bot.example", False), ("localhost.example", False), ("notlocalhost", False), ("", False)],
+)  # fmt: skip
+def test_what_is_nearby(host, nearby):
+    """Only the machine itself and private addresses are, and no name that would have to be looked up."""
+    assert is_nearby(host) is nearby
 
 
 # -- TCP --------------------------------------------------------------------------------------------------------------

@@ -154,6 +154,23 @@ def test_fragments_count_together():
     assert caught.value.code == 1009
 
 
+def test_a_message_without_end():
+    """Fragments of nothing never make a message too large, so their number is limited; each message begins anew."""
+    flood = frame(CONT, fin=False) * 65_535
+    reader = FrameReader(100)
+    for _ in range(2):
+        assert read(reader, frame(BINARY, b"x", fin=False), flood[:-2], frame(CONT, b"y")) == [(BINARY, b"xy")]
+    assert read(reader, frame(BINARY, fin=False)) == []
+    tracemalloc.start()
+    assert read(reader, flood) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    with pytest.raises(FrameError, match="more than 65536 fragments") as caught:
+        read(reader, frame(CONT, fin=False))
+    assert caught.value.code == 1008
+    assert peak < 4 * len(flood)
+
+
 def test_a_message_of_the_largest_size():
     """A message of exactly the limit passes."""
     assert read(FrameReader(70_000), frame(BINARY, bytes(70_000))) == [(BINARY, bytes(70_000))]

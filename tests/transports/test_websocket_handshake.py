@@ -337,6 +337,15 @@ def test_an_answer_without_what_the_protocol_asks_for(shake, missing):
         shake(f"ws://{server.authority}/")
 
 
+@pytest.mark.parametrize("extension", ["permessage-deflate", "x-mine; a=b", ""])
+def test_an_extension_that_nobody_asked_for(shake, extension):
+    """None is offered, so a server that claims one is refused: compression would undo every limit of size."""
+    server = Acceptor(f"sec-WebSocket-extensions: {extension}")
+    with server, pytest.raises(TransportStartError, match="extension that it was not asked for"):
+        shake(f"ws://{server.authority}/")
+    assert "sec-websocket-extensions" not in lines_of(server.heads[0])
+
+
 def test_an_answer_to_another_key(shake):
     """An Accept that does not belong to our key is refused: a cache, or no WebSocket server."""
 
