@@ -1,0 +1,227 @@
+"""The session of one browser user: it lives as long as he is there, and its events wait in a log for his pages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from ..client import RTVIClient
+from ..concurrency.lifecycle import start_thread
+from ..events import RTVIEvent
+from ..protocol.states import CloseInfo
+from .event_log import EventLog, Place, as_json
+
+_RETRY_MS: Final = 500
+# A client that is going to replace a lost session says so right after `disconnected`.
+_RECONNECT_GRACE: Final = 0.5
+_HEARTBEAT: Final = b":\n\n"
+_LEVELS: Final = frozenset(
+    {
+        RTVIEvent.USER_AUDIO_LEVEL,
+        RTVIEvent.BOT_AUDIO_LEVEL,
+        RTVIEvent.LOCAL_AUDIO_LEVEL,
+        RTVIEvent.REMOTE_AUDIO_LEVEL,
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """The numbers of a blueprint; see `RTVIBlueprint`. Times in seconds."""
+
+    heartbeat_interval: float
+    leave_timeout: float
+    idle_timeout: float
+    start_timeout: float
+    stream_lifetime: float
+    max_sessions: int
+    max_streams: int
+    max_events: int
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if not value > 0:
+                raise ValueError(f"{name} is a positive number, not {value!r}")
+        if self.leave_timeout <= self.heartbeat_interval:
+            raise ValueError("leave_timeout must be longer than heartbeat_interval: heartbeats find who has left")
+
+
+class Relay:
+    """The session of one user. A thread of its own ends it when the user has left.
+
+    Attributes:
+        client: connected to the bot while the session lasts.
+        reason: why the session is over: "user", "left", "idle", "failed", "bot", "network" or "shutdown"; None while
+            it is not.
+    """
+
+    def __init__(self, client: RTVIClient, limits: Limits, *, forget: Callable[[], None]) -> None:
+        self.client = client
+        self.reason: str | None = None
+        self._limits = limits
+        self._forget = forget
+        self._log = EventLog(limits.max_events)
+        # Guards `reason` and `_streams`. Held for a moment by any thread.
+        self._lock = threading.Lock()
+        self._streams = 0
+        self._woken = threading.Event()
+        self._dropped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._opening = True
+        self._began = self._seen = self._used = time.monotonic()
+        # When the session was lost, and how, as long as the client has not said that it will replace it.
+        self._lost: tuple[float, str] | None = None
+
+    def start(self, events: Iterable[RTVIEvent]) -> None:
+        """Listen to the client, and watch over the session."""
+        for event in events:
+            self.client.on(event, partial(self._relay, event))
+        self.client.on(RTVIEvent.DISCONNECTED, self._was_lost)
+        self.client.on(RTVIEvent.RECONNECTING, self._is_replaced)
+        self.client.on(RTVIEvent.CONNECTED, self._is_replaced)
+        self.client.on(RTVIEvent.RECONNECT_FAILED, lambda: self.end("network"))
+        self._thread = start_thread("relay", self._watch)
+
+    def open(self, connect: Callable[[RTVIClient], object]) -> None:
+        """Connect; raises what `connect(client)` raises. A session that is not open in the end is over."""
+        try:
+            connect(self.client)
+        except BaseException:
+            self.end("failed")
+            raise
+        finally:
+            self._seen = self._used = time.monotonic()
+            self._opening = False
+            self._woken.set()
+
+    def end(self, reason: str) -> None:
+        """End the session; its thread does the work. The first reason counts."""
+        with self._lock:
+            self.reason = self.reason or reason
+        self._woken.set()
+
+    def drop(self) -> None:
+        """End the session, and do not keep its end for pages that reopen their stream."""
+        self.end("shutdown")
+        self._dropped.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait until an ended session is gone."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def was_seen(self) -> None:
+        """A sign of life of the browser."""
+        self._seen = time.monotonic()
+
+    def was_used(self) -> None:
+        """A sign of life of the user, or of the bot."""
+        self._used = time.monotonic()
+
+    def stream(self, last_event_id: str) -> Stream | None:
+        """A new event stream, or None if there are too many."""
+        with self._lock:
+            if self._streams >= self._limits.max_streams:
+                return None
+            self._streams += 1
+        return Stream(self, self._log, self._limits, self._log.place_of(last_event_id))
+
+    def stream_ended(self) -> None:
+        """A stream that `stream()` returned was closed."""
+        with self._lock:
+            self._streams -= 1
+
+    def send_text(self, text: str, aloud: bool) -> None:
+        """Send what the user typed, and tell all pages: not every bot does. Raises as `RTVIClient.send_text()`."""
+        # First tell it, because the bot's answer may be here before this thread goes on.
+        self._log.add(as_json("relayText", {"text": text}))
+        self.client.send_text(text, audio_response=aloud)
+
+    # -- on the client's lane -----------------------------------------------------------------------------------------
+
+    def _relay(self, event: RTVIEvent, data: Any) -> None:
+        if event in _LEVELS:
+            self._log.replace(event, as_json(event.value, data))
+        else:
+            self._log.add(as_json(event.value, data))
+            self.was_used()
+
+    def _was_lost(self, info: CloseInfo) -> None:
+        self._lost = (time.monotonic(), "network" if info.initiator == "network" else "bot")
+        self._woken.set()
+
+    def _is_replaced(self) -> None:
+        self._lost = None
+
+    # -- on the session's thread --------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            while self.reason is None:
+                seconds, reason = self._outlook()
+                if seconds <= 0:
+                    self.end(reason)
+                elif self._woken.wait(seconds):
+                    self._woken.clear()
+            self.client.close()
+            self._log.add(as_json("relayEnd", {"reason": self.reason}))
+            self._log.close()
+            # A page that is just reopening its stream is to be told of the end too.
+            self._dropped.wait(self._limits.leave_timeout)
+        finally:
+            self._forget()
+
+    def _outlook(self) -> tuple[float, str]:
+        """In how many seconds the session is to be ended if nothing happens until then, and why."""
+        limits, now = self._limits, time.monotonic()
+        if self._opening:
+            return self._began + limits.start_timeout - now, "failed"
+        left, idle = self._seen + limits.leave_timeout - now, self._used + limits.idle_timeout - now
+        outlook = min((left, "left"), (idle, "idle"))
+        if self._lost is not None:
+            when, how = self._lost
+            outlook = min(outlook, (when + _RECONNECT_GRACE - now, how))
+        return outlook
+
+
+class Stream:
+    """The body of an event stream's response. A server asks for the next part when it has written the last one.
+
+    Not a generator: one that was closed before it began would not notice.
+    """
+
+    def __init__(self, relay: Relay, log: EventLog, limits: Limits, place: Place) -> None:
+        self._relay = relay
+        self._log = log
+        self._heartbeat_interval = limits.heartbeat_interval
+        self._until = time.monotonic() + limits.stream_lifetime
+        self._place = place
+        self._begun = False
+        self._closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        self._relay.was_seen()
+        if not self._begun:
+            self._begun = True
+            return b"retry: %d\n\n" % _RETRY_MS  # at once, so that the browser knows that the stream is open
+        # A server's threads are waited for when its process ends, and nobody tells them.
+        if time.monotonic() > self._until or not threading.main_thread().is_alive():
+            raise StopIteration
+        self._place, chunk = self._log.read(self._place, self._heartbeat_interval)
+        if chunk is None:
+            raise StopIteration
+        return chunk or _HEARTBEAT
+
+    def close(self) -> None:
+        """Called by the server when the response is over, or cannot be written."""
+        if not self._closed:
+            self._closed = True
+            self._relay.stream_ended()

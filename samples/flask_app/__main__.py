@@ -1,0 +1,65 @@
+"""A page to talk to a bot: a Flask application keeps the session and tells the browser what is said.
+
+    python3 run.py sample flask_app --url ws://localhost:7860/ws-client
+
+Without a URL it talks to the built-in bot. Then open the address that it prints.
+"""
+
+import argparse
+import atexit
+
+from flask import Flask
+
+from rtvi_sync.testing import EmbeddedBot
+
+from .app import create_app
+
+# More threads than event streams may be open: 16 sessions with 4 pages each.
+THREADS = 80
+
+
+def load(bot_url: str | None) -> Flask:
+    """The application; called where it is to run, because a bot's threads would not survive a fork."""
+    if bot_url is None:
+        bot = EmbeddedBot()
+        bot.start()
+        atexit.register(bot.stop)
+        bot_url = bot.ws_url
+    return create_app(bot_url)
+
+
+def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
+    from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+
+    class Server(BaseApplication):  # type: ignore[misc] # gunicorn has no annotations
+        """As `gunicorn --worker-class gthread --workers 1 ...` does it: sessions live in one process."""
+
+        def load_config(self) -> None:
+            self.cfg.set("bind", f"127.0.0.1:{port}")
+            self.cfg.set("worker_class", "gthread")
+            self.cfg.set("workers", 1)
+            self.cfg.set("threads", THREADS)
+            self.cfg.set("graceful_timeout", 3)  # open streams are not waited for any longer
+
+        def load(self) -> Flask:
+            return load(bot_url)
+
+    Server().run()
+
+
+def serve_with_werkzeug(bot_url: str | None, port: int) -> None:
+    load(bot_url).run("127.0.0.1", port, threaded=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="run.py sample flask_app")
+    parser.add_argument(
+        "--url", help="of a bot's WebSocket (ws://), its server (http://) or its runner (http://.../start)"
+    )
+    parser.add_argument("--port", type=int, default=8000)
+    given = parser.parse_args()
+    print(f"Open http://127.0.0.1:{given.port}/", flush=True)
+    try:
+        serve_with_gunicorn(given.url, given.port)
+    except ModuleNotFoundError:  # on Windows it is not to be had
+        serve_with_werkzeug(given.url, given.port)

@@ -1,0 +1,57 @@
+"""The application: a page, and the relay between it and the bot."""
+
+import os
+import secrets
+
+from flask import Flask, Request, Response, render_template
+
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.flask import RTVIBlueprint
+from rtvi_sync.media import NullSink
+
+# Nothing but this application's own files, no inline script or style, and no frame of anybody's around the page.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def create_app(bot_url: str) -> Flask:
+    """The application for a bot: ws:// or wss:// of its WebSocket; http:// or https:// of the server that starts it."""
+    app = Flask(__name__)
+    app.config.update(
+        SECRET_KEY=os.environ.get("SECRET_KEY") or secrets.token_hex(32),
+        SESSION_COOKIE_SAMESITE="Strict",
+        TRUSTED_HOSTS=["127.0.0.1", "localhost"],  # the names under which it may be called; change it with the address
+    )
+    direct, runner = bot_url.startswith("ws"), bot_url.endswith("/start")
+
+    def make_client(_: Request) -> RTVIClient:
+        # Whoever opens the page may talk to the bot. With users of your own: ask here who it is, and abort(403).
+        return RTVIClient(
+            transport=WebSocketTransport(bot_url if direct else None),
+            params=None if direct or runner else {"base_url": bot_url},
+            enable_mic=False,
+            speaker=NullSink(),  # the page shows what is said; nobody listens at the server
+            connect_timeout=15,
+        )
+
+    def connect(client: RTVIClient) -> None:
+        if runner:
+            client.start_bot_and_connect(bot_url)
+        else:
+            client.connect()
+
+    app.register_blueprint(RTVIBlueprint(make_client, connect=connect), url_prefix="/bot")
+
+    @app.get("/")
+    def page() -> str:
+        return render_template("page.html")
+
+    @app.after_request
+    def protect(response: Response) -> Response:
+        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        return response
+
+    return app

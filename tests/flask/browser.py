@@ -1,0 +1,93 @@
+"""What a page does, without a browser: requests by Flask's test client, and an event stream read part by part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flask
+from werkzeug.test import TestResponse
+
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.flask import RTVIBlueprint
+from rtvi_sync.media import NullSink
+
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+
+
+def client_for(ws_url: str, **options: Any) -> RTVIClient:
+    """A client as an application makes it for a user."""
+    transport = WebSocketTransport(ws_url)
+    return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), **{"connect_timeout": 10.0, **options})
+
+
+def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
+    """An application with a relay."""
+    app = flask.Flask(__name__)
+    app.config.update(SECRET_KEY="known to the tests", TESTING=True)
+    app.register_blueprint(blueprint, url_prefix="/bot")
+    return app
+
+
+class Stream:
+    """An open event stream. Iterates over its events; heartbeats and other comments are counted."""
+
+    def __init__(self, response: TestResponse) -> None:
+        assert response.status_code == 200, response.get_data(as_text=True)
+        assert response.mimetype == "text/event-stream"
+        self.response = response
+        self.comments = 0
+        self.last_id = ""
+        self._chunks: Iterator[bytes] = iter(response.response)  # type: ignore[arg-type]
+        self._events = self._read()
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        for chunk in self._chunks:
+            for block in chunk.decode("ascii").removesuffix("\n\n").split("\n\n"):
+                if block.startswith((":", "retry: ")):
+                    self.comments += 1
+                    continue
+                *ids, data = block.split("\n")
+                self.last_id = ids[0].removeprefix("id: ") if ids else self.last_id
+                yield json.loads(data.removeprefix("data: "))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._events
+
+    def until(self, event: str, where: Callable[[Any], bool] = lambda _: True) -> list[dict[str, Any]]:
+        """The events up to the first of a type for whose data `where` is true, which is the last of them."""
+        found = []
+        for each in self:
+            found.append(each)
+            if each["event"] == event and where(each.get("data")):
+                return found
+        raise AssertionError(f"the stream ended without {event}: {found}")
+
+    def close(self) -> None:
+        """As a server does when the browser has gone."""
+        self.response.close()
+
+
+class User:
+    """A browser with cookies of its own."""
+
+    def __init__(self, app: flask.Flask) -> None:
+        self.http = app.test_client()
+        self.headers = dict(SAME_ORIGIN)
+
+    def post(self, route: str, body: Any = None, **options: Any) -> TestResponse:
+        """Send JSON as the page does."""
+        return self.http.post(f"/bot/{route}", json={} if body is None else body, headers=self.headers, **options)
+
+    def start(self) -> None:
+        """Start a session that has to succeed."""
+        answer = self.post("session")
+        assert (answer.status_code, answer.json) == (201, {"state": "ready"})
+
+    def get(self, route: str, **headers: str) -> TestResponse:
+        return self.http.get(f"/bot/{route}", headers={**self.headers, **headers})
+
+    def stream(self, last_id: str = "") -> Stream:
+        """Open an event stream, as an `EventSource` that has seen the event of that id."""
+        return Stream(self.get("events", **({"Last-Event-ID": last_id} if last_id else {})))
