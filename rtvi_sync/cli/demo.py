@@ -152,7 +152,7 @@ def _description_of(ready: BotReadyData) -> str:
 def _report(screen: Screen, talk: Conversation, recorder: Recorder, out: Path) -> None:
     user, bot = recorder.stop()
     sounds = latency.moments_of_sound(user), latency.moments_of_sound(bot)
-    latencies = latency.measure(talk.said, *sounds, talk.finals, talk.texts)
+    latencies = latency.measure(talk.said, *sounds, talk.finals, talk.texts, talk.interruptions)
     if latencies:
         screen.line("")
         screen.table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))

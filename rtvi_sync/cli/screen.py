@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from rtvi_sync.notes.text import clean
+from rtvi_sync.notes.text import clean, columns
 
 
 class Screen(Protocol):
@@ -53,12 +53,8 @@ class PlainScreen:
         """Nothing: what is written here stays."""
 
     def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-        for line in title.splitlines():
+        for line in (*title.splitlines(), *columns(headers, rows)):
             self.line(line)
-        for row in (headers, *rows):
-            first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            self.line("  ".join([first.strip().ljust(widths[0]), *others]))
 
     def __enter__(self) -> PlainScreen:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -48,6 +48,7 @@ def measure(
     bot_sound: Sequence[float],
     transcripts: Sequence[float],
     texts: Sequence[float],
+    interruptions: Collection[float] = (),
 ) -> list[Latency]:
     """The latencies of each of the user's turns.
 
@@ -57,11 +58,19 @@ def measure(
         bot_sound: when audible audio of the bot's arrived.
         transcripts: when final transcripts of the user's words arrived.
         texts: when text of the bot's arrived.
+        interruptions: when the bot was interrupted.
 
     All of them are monotonic seconds in ascending order.
     """
     # Where a bot was speaking already (it greets, it echoes, it interrupts), what follows is no reaction.
-    onsets = [*bot_sound[:1], *(later for earlier, later in pairwise(bot_sound) if later - earlier > _PAUSE)]
+    onsets = [
+        *bot_sound[:1],
+        *(
+            later
+            for earlier, later in pairwise(bot_sound)
+            if later - earlier > _PAUSE or any(earlier < moment < later for moment in interruptions)
+        ),
+    ]
     latencies = []
     for begin, until in pairwise([*said, float("inf")]):
         end = max((moment for moment in user_sound if begin <= moment < until), default=until)
@@ -72,11 +81,11 @@ def measure(
     return latencies
 
 
-def as_rows(latencies: Sequence[Latency]) -> list[tuple[str, ...]]:
-    """The rows of a table under `HEADERS`: one for each turn, and the median of each column."""
+def as_rows(latencies: Sequence[Latency], first: int = 1) -> list[tuple[str, ...]]:
+    """The rows of a table under `HEADERS`: one for each turn, numbered from `first`, and the median of each column."""
     values = [attrs.astuple(latency) for latency in latencies]
     known = [[value for value in column if value is not None] for column in zip(*values, strict=True)]
-    rows = [(str(number), *map(_ms, turn)) for number, turn in enumerate(values, 1)]
+    rows = [(str(number), *map(_ms, turn)) for number, turn in enumerate(values, first)]
     return [*rows, ("median", *(_ms(median(column) if column else None) for column in known))] if rows else []
 
 

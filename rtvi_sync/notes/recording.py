@@ -22,13 +22,11 @@ class Recorder:
     """Takes in the audio of both tracks, session after session. Its methods may be called on any thread.
 
     Args:
-        limit: seconds of each session's audio that are kept on each side, the latest.
-        sessions: how many are kept, the latest.
+        limit: seconds of audio that are kept on each side: of the latest session, and as much again of those before.
     """
 
-    def __init__(self, limit: float, sessions: int = 1) -> None:
+    def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._sessions = sessions
         # By the ids of the tracks. Touched by single operations of dict only, which are atomic.
         self._user: dict[str, TrackFrames] = {}
         self._bot: dict[str, TrackFrames] = {}
@@ -41,9 +39,17 @@ class Recorder:
         """
         for readers, track in ((self._user, tracks.local.audio), (self._bot, tracks.bot.audio)):
             if track is not None and track.id not in readers:
+                self._forget(readers)
                 readers.setdefault(track.id, track.frames(buffer=self._limit))
-                for old in list(readers)[: -self._sessions]:
-                    readers.pop(old, None)
+
+    def _forget(self, readers: dict[str, TrackFrames]) -> None:
+        """Make room: forget the sessions that lie too far back, and those without audio."""
+        kept = 0.0
+        for id_, reader in reversed(list(readers.items())):
+            seconds = sum(frame.duration for frame in reader.queued())
+            kept += seconds
+            if not seconds or kept > self._limit:
+                readers.pop(id_, None)
 
     def frames(self) -> tuple[list[AudioFrame], list[AudioFrame]]:
         """What was recorded so far: the frames of the user and those of the bot."""

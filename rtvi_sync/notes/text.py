@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST_LINE = 2000
 
@@ -15,6 +16,16 @@ def clean(text: str) -> str:
     """Text of a server as one line that no terminal takes for a command."""
     shown = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
     return "".join(" " if char in _BREAKS else char for char in shown if char in _BREAKS or _harmless(char))
+
+
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table. The first column is text, the others are numbers."""
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = []
+    for row in (headers, *rows):
+        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([first.strip().ljust(widths[0]), *others]))
+    return lines
 
 
 def _harmless(char: str) -> bool:

@@ -42,6 +42,13 @@ def test_sound_that_goes_on_is_no_reaction() -> None:
     assert rounded(measure([10.0], user, [*echo, *every_20_ms(12.0, 13.0)], [], [])[0]) == (None, None, 1.0)
 
 
+def test_sound_after_an_interruption_is_a_reaction() -> None:
+    """What was being said is over then, however short the pause is."""
+    bot = [*every_20_ms(9.0, 10.0), *every_20_ms(10.1, 11.0)]
+    assert rounded(measure([10.02], [10.02], bot, [], [])[0]) == (None, None, None)
+    assert rounded(measure([10.02], [10.02], bot, [], [], [10.01])[0]) == (None, None, 0.08)
+
+
 def test_sound_is_what_stands_out() -> None:
     """Silence, and noise far below the voice, are not sound."""
     levels = [0, 5, 100, 8000, 400, 7000, 100]

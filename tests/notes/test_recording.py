@@ -156,16 +156,16 @@ def test_recorder_tells_what_there_is_so_far() -> None:
         assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 2.0][:number]
 
 
-def test_recorder_keeps_the_latest_of_long_sessions_and_the_latest_sessions() -> None:
-    """Memory is bounded in seconds of each session and in sessions."""
-    recorder = Recorder(limit=1.0, sessions=2)
-    for session in range(3):
+def test_recorder_keeps_the_latest_of_a_long_session_and_as_much_of_those_before() -> None:
+    """Memory is bounded in seconds; sessions in which nothing was heard do not count."""
+    recorder = Recorder(limit=1.0)
+    for session, halves in enumerate((1, 1, 0, 1, 3)):
         bot = Track(label="bot")
         recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
-        for half in range(3):
+        for half in range(halves):
             bot.publish(bytes(RATE), RATE, session + half / 10)
         bot.end()
-    assert [frame.timestamp for frame in recorder.frames()[1]] == [1.1, 1.2, 2.1, 2.2]
+    assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 3.0, 4.1, 4.2]
 
 
 def test_recorder_that_was_never_attached_has_nothing() -> None:

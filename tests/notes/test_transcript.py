@@ -62,9 +62,7 @@ def test_a_turn_of_a_current_bot_is_told_once() -> None:
 
 def test_a_bot_with_output_only_has_a_line_for_each_segment() -> None:
     """Reports of one segment are one line, words of the older dialect none, segments without an id one each."""
-    shown = lines(
-        Transcript(), output("One.", 1), output("One.", 1), output("One.", 1, kind="word"), output("Two.", 2)
-    )
+    shown = lines(Transcript(), output("One.", 1), output("One.", 1), output("One.", 1, kind="word"), output("Two.", 2))
     assert [line.text for line in shown] == ["One.", "Two."]
     assert [line.text for line in lines(Transcript(), output("A.", None), output("A.", None))] == ["A.", "A."]
 

@@ -1,0 +1,56 @@
+"""What a notebook shows, as HTML and as plain text. What bots say is escaped in the one, and clean in both. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from rtvi_sync.notes.text import clean, columns
+
+from .turns import Turn
+
+_FAINT = "opacity: 0.55"
+
+
+def transcript_html(turns: Sequence[Turn], status: str) -> str:
+    """The words of both sides; faint what may still change and what is not yet spoken."""
+    lines = []
+    for turn in turns:
+        if turn.user or turn.interim:
+            interim = f' <i style="{_FAINT}">{html.escape(turn.interim)}</i>' if turn.interim else ""
+            lines.append(f"<div><b>you</b> {html.escape(turn.user)}{interim}</div>")
+        if turn.bot:
+            spoken = turn.spoken
+            rest = html.escape(turn.bot[len(spoken) :])
+            faint = f'<span style="{_FAINT}">{rest}</span>' if rest else ""
+            lines.append(f"<div><b>bot</b> {html.escape(spoken)}{faint}</div>")
+    return f'<div>{"".join(lines)}<div style="{_FAINT}">{html.escape(clean(status))}</div></div>'
+
+
+def transcript_text(turns: Sequence[Turn], status: str) -> str:
+    """The words of both sides, a line for each."""
+    lines = []
+    for turn in turns:
+        user = f"{turn.user} {turn.interim}".strip()
+        lines += [f"you: {user}"] if user else []
+        lines += [f"bot: {turn.bot}"] if turn.bot else []
+    return "\n".join([*lines, f"({clean(status)})"])
+
+
+def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table.
+
+    Args:
+        caption: text; "": none.
+        headers: text.
+        rows: cells of HTML.
+    """
+    head = "".join(f"<th>{html.escape(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    title = f"<div>{html.escape(caption)}</div>" if caption else ""
+    return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def table_text(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with aligned columns."""
+    return "\n".join([*caption.splitlines(), *columns(headers, rows)])

@@ -1,0 +1,81 @@
+"""What a notebook shows of a conversation besides its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rtvi_sync.notes import latency
+
+from .page import table_html, table_text
+
+if TYPE_CHECKING:
+    from IPython.display import Audio
+
+
+@attrs.frozen(kw_only=True)
+class TurnAudio:
+    """What was to be heard in one turn. In a notebook it shows itself with players.
+
+    Attributes:
+        number: of the turn, from 1; None: the bot spoke first.
+        user, bot: `IPython.display.Audio` objects, each a WAV file in `.data`: none where nothing was to be heard, one,
+            or several if the sample rate changed.
+        user_seconds, bot_seconds: how long they last.
+    """
+
+    number: int | None
+    user: tuple[Audio, ...] = attrs.field(repr=False)
+    bot: tuple[Audio, ...] = attrs.field(repr=False)
+    user_seconds: float
+    bot_seconds: float
+
+    def _repr_html_(self) -> str:
+        return Voices((self,))._repr_html_()
+
+
+@attrs.frozen
+class Voices:
+    """The audio of each turn. In a notebook it shows itself as a table of players, with the audio in the notebook.
+
+    Attributes:
+        turns: in order.
+    """
+
+    turns: tuple[TurnAudio, ...]
+
+    def __repr__(self) -> str:
+        rows = [(_number(turn), f"{turn.user_seconds:.1f} s", f"{turn.bot_seconds:.1f} s") for turn in self.turns]
+        return table_text("", ("turn", "you", "bot"), rows)
+
+    def _repr_html_(self) -> str:
+        rows = [(_number(turn), _players(turn.user), _players(turn.bot)) for turn in self.turns]
+        return table_html("", ("turn", "you", "bot"), rows)
+
+
+@attrs.frozen
+class Latencies:
+    """How fast the bot was. In a notebook it shows itself as a table.
+
+    Attributes:
+        turns: the user's, in order.
+        first: the number of the first of them.
+    """
+
+    turns: tuple[latency.Latency, ...]
+    first: int = 1
+
+    def __repr__(self) -> str:
+        return table_text(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+
+    def _repr_html_(self) -> str:
+        return table_html(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+
+
+def _number(turn: TurnAudio) -> str:
+    return "-" if turn.number is None else str(turn.number)
+
+
+def _players(audio: tuple[Audio, ...]) -> str:
+    return "".join(player._repr_html_() for player in audio)

@@ -1,0 +1,69 @@
+"""A notebook that follows a conversation: transcript, players, latencies.
+
+    python3 run.py sample notebook --url ws://localhost:7860/ws-client
+
+opens it in Jupyter, where that is installed (`pip install jupyterlab`). With --execute, or without Jupyter, it is run
+from top to bottom, and a copy with all outputs is written beside it. Without a URL it talks to the built-in bot.
+"""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from traitlets.config import Config
+
+NOTEBOOK = Path(__file__).with_name("conversation.ipynb")
+JUPYTERS = ("jupyterlab", "notebook")
+
+
+def open_in(jupyter: str) -> int:
+    """Serve the notebook until Ctrl-C."""
+    with subprocess.Popen([sys.executable, "-m", jupyter, str(NOTEBOOK)]) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            return server.wait()  # it was interrupted too, and asks whether it shall stop
+
+
+def execute(out: Path) -> int:
+    """Run the notebook; what it has shown is written even if it fails."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    # Where it can, the kernel is reached through files that are this user's alone, not through ports.
+    transport = "ipc" if os.name == "posix" else "tcp"
+    kernel = Config({"KernelManager": {"transport": transport}})
+    failure = None
+    try:
+        NotebookClient(notebook, timeout=120, kernel_name="python3", config=kernel).execute()
+    except CellExecutionError as error:
+        failure = f"{error.ename}: {error.evalue}"
+    nbformat.write(notebook, out)
+    print("The notebook with its outputs is", out)
+    if failure is not None:
+        print("A cell failed:", failure, file=sys.stderr)
+    return failure is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="run.py sample notebook", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://")
+    parser.add_argument("--execute", action="store_true", help="run it here, without a browser")
+    parser.add_argument("--out", type=Path, default=NOTEBOOK.with_suffix(".executed.ipynb"), help="where to write it")
+    given = parser.parse_args()
+    if given.url:
+        os.environ["RTVI_URL"] = given.url
+    jupyter = next(filter(importlib.util.find_spec, JUPYTERS), None)
+    if jupyter and not given.execute:
+        return open_in(jupyter)
+    if not given.execute:
+        print("Jupyter is not installed here (pip install jupyterlab), so the notebook is run without a browser.")
+    return execute(given.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

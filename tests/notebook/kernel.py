@@ -1,0 +1,121 @@
+"""A real kernel, with what a front end does: run cells, keep their outputs, interrupt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 30.0
+
+
+class CellError(Exception):
+    """A cell raised: `name` of the exception's class, `value` its text."""
+
+    def __init__(self, name: str, value: str) -> None:
+        super().__init__(f"{name}: {value}")
+        self.name = name
+        self.value = value
+
+
+class Kernel:
+    """Runs one cell at a time.
+
+    Attributes:
+        displays: the HTML of each output that has an id; one that is shown twice is one output.
+        pages: what such outputs were replaced by, one after the other.
+    """
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self._manager = manager
+        self._client = client
+        self.displays: dict[str, str] = {}
+        self.pages: list[str] = []
+
+    def run(self, code: str) -> str:
+        """Run a cell and wait for its end. Returns what it printed, and its result as text.
+
+        Raises:
+            CellError: it raised.
+        """
+        return self.finish(self.start(code))
+
+    def start(self, code: str) -> str:
+        """Run a cell; `finish()` waits for its end."""
+        request: str = self._client.execute(code, store_history=True)
+        return request
+
+    def finish(self, request: str) -> str:
+        """Wait for the end of a cell."""
+        shown, error = "", None
+        deadline = time.monotonic() + LIMIT
+        while True:
+            message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
+            kind, content = message["msg_type"], message["content"]
+            self._follow(kind, content)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if kind == "stream":
+                shown += content["text"]
+            elif kind == "execute_result":
+                shown += content["data"]["text/plain"]
+            elif kind == "error":
+                error = CellError(content["ename"], content["evalue"])
+            elif kind == "status" and content["execution_state"] == "idle":
+                break
+        if error is not None:
+            raise error
+        return shown
+
+    def wait_for_output(self, request: str, text: str) -> None:
+        """Wait until a cell that is running has printed something."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
+            self._follow(message["msg_type"], message["content"])
+            if message["msg_type"] == "stream" and text in message["content"]["text"]:
+                return
+            ended = message["msg_type"] == "error" or message["content"].get("execution_state") == "idle"
+            assert not (ended and message["parent_header"].get("msg_id") == request), "the cell has ended"
+
+    def interrupt(self) -> None:
+        """What the stop button does."""
+        self._manager.interrupt_kernel()
+
+    def stop(self) -> None:
+        """What closing the notebook does."""
+        self._manager.shutdown_kernel()
+
+    def _follow(self, kind: str, content: dict[str, Any]) -> None:
+        id_ = (content.get("transient") or {}).get("display_id")
+        if id_ is None:
+            return
+        page = content["data"]["text/html"]
+        if kind == "update_display_data":
+            assert id_ in self.displays, "an output is replaced that was never shown"
+            self.pages.append(page)
+        self.displays[id_] = page
+
+
+@contextlib.contextmanager
+def running_kernel() -> Iterator[Kernel]:
+    """A kernel of its own, which finds the package of this repository."""
+    manager = KernelManager(kernel_name="python3", transport="ipc" if os.name == "posix" else "tcp")
+    manager.start_kernel(env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(ROOT))
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=LIMIT)
+        yield Kernel(manager, client)
+    finally:
+        client.stop_channels()
+        if manager.has_kernel:
+            manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()

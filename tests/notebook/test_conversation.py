@@ -1,0 +1,166 @@
+"""What a notebook user is given, with a real bot, outside of a notebook."""
+
+from __future__ import annotations
+
+import gc
+import io
+import subprocess
+import sys
+import wave
+import weakref
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from IPython.core.formatters import DisplayFormatter
+from IPython.display import Audio
+
+from rtvi_sync import MissingExtraError, RTVIClient, WebSocketTransport
+from rtvi_sync.media import NullSink, ToneSource
+from rtvi_sync.notebook import Conversation
+from rtvi_sync.testing import EmbeddedBot
+
+ROOT = Path(__file__).parents[2]
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def talk() -> Iterator[Conversation]:
+    """A conversation of two turns, one spoken and one typed, that is over."""
+    with EmbeddedBot(transcripts="Who is there?", replies=[f"It is {MARKUP}.", "Bye!"], hang_over=0.2) as bot:
+        client = client_of(bot, mic=ToneSource(440, duration=0.4, sample_rate_hz=16_000))
+        talk = Conversation(client)
+        with client, client.events("bot-stopped-speaking", timeout=10) as ends:
+            next(ends)
+            client.send_text("Goodbye")
+            next(ends)
+        yield talk
+
+
+def client_of(bot: EmbeddedBot, **options: object) -> RTVIClient:
+    """A client of the bot that plays nothing."""
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
+
+
+def seconds(audio: tuple[Audio, ...]) -> tuple[int, float]:
+    """Rate and length of a player's WAV file."""
+    (player,) = audio
+    with wave.open(io.BytesIO(player.data)) as file:
+        return file.getframerate(), file.getnframes() / file.getframerate()
+
+
+def test_outside_of_a_notebook_it_is_text(talk: Conversation) -> None:
+    """Who said what, and how the session ended."""
+    assert repr(talk).splitlines() == [
+        "you: Who is there?",
+        f"bot: It is {MARKUP}.",
+        "you: Goodbye",
+        "bot: Bye!",
+        "(This client ended the session)",
+    ]
+
+
+def test_each_turn_can_be_played(talk: Conversation) -> None:
+    """The user's voice where he spoke, the bot's at the bot's rate: here it is the user's own, then a tone."""
+    spoken, typed = talk.audio.turns
+    assert (spoken.number, typed.number) == (1, 2)
+    assert seconds(spoken.user) == (16_000, pytest.approx(0.4, abs=0.25))
+    assert seconds(spoken.bot) == (16_000, pytest.approx(0.4, abs=0.25))
+    assert (typed.user, typed.user_seconds) == ((), 0)
+    assert seconds(typed.bot)[1] == pytest.approx(typed.bot_seconds) == pytest.approx(0.26, abs=0.1)
+    with wave.open(io.BytesIO(spoken.bot[0].data)) as file:
+        assert max(array("h", file.readframes(16_000))) > 10_000
+
+
+def test_latencies_are_those_of_the_bot(talk: Conversation) -> None:
+    """What was spoken is answered after the pause by which the bot knows that it is over, what was typed at once."""
+    spoken, typed = talk.latency.turns
+    assert spoken.transcript is not None
+    assert spoken.text is not None
+    assert spoken.sound is not None
+    assert 0.15 < spoken.transcript <= spoken.text <= spoken.sound < 2
+    assert typed.transcript is None
+    assert typed.text is not None
+    assert typed.sound is not None
+    assert 0 < typed.text <= typed.sound < 2
+
+
+def test_a_notebook_gets_html(talk: Conversation) -> None:
+    """Tables with players and milliseconds, as IPython's own formatters see them, and a player for each single turn."""
+    formats = DisplayFormatter()
+    voices, latency, turn = (
+        formats.format(each)[0]["text/html"] for each in (talk.audio, talk.latency, talk.audio.turns[0])
+    )
+    assert (voices.count("<audio"), turn.count("<audio")) == (3, 2)
+    assert latency.count("<tr>") == 4
+    assert "<th>first sound</th>" in latency
+    assert str(round(1000 * (talk.latency.turns[0].sound or 0))) in latency
+
+
+def test_tables_are_text_too(talk: Conversation) -> None:
+    """For terminals and logs."""
+    assert [line.split()[0] for line in repr(talk.audio).splitlines()] == ["turn", "1", "2"]
+    assert repr(talk.latency).splitlines()[-1].startswith("median")
+
+
+def test_nothing_was_said_yet() -> None:
+    """Before the first word everything is there, and empty."""
+    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
+    talk = Conversation(client)
+    assert repr(talk) == "(disconnected)"
+    assert talk.audio.turns == talk.latency.turns == ()
+    assert "<table>" in talk.audio._repr_html_() + talk.latency._repr_html_()
+
+
+def test_it_may_be_made_while_connected_and_tells_what_goes_wrong() -> None:
+    """It follows from then on; errors of the bot and the reason of the end are text."""
+    with EmbeddedBot() as bot, client_of(bot, enable_mic=False) as client:
+        talk = Conversation(client)
+        session = bot.wait_for_session()
+        with client.events("bot-stopped-speaking", "server-message", timeout=10) as events:
+            client.send_text("Hi")
+            next(events)
+            session.send({"label": "rtvi-ai", "type": "error", "data": {"error": "\x1b[2Jno tea", "fatal": False}})
+            session.send({"label": "rtvi-ai", "type": "server-message", "data": {}})
+            next(events)
+        assert repr(talk).splitlines()[-1] == "(The bot reports an error: [2Jno tea)"
+        session.close(1011, f"\x1b[31m{MARKUP}")
+        client.disconnect()
+        assert [turn.bot_seconds > 0 for turn in talk.audio.turns] == [True]
+    lines = repr(talk).splitlines()
+    assert lines[:2] == ["you: Hi", "bot: You said: Hi"]
+    assert MARKUP in lines[2]
+    assert "1011" in lines[2]
+    assert "\x1b" not in lines[2]
+
+
+def test_it_lives_as_long_as_its_client_and_does_not_keep_it() -> None:
+    """Kept in no variable it still follows; kept in one, the client is collected all the same."""
+    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
+    gone = weakref.ref(Conversation(client))
+    gc.collect()
+    assert gone() is not None
+    del client
+    gc.collect()
+    assert gone() is None
+
+    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
+    talk, lost = Conversation(client), weakref.ref(client)
+    del client
+    assert lost() is None
+    assert repr(talk) == "(disconnected)"
+
+
+def test_without_ipython_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra, and the command that installs it."""
+    for name in ("IPython", "IPython.display"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[notebook\]"'):
+        Conversation(RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1")))
+
+
+def test_importing_loads_no_ipython() -> None:
+    """Neither the package nor this module does: programs without a notebook pay nothing."""
+    script = "import sys, rtvi_sync.notebook; sys.exit('IPython' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=60).returncode == 0

@@ -1,0 +1,154 @@
+"""Notebooks in a real kernel, whose main thread runs an asyncio loop."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from rtvi_sync.testing import EmbeddedBot
+
+from .kernel import CellError, Kernel, running_kernel
+
+SETUP = """
+import asyncio, threading, time
+from rtvi_sync import *
+from rtvi_sync.media import NullSink, ToneSource
+from rtvi_sync.notebook import Conversation
+from rtvi_sync.testing import EmbeddedBot
+
+markup = "<script>alert('x')</script>"
+reply = markup + " one two three four five six seven eight nine ten."
+bot = EmbeddedBot(transcripts=markup, replies=reply, hang_over=0.2)
+bot.start()
+
+def new_client(**options):
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
+
+def session_threads():
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
+    return [thread for thread in threads if not thread.name.startswith("rtvi-bot-")]
+"""
+
+# The threads of a session that ended by itself may need a moment.
+ALL_GONE = """
+deadline = time.monotonic() + 5
+while (session_threads() or bot.sessions) and time.monotonic() < deadline:
+    threading.Event().wait(0.01)
+print(session_threads(), len(bot.sessions))
+"""
+
+
+# So may one whose client was dropped.
+ONE_SESSION = """
+deadline = time.monotonic() + 5
+while len(bot.sessions) > 1 and time.monotonic() < deadline:
+    threading.Event().wait(0.01)
+print(len(bot.sessions))
+"""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Kernel]:
+    """One kernel for all tests."""
+    with running_kernel() as kernel:
+        kernel.run(SETUP)
+        yield kernel
+        kernel.run("bot.stop()")
+
+
+@pytest.fixture
+def kernel(shared: Kernel) -> Iterator[Kernel]:
+    """The kernel, in which nothing of a session may be left after a test."""
+    shared.displays.clear()
+    shared.pages.clear()
+    yield shared
+    assert shared.run("client.close()" + ALL_GONE) == "[] 0\n"
+
+
+def text_of(page: str) -> str:
+    """What is to be read in HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kernel) -> None:
+    """Blocking calls work beside the kernel's loop; updates come while they wait, few a second; the last is there."""
+    kernel.run("assert asyncio.get_running_loop().is_running()")
+    kernel.run("client = new_client(mic=ToneSource(440, 0.3)); talk = Conversation(client); display(talk)")
+    assert text_of(*kernel.displays.values()) == "disconnected"
+    kernel.run("client.connect()")
+    waiting = "began = time.monotonic(); client.wait_for('bot-stopped-speaking', timeout=10); time.monotonic() - began"
+    seconds = float(kernel.run(waiting))
+    markup, words = "<script>alert('x')</script>", "one two three four five six seven eight nine ten."
+    assert text_of(*kernel.displays.values()) == f"you {markup}bot {markup} {words}ready"
+    assert not any("<script" in page for page in kernel.pages)
+    assert 3 <= len(kernel.pages) <= 5 + 10 * seconds
+    # While the bot speaks, what it has not said yet is faint.
+    spoken = [re.sub(r"<span .*?</span>", "", page) for page in kernel.pages if "<span" in page]
+    assert len({text_of(page) for page in spoken}) > 1
+    kernel.run("client.disconnect()")
+    assert text_of(*kernel.displays.values()).endswith("This client ended the session")
+    assert len(kernel.displays) == 1
+    assert "<audio" in kernel.run("talk.audio._repr_html_()")
+    assert "first sound" in kernel.run("talk.latency")
+
+
+def test_an_interrupted_cell_leaves_the_client_usable(kernel: Kernel) -> None:
+    """The stop button ends a call that waits, as KeyboardInterrupt, and nothing else."""
+    kernel.run("client = new_client(enable_mic=False); talk = Conversation(client); display(talk); client.connect()")
+    for call in ("client.wait_for('server-message')", "next(client.events('server-message'))"):
+        request = kernel.start(f"print('waiting', flush=True); {call}")
+        kernel.wait_for_output(request, "waiting")
+        kernel.interrupt()
+        with pytest.raises(CellError, match="KeyboardInterrupt"):
+            kernel.finish(request)
+        assert kernel.run("client.send_client_request('echo', 'still here', timeout=5)") == "'still here'"
+    kernel.run("with client.events('bot-llm-stopped', timeout=10) as e: client.send_text('Hello'); next(e)")
+    assert "you Hello" in text_of(*kernel.displays.values())
+
+
+def test_an_interrupted_connect_may_be_run_again(kernel: Kernel) -> None:
+    """The attempt is abandoned whole."""
+    kernel.run("deaf = EmbeddedBot(ready=False); deaf.start()")
+    kernel.run("client = RTVIClient(transport=WebSocketTransport(), enable_mic=False, speaker=NullSink())")
+    request = kernel.start("print('waiting', flush=True); client.connect({'ws_url': deaf.ws_url})")
+    kernel.wait_for_output(request, "waiting")
+    kernel.interrupt()
+    with pytest.raises(CellError, match="KeyboardInterrupt"):
+        kernel.finish(request)
+    kernel.run("deaf.stop()")
+    assert "BotReadyData" in kernel.run("client.connect({'ws_url': bot.ws_url})")
+
+
+def test_a_connect_that_is_run_again_says_what_to_do(kernel: Kernel) -> None:
+    """The session goes on, and the error names the call that ends it."""
+    kernel.run("client = new_client(enable_mic=False); client.connect()")
+    with pytest.raises(CellError, match=r"BotAlreadyStartedError: .*disconnect\(\)"):
+        kernel.run("client.connect()")
+    assert kernel.run("client.send_client_request('echo', 1, timeout=5)") == "1"
+
+
+def test_a_cell_that_makes_the_client_may_be_run_again(kernel: Kernel) -> None:
+    """The client that was there is dropped, which ends its session; the new one has the notebook to itself."""
+    cell = "client = new_client(mic=ToneSource(440)); talk = Conversation(client); display(talk); client.connect()"
+    for _ in range(3):
+        kernel.run(cell)
+    kernel.run("with client.events('bot-llm-stopped', timeout=10) as e: client.send_text('Hello'); next(e)")
+    shown = [text_of(page) for page in kernel.displays.values()]
+    assert len(shown) == 3
+    assert [text for text in shown if "you Hello" in text] == shown[-1:]
+    assert kernel.run(ONE_SESSION) == "1\n"
+
+
+def test_a_session_that_is_left_open_ends_with_the_kernel() -> None:
+    """Stopping the kernel needs no clean-up: the bot sees the session end as if it had been closed."""
+    with EmbeddedBot() as bot, running_kernel() as kernel:
+        kernel.run(SETUP.partition("markup =")[0])
+        kernel.run(f"client = RTVIClient(transport=WebSocketTransport({bot.ws_url!r}), enable_mic=False)")
+        kernel.run("talk = Conversation(client); display(talk); client.connect()")
+        session = bot.wait_for_session()
+        kernel.stop()
+        end = session.wait_ended(10)
+    assert (end.code, end.initiator) == (1000, "client")

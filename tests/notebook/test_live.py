@@ -1,0 +1,178 @@
+"""An output that follows what happens on other threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import IPython
+import IPython.display
+import pytest
+from IPython.core.displaypub import DisplayPublisher
+
+from rtvi_sync.notebook import live
+from rtvi_sync.notebook.live import INTERVAL, LiveOutput
+
+
+class Kernel:
+    """Stands for IPython's shell in a kernel: keeps what is published, and the functions to call after each cell."""
+
+    def __init__(self) -> None:
+        self.display_pub: Any = self
+        self.events = self
+        self.after_cell: list[Callable[[object], None]] = []
+        self.published: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.threads: list[str] = []
+        self.failing = False
+
+    def publish(self, data: dict[str, str], **options: Any) -> None:
+        self.threads.append(threading.current_thread().name)
+        if self.failing:
+            raise OSError("the kernel is gone")
+        self.published.append((data, options))
+
+    def register(self, event: str, function: Callable[[object], None]) -> None:
+        assert event == "post_run_cell"
+        self.after_cell.append(function)
+
+    def unregister(self, event: str, function: Callable[[object], None]) -> None:
+        self.after_cell.remove(function)
+
+
+class State:
+    """What is shown: a number."""
+
+    number = 0
+
+    def render(self) -> dict[str, str]:
+        return {"text/plain": str(self.number)}
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """The kernel that this process is taken to run in."""
+    made = Kernel()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: made)
+    monkeypatch.setattr(IPython.display, "publish_display_data", made.publish)
+    return made
+
+
+def test_a_thousand_changes_are_few_updates_and_the_last_is_never_lost(kernel: Kernel) -> None:
+    """The output is replaced where it was shown, at most ten times a second, from a thread of the package."""
+    state = State()
+    output = LiveOutput(state.render)
+    output.show()
+    began = time.monotonic()
+    while time.monotonic() < began + 3.5 * INTERVAL:
+        state.number += 1
+        output.changed()
+    output.flush()
+    (first, shown), *updates = kernel.published
+    assert first == {"text/plain": "0"}
+    assert set(shown) == {"transient"}
+    assert all(options == {**shown, "update": True} for _, options in updates)
+    assert 2 <= len(updates) <= 5
+    assert updates[-1][0] == {"text/plain": str(state.number)}
+    assert all(name.startswith("rtvi-notebook-") for name in kernel.threads[1:])
+
+
+def test_one_change_is_shown_at_once_and_without_a_flush(kernel: Kernel) -> None:
+    """Nobody has to wait for the end of an interval, or for anything else to happen."""
+    seen = threading.Event()
+    output = LiveOutput(lambda: {"text/plain": str(seen.set())})
+    output.show()
+    seen.clear()
+    output.changed()
+    assert seen.wait(2)
+    output.flush()
+
+
+def test_each_cell_ends_with_the_last_state(kernel: Kernel) -> None:
+    """Programs that run notebooks keep the outputs of a cell as they are when it ends."""
+    state = State()
+    output = LiveOutput(state.render)
+    output.show()
+    output.show()
+    output.changed()
+    state.number = 7
+    output.changed()
+    (after,) = kernel.after_cell
+    after(None)
+    assert kernel.published[-1][0] == {"text/plain": "7"}
+
+
+def test_what_is_gone_leaves_nothing_behind(kernel: Kernel) -> None:
+    """An output that nobody refers to is collected, and no cell calls it any more."""
+    output = LiveOutput(State().render)
+    output.show()
+    gone = weakref.ref(output)
+    del output
+    gc.collect()
+    assert gone() is None
+    assert kernel.after_cell == []
+
+
+def test_a_terminal_shows_it_once(kernel: Kernel) -> None:
+    """IPython in a terminal cannot take back what it printed."""
+    kernel.display_pub = DisplayPublisher()
+    output = LiveOutput(State().render)
+    output.show()
+    output.changed()
+    output.flush()
+    assert [options for _, options in kernel.published] == [{}]
+    assert kernel.after_cell == []
+
+
+def test_before_it_is_shown_nothing_is_published(kernel: Kernel) -> None:
+    """Whoever never looks has no thread and no message."""
+    output = LiveOutput(State().render)
+    output.changed()
+    output.flush()
+    assert kernel.threads == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_failed_update_does_not_stop_later_ones(kernel: Kernel) -> None:
+    """A kernel that could not be reached once is reached the next time."""
+    output = LiveOutput(State().render)
+    output.show()
+    kernel.failing = True
+    output.changed()
+    output.flush()
+    kernel.failing = False
+    output.changed()
+    output.flush()
+    assert len(kernel.published) == 2
+
+
+def test_a_flush_is_bounded(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end that takes nothing holds nobody up for longer than the limit."""
+    monkeypatch.setattr(live, "_FLUSH_LIMIT", 0.1)
+    going_on = threading.Event()
+    output = LiveOutput(lambda: {"text/plain": str(going_on.wait(5))})
+    going_on.set()
+    output.show()
+    going_on.clear()
+    output.changed()
+    began = time.monotonic()
+    output.flush()
+    assert 0.05 < time.monotonic() - began < 2
+    going_on.set()
+
+
+def test_an_interpreter_that_starts_no_more_threads(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its exit a session that ends updates nothing, and does not fail either."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(live, "start_thread", refuse)
+    output = LiveOutput(State().render)
+    output.show()
+    output.changed()
+    output.flush()
+    assert len(kernel.published) == 1
