@@ -30,6 +30,8 @@ def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
             moment="quiet",
             round=number,
             rss_bytes=60_000_000 + rng.randint(-500_000, 500_000),
+            heap_bytes=9_000_000 + rng.randint(-2_000, 2_000),
+            blocks=200_000 + rng.randint(-50, 50),
             fds=9,
             sockets=1,
             threads=2,
@@ -85,10 +87,10 @@ def test_steady_is_good() -> None:
     assert bad(an_hour(rss_bytes=lambda hour: -20e6 if hour < 0.19 else 0)) == []
 
 
-@pytest.mark.parametrize("name", ["rss_bytes", "gc_objects"])
+@pytest.mark.parametrize("name", ["rss_bytes", "heap_bytes", "blocks", "gc_objects"])
 def test_steady_growth_is_seen(name: str) -> None:
     """2 % in the noise is found; less than 1 % passes."""
-    whole = 60_000_000 if name == "rss_bytes" else 50_000
+    whole = getattr(an_hour()[0], name)
     assert bad(an_hour(**{name: lambda hour: 0.025 * whole * hour})) == [name]
     assert bad(an_hour(**{name: lambda hour: 0.005 * whole * hour})) == []
 

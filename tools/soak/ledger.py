@@ -30,6 +30,7 @@ class Ledger(logging.Handler):
         logged: records of the package's log, by level and text before its arguments are put in.
         dropped: clients that were collected while connected.
         sessions: that were ready.
+        reconnects: sessions that clients have replaced by themselves.
         wrong: what should not have been, in words; each fails the soak.
     """
 
@@ -43,6 +44,7 @@ class Ledger(logging.Handler):
         self.logged: Counter[tuple[str, str]] = Counter()
         self.dropped = 0
         self.sessions = 0
+        self.reconnects = 0
         self.wrong: list[str] = []
 
     def blame(self, what: str) -> None:
@@ -76,6 +78,11 @@ class Ledger(logging.Handler):
         with self._lock:
             self.sessions += 1
 
+    def came_back(self, times: int) -> None:
+        """A client has replaced its session so often."""
+        with self._lock:
+            self.reconnects += times
+
     # -- what else is said in the process -----------------------------------------------------------------------------
 
     def watch(self) -> None:
@@ -90,8 +97,9 @@ class Ledger(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count a record of the log."""
+        error = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
         with self._lock:
-            self.logged[record.levelname, str(record.msg)] += 1
+            self.logged[record.levelname, f"{record.msg}{error}"] += 1
 
     def _warned(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, ResourceWarning) and str(message).startswith("An RTVIClient was dropped"):

@@ -8,6 +8,7 @@ import math
 import os
 import stat
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -33,7 +34,10 @@ class Sample:
         seconds: since the beginning.
         moment: "quiet": no session was live and the garbage was collected; "live".
         round: number of the round.
-        rss_bytes: memory of the process that is in use, as the system sees it.
+        rss_bytes: memory of the process that is in use, as the system sees it. In quiet moments the C library is told
+            before to give back what it holds and does not need.
+        heap_bytes: what the process has got from the C library and not given back.
+        blocks: pieces of memory that Python's objects have.
         fds: open descriptors.
         sockets: those of them that are sockets.
         threads: of the process.
@@ -45,6 +49,8 @@ class Sample:
     moment: Literal["quiet", "live"]
     round: int = attrs.field(converter=int)
     rss_bytes: int = attrs.field(converter=int)
+    heap_bytes: int = attrs.field(converter=int)
+    blocks: int = attrs.field(converter=int)
     fds: int = attrs.field(converter=int)
     sockets: int = attrs.field(converter=int)
     threads: int = attrs.field(converter=int)
@@ -74,11 +80,16 @@ class Recorder:
     def sample(self, moment: Literal["quiet", "live"], round_: int, sessions: int, calls: int, faults: int) -> None:
         """Measure now."""
         with self._lock:
+            if moment == "quiet":
+                psutil.heap_trim()
+            heap = psutil.heap_info()
             seen = Sample(
                 seconds=round(self.seconds, 1),
                 moment=moment,
                 round=round_,
                 rss_bytes=self._process.memory_info().rss,
+                heap_bytes=heap.heap_used + heap.mmap_used,
+                blocks=sys.getallocatedblocks(),
                 fds=self._process.num_fds(),
                 sockets=_count_sockets(),
                 threads=self._process.num_threads(),
@@ -162,7 +173,7 @@ class Verdict:
 def judge(samples: Sequence[Sample]) -> list[Verdict]:
     """Whether anything has grown since the warm-up.
 
-    Memory and objects: a straight line through all quiet moments grows by less than 1 %; single moments prove nothing,
+    Memory and objects: the straight line through all quiet moments grows by less than 1 %; single moments prove little,
     because an allocator keeps and gives back memory as it likes. Descriptors, sockets and threads: no quiet moment has
     more of them than the first one.
     """
@@ -170,15 +181,14 @@ def judge(samples: Sequence[Sample]) -> list[Verdict]:
     if not quiet:
         return [Verdict("nothing was measured", False)]
     verdicts = []
-    for name, unit, scale in (("rss_bytes", "MB", 1e6), ("gc_objects", "objects", 1)):
-        values = [getattr(sample, name) / scale for sample in quiet]
+    for name in ("rss_bytes", "heap_bytes", "blocks", "gc_objects"):
+        values = [getattr(sample, name) for sample in quiet]
         if len(values) < _FEWEST:
-            text = f"{name}: {values[-1]:.1f} {unit}; not judged, the run was too short"
-            verdicts.append(Verdict(text, True))
+            verdicts.append(Verdict(f"{name}: {values[-1]:,}; not judged, the run was too short", True))
             continue
         line = Line.through([sample.seconds for sample in quiet], values)
         text = (
-            f"{name}: {line.first:.2f} {unit} after the warm-up, {line.last:.2f} at the end: "
+            f"{name}: {line.first:,.0f} after the warm-up, {line.last:,.0f} at the end: "
             f"{line.growth:+.2%} ± {line.uncertainty:.2%}, allowed below {GROWTH_LIMIT:.0%}"
         )
         verdicts.append(Verdict(text, line.growth < GROWTH_LIMIT))

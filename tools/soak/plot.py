@@ -19,18 +19,18 @@ _MOST_POINTS: Final = 600
 
 
 def draw(samples: Sequence[Sample], path: Path) -> None:
-    """Write an SVG: memory, objects and counts over time, live and quiet moments."""
+    """Write an SVG: memory and counts over time, in live and quiet moments."""
     quiet, late = [sample for sample in samples if sample.moment == "quiet"], settled(samples)
     live = [sample for sample in samples if sample.moment == "live"]
     live = live[:: len(live) // _MOST_POINTS + 1]
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "soak", "font.size": 9, "axes.grid": True})
-    figure, (memory, objects, counts) = plt.subplots(3, sharex=True, figsize=(9, 8), layout="constrained")
+    figure, (memory, heap, counts) = plt.subplots(3, sharex=True, figsize=(9, 8), layout="constrained")
     memory.plot(_minutes(live), [s.rss_bytes / 1e6 for s in live], color="0.8", lw=0.6, label="sessions are live")
     memory.plot(_minutes(quiet), [s.rss_bytes / 1e6 for s in quiet], "b.", ms=3, label="no session, garbage collected")
-    objects.plot(_minutes(quiet), [s.gc_objects for s in quiet], "b.", ms=3)
+    heap.plot(_minutes(quiet), [s.heap_bytes / 1e6 for s in quiet], "b.", ms=3)
     for axes, values in (
         (memory, [s.rss_bytes / 1e6 for s in late]),
-        (objects, [float(s.gc_objects) for s in late]),
+        (heap, [s.heap_bytes / 1e6 for s in late]),
     ):
         if len(late) > 2:
             times = _minutes(late)
@@ -43,7 +43,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
         counts.plot(_minutes(quiet), [getattr(s, name) for s in quiet], ".", color=color, ms=3, label=f"{name}, quiet")
     counts.legend(loc="upper right")
     memory.set_ylabel("RSS, MB")
-    objects.set_ylabel("objects of the gc")
+    heap.set_ylabel("heap in use, MB")
     counts.set_ylabel("number")
     counts.set_xlabel("minutes")
     figure.savefig(path, metadata={"Date": None})

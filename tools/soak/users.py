@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rtvi_sync import BotNotReadyError, Event, RTVIClient, RTVIError, WebSocketTransport, signals
+from rtvi_sync import BotNotReadyError, Event, ReconnectPolicy, RTVIClient, RTVIError, WebSocketTransport, signals
 from rtvi_sync.media import (
     AudioSink,
     AudioSource,
@@ -31,6 +31,9 @@ from .ledger import Ledger
 _CONNECT: Final = 3.0
 _REQUEST: Final = 1.0
 _DISCONNECT: Final = 5.0
+_PING_INTERVAL: Final = 1.0
+_PING_TIMEOUT: Final = 1.5
+_RECONNECT: Final = ReconnectPolicy(max_attempts=3, initial_delay=0.1, max_delay=0.5, stable_after=1.0)
 _LISTENED: Final = 0.3
 # Seconds before a user whose connect() has failed tries again.
 _PAUSE: Final = 0.3
@@ -96,10 +99,12 @@ class User:
         self._until = until
         self._manual = False
         self._secure = False
+        self._reconnects = False
         self._calls: Sequence[tuple[str, float, Callable[[RTVIClient], object]]] = (
             ("send_text", 0, lambda client: client.send_text("One two three", self._maybe(), self._maybe())),
             ("send_client_message", 0, lambda client: client.send_client_message("note", {"volume": 11})),
             ("send_client_message", 0, lambda client: client.send_client_message("flood")),
+            ("send_client_message", 0, self._be_dropped),
             ("send_client_request", _REQUEST, self._ask),
             ("send_client_request", _REQUEST, self._ask),
             ("send_client_request", _REQUEST, self._ask_much),
@@ -110,6 +115,7 @@ class User:
             ("events", 2.0, self._follow),
             ("process_events", 0.5, self._process),
             ("enable_mic", 0, lambda client: client.enable_mic(self._maybe())),
+            ("stats", 0, lambda client: client.stats()),
             ("tracks", _LISTENED, self._listen_in),
             ("on, off", 0, self._listen_anew),
         )
@@ -118,7 +124,10 @@ class User:
         """Make clients and use them until the time is up."""
         try:
             while time.monotonic() < self._until:
-                self._use(self._make_client())
+                client = self._make_client()
+                self._use(client)
+                self._ledger.came_back(client.stats().reconnects)
+                del client
         except Exception as error:
             self._ledger.blame(f"the soak itself: {error!r}")
             raise
@@ -131,15 +140,17 @@ class User:
     def _make_client(self) -> RTVIClient:
         address = self._rng.choice(self._addresses)
         self._manual, self._secure = self._maybe(0.25), address.authority is not None
+        self._reconnects = self._maybe(0.4)
         ears = Ears(self._rng)
         client = RTVIClient(
-            transport=WebSocketTransport(address.ws_url),
+            transport=WebSocketTransport(address.ws_url, ping_interval=_PING_INTERVAL, ping_timeout=_PING_TIMEOUT),
             params={"base_url": address.base_url},
             connect_timeout=_CONNECT,
             request_timeout=_REQUEST,
             events="manual" if self._manual else "thread",
             ssl_context=trusting(address.authority) if address.authority is not None else None,
             proxy=False,
+            reconnect=_RECONNECT if self._reconnects else None,
             enable_mic=self._maybe(0.8),
             mic=self._make_source(),
             speaker=self._make_sink(),
@@ -165,9 +176,7 @@ class User:
 
     def _make_sink(self) -> AudioSink:
         file = self._folder / f"{threading.current_thread().name}.wav"
-        return self._rng.choice(
-            (NullSink, BytesSink, lambda: CallbackSink(lambda *_: None), lambda: WavSink(file))
-        )()
+        return self._rng.choice((NullSink, BytesSink, lambda: CallbackSink(lambda *_: None), lambda: WavSink(file)))()
 
     def _use(self, client: RTVIClient) -> None:
         for _ in range(self._rng.randint(1, 3)):
@@ -175,7 +184,7 @@ class User:
                 self._connect(client)
                 self._ledger.ready()
             until = min(self._until, time.monotonic() + self._rng.uniform(*_SESSION_SECONDS))
-            while client.connected and time.monotonic() < until:
+            while time.monotonic() < until and self._has_session(client):
                 name, limit, act = self._rng.choice(self._calls)
                 with self._ledger.call(name, limit):
                     act(client)
@@ -188,6 +197,13 @@ class User:
             client.close()
         if self._manual:
             client.process_events()
+
+    def _has_session(self, client: RTVIClient) -> bool:
+        """True if there is a session, or one has come of itself in the place of the one that was lost."""
+        if self._reconnects and not client.connected and client.stats().sessions:
+            with self._ledger.call("wait_for", _REQUEST):
+                client.wait_for("bot-ready", timeout=_REQUEST)
+        return client.connected
 
     def _connect(self, client: RTVIClient) -> None:
         way = self._rng.choice(("default", "default", "given", "given", "start", "start", "abandon"))
@@ -226,6 +242,10 @@ class User:
         return way == "forget"
 
     # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _be_dropped(self, client: RTVIClient) -> None:
+        if self._reconnects:
+            client.send_client_message("drop")
 
     def _ask(self, client: RTVIClient) -> None:
         question = self._rng.choice(("still there?", _LARGE))
