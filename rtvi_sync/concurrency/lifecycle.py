@@ -25,6 +25,8 @@ EXIT_LIMIT = 5.0
 _numbers = itertools.count(1)
 _generation = 0
 _hooked_generation: int | None = None
+_forking_thread: int | None = None
+_never = threading.Event()
 
 
 class ForkAware(Protocol):
@@ -53,9 +55,29 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
 
     Daemons, because no thread of a library may keep the interpreter from exiting.
     """
-    thread = threading.Thread(target=target, args=args, name=f"rtvi-{role}-{next(_numbers)}", daemon=True)
+    name = f"rtvi-{role}-{next(_numbers)}"
+    thread = threading.Thread(target=_run, args=(_generation, target, *args), name=name, daemon=True)
     thread.start()
     return thread
+
+
+def _run(generation: int, target: Callable[..., object], *args: Any) -> None:
+    """What a thread does: `target`, and no end in a child process.
+
+    A fork leaves a child no thread but the one that forked. Greenlets, which gevent puts in the place of threads, are
+    copied: such a one finds what it works with closed, and may not end either, because `threading` does not know it.
+    """
+    try:
+        target(*args)
+    except BaseException:
+        if not _copied(generation):
+            raise
+    if _copied(generation):
+        _never.wait()
+
+
+def _copied(generation: int) -> bool:
+    return generation != _generation and threading.get_ident() != _forking_thread
 
 
 def fork_generation() -> int:
@@ -107,8 +129,9 @@ def _current_frames() -> dict[int, FrameType]:
 
 
 def _after_fork_in_child() -> None:
-    global _generation, _lock
+    global _generation, _forking_thread, _lock
     _generation += 1
+    _forking_thread = threading.get_ident()
     # No lock is taken here: another thread may have held it at the fork and does not exist any more.
     _lock = threading.Lock()
     for thing in list(_fork_aware):

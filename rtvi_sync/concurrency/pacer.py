@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .lifecycle import start_thread
+from .lifecycle import fork_generation, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,10 @@ class Pacer:
 
     def _run(self) -> None:
         due: float | None = None
+        generation = fork_generation()
         while (ready := self._next(due)) is not None:
+            if fork_generation() != generation:
+                return  # a copy, in a child, of a greenlet: what there is to do is the parent's
             task, step = ready
             try:
                 due = step(self._clock())

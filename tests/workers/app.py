@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -87,6 +88,14 @@ def many(word: str) -> Any:
         return list(pool.map(lambda view, n: view(word + str(n)), [in_shared, in_own] * 4, range(8)))
 
 
+def crowd(number: str) -> Any:
+    """So many live sessions at once: how many answers there are, and how many threads the system knows of."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(new_client()) for _ in range(int(number))]
+        answers = [client.send_client_request("echo", n) for n, client in enumerate(clients)]
+        return {"answers": len(answers), **threads("")}
+
+
 def hang(word: str) -> Any:
     """Wait for an answer that never comes."""
     return connected().send_client_request("never", word, timeout=None)
@@ -103,6 +112,10 @@ def block(_: str) -> None:
     client.on("server-message", never_returns)
 
 
+def leave(_: str) -> None:
+    shared.disconnect()
+
+
 def threads(_: str) -> Any:
     """Threads that the system knows of, and those of the package."""
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
@@ -110,7 +123,7 @@ def threads(_: str) -> Any:
 
 
 VIEWS: dict[str, Callable[[str], Any]] = {
-    f"/{view.__name__}": view for view in (in_shared, in_own, in_early, talk, many, hang, block, threads)
+    f"/{view.__name__}": view for view in (in_shared, in_own, in_early, talk, many, crowd, hang, block, leave, threads)
 }
 
 

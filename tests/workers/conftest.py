@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
+
+ROOT = Path(__file__).parents[2]
 
 
 def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:
@@ -22,17 +25,18 @@ def bot() -> Iterator[EmbeddedBot]:
         yield bot
 
 
+def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
+    """The sessions that have begun since the last call, oldest first."""
+    found = []
+    try:
+        while True:
+            found.append(bot.wait_for_session(0.0))
+    except RequestTimeoutError:
+        return found
+
+
 @pytest.fixture
 def begun(bot: EmbeddedBot) -> Callable[[], list[BotSession]]:
-    """The sessions that have begun since the last call, or since the beginning of the test, oldest first."""
-
-    def sessions() -> list[BotSession]:
-        found = []
-        try:
-            while True:
-                found.append(bot.wait_for_session(0.0))
-        except RequestTimeoutError:
-            return found
-
-    sessions()
-    return sessions
+    """Returns the sessions that have begun since its last call, or since the beginning of the test, oldest first."""
+    new_sessions(bot)
+    return lambda: new_sessions(bot)

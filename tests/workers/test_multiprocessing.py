@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.queues import SimpleQueue
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,8 @@ import pytest
 from rtvi_sync import MemoryTransport, RTVIClient
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
-ROOT = Path(__file__).parents[2]
+from .conftest import ROOT
+
 LIMIT = 30.0
 # Python warns of what these tests are about.
 WARNINGS = "error,ignore:This process:DeprecationWarning"
