@@ -27,6 +27,8 @@ MAX_DEPTH = 100
 # hundreds of values.
 MAX_VALUES = 100_000
 _VALUE_BYTES = 24
+# orjson reserves twelve times what it parses, so the few large messages go to the standard library.
+_MAX_FAST = 1_048_576
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _LARGEST_ID = 2**64
 
@@ -84,7 +86,7 @@ def _has_too_many_values(text: str | bytes | bytearray) -> bool:
 
 
 def _loads(text: str | bytes | bytearray) -> Any:
-    if _loads_fast is not None:
+    if _loads_fast is not None and len(text) <= _MAX_FAST:
         try:
             return _loads_fast(text)
         except ValueError:

@@ -186,7 +186,7 @@ def test_an_end_that_is_meant_stays(info: CloseInfo) -> None:
 
 
 def test_it_goes_on_trying() -> None:
-    """Each attempt is announced with its number, a random delay below the growing limit, and why the last one failed."""
+    """Each attempt is announced: number, a random delay below the growing limit, and why the last one failed."""
     bot = MoodyBot("ready", *(TransportStartError(f"no {n}", status=503) for n in range(4)))
     policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.04, stable_after=0.05)
     with reconnecting_client(bot, policy) as client:
@@ -316,7 +316,7 @@ def single_use(server: ScriptedServer, path: str) -> list[str]:
 
 @pytest.mark.parametrize("way", ["connect", "start", "handler", "given"])
 def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None:
-    """Request and handler are called anew, so single-use tokens are fresh; what was given to connect() is used again."""
+    """Request and handler are called anew, so that tokens are fresh; what was given to connect() is used again."""
     given = single_use(server, "/connect/")
     single_use(server, "/start")
     options: dict[str, Any] = {"params": {"base_url": server.url}}
@@ -468,7 +468,8 @@ def test_what_a_call_is_told_meanwhile() -> None:
         client.connect()
         lose(client)
         pending(client)
-        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10 within \d+\.\d s.*wait_for\('bot_ready'\)") as told:
+        said = r"attempt 1 of 10 within \d+\.\d s.*wait_for\('bot_ready'\)"
+        with pytest.raises(BotNotReadyError, match=said) as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
 
@@ -621,8 +622,8 @@ def test_in_a_forked_child() -> None:
         (DisconnectedError("", initiator="client"), False),
         (DisconnectedError("", initiator="server", code=1000), False),
         (DisconnectedError("", initiator="server"), False),
-        *((DisconnectedError("", initiator="server", code=code), True) for code in (1001, 1006, 1011, 1012, 1013, 1014)),
-        *((DisconnectedError("", initiator="server", code=code), False) for code in (1002, 1005, 1008, 1009, 3000, 4999)),
+        *((DisconnectedError("", initiator="server", code=n), True) for n in (1001, 1006, 1011, 1012, 1013, 1014)),
+        *((DisconnectedError("", initiator="server", code=n), False) for n in (1002, 1005, 1008, 1009, 3000, 4999)),
         *((StartBotError("", status=status), True) for status in (None, 408, 425, 429, 500, 503)),
         *((StartBotError("", status=status), False) for status in (301, 400, 401, 403, 404, 422)),
         (TransportStartError(""), True),
