@@ -1,4 +1,4 @@
-"""A bot that sends more than anybody can take, in a process of its own; prints its address and runs until its input ends.
+"""A bot that sends more than anybody can take, in a process of its own: tells its address, runs until its input ends.
 
 Client messages tell it what to do: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
 (``seconds`` of audio, as fast as the line takes it), ``large`` (one message of exactly ``bytes`` bytes on the wire).
@@ -49,5 +49,6 @@ def message_of(size: int) -> bytes:
 
 if __name__ == "__main__":
     with EmbeddedBot(handler=handle) as bot:
-        print(bot.ws_url, flush=True)
+        sys.stdout.write(f"{bot.ws_url}\n")
+        sys.stdout.flush()
         sys.stdin.read()

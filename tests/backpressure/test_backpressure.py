@@ -1,4 +1,4 @@
-"""Whoever is too slow, on whichever side: memory stays bounded, only audio is dropped, and what is dropped is counted."""
+"""Whoever is too slow, on whichever side: memory stays bounded, only audio is dropped, and that is counted."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_handler_that_is_slow_holds_up_nothing_else(bot: BotProcess) -> None:
 
 
 def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that takes nothing: at most a second of audio waits for it, the oldest goes, and the frames are counted."""
+    """A sink that takes nothing: at most a second of audio waits, the oldest goes, and the frames are counted."""
     release = threading.Event()
     taken: list[int] = []
 
@@ -233,10 +233,13 @@ def test_a_frozen_server_and_messages(bot: BotProcess) -> None:
     ended = ending_of(client)
     client.connect()
     bot.freeze()
-    body = "x" * 100_000
-    with Peak() as peak, pytest.raises(RTVIError):
+
+    def send_too_much() -> None:
         for _ in range(1000):
-            client.send_client_message("lost", body)
+            client.send_client_message("lost", "x" * 100_000)
+
+    with Peak() as peak, pytest.raises(RTVIError):
+        send_too_much()
     info = ended()
     assert info.initiator == "network"
     assert "does not read fast enough" in str(info.error)
