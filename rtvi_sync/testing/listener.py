@@ -16,6 +16,8 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.acceptor import Acceptor, cut
 
 logger = logging.getLogger(__name__)
+# At DEBUG it would show every request and message of a client, its token with them.
+logger.setLevel(logging.INFO)
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _CLOSE_TIMEOUT: Final = 2.0
 _DONE: Final = 1000

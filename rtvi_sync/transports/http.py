@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -16,7 +17,7 @@ from ..concurrency.cancel import AbortSignal
 from ..errors import StartBotError
 from ..protocol import envelope
 from ..protocol.text import one_line
-from .net import USER_AGENT, Detach, Network, check_headers, parse_url, printable, socket_timeout
+from .net import USER_AGENT, Detach, Network, basic_authorization, check_headers, parse_url, printable, socket_timeout
 from .tls import explain
 
 if TYPE_CHECKING:
@@ -137,11 +138,13 @@ def _failure(url: str, error: Exception, client: httpx.Client | None) -> StartBo
             f"{failed}: {one_line(f'{answer.status_code} {answer.reason_phrase}')}", status=answer.status_code
         )
     trust = "pass ssl_context=" if client is None else "make your http_client with verify="
-    reason = one_line(str(error).replace(url, printable(url))) or type(error).__name__
+    text, unreadable, _ = str(error).replace(url, printable(url)).partition(": bytearray(")
+    reason = one_line(text) or type(error).__name__
     failure = StartBotError(
         f"{failed}: {explain(error, trust=trust) or f'{reason}. Check the URL, and that the server is running'}"
     )
-    failure.__cause__ = error
+    # h11 repeats the line of the answer that it cannot read, which may be a cookie.
+    failure.__cause__ = None if unreadable else error
     return failure
 
 
@@ -192,6 +195,10 @@ def _follow(
     # Not a dict, which would send a header twice whose name the caller writes differently.
     fields = httpx.Headers({"User-Agent": USER_AGENT})
     fields.update(headers)
+    # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes first.
+    authorization = basic_authorization(urlsplit(url))
+    if authorization is not None:
+        fields.setdefault("Authorization", authorization)
     # Compression could blow a small answer up to any size; these answers gain nothing by it.
     fields["Accept-Encoding"] = "identity"
     status = 0
@@ -199,7 +206,12 @@ def _follow(
         signal.raise_if_aborted()
         extensions = {"trace": watch.trace} if watch is not None else {}
         request = client.build_request(
-            "POST", url, json=body, headers=fields, timeout=socket_timeout(signal), extensions=extensions
+            "POST",
+            _without_login(url),
+            json=body,
+            headers=fields,
+            timeout=socket_timeout(signal),
+            extensions=extensions,
         )
         response = client.send(request, stream=True, follow_redirects=False)
         try:
@@ -219,6 +231,11 @@ def _follow(
             )
         url = target
     raise StartBotError(f"{printable(url)} redirects more than {MAX_REDIRECTS} times", status=status)
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(str(httpx.URL(url)))
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _read_answer(response: httpx.Response, url: str, signal: AbortSignal) -> Any:

@@ -60,13 +60,9 @@ class AbandonableClient:
         timeout: float | None,
         extensions: dict[str, Any],
     ) -> httpx.Request:
-        """As `httpx.Client.build_request()`; user and password of the URL become basic authorization."""
+        """As `httpx.Client.build_request()`."""
         limits = {**extensions, "timeout": httpx.Timeout(timeout).as_dict()}
-        request = httpx.Request(method, url, json=json, headers=headers, extensions=limits)
-        authorization = basic_authorization(urlsplit(url))
-        if authorization is not None:
-            request.headers.setdefault("Authorization", authorization)
-        return request
+        return httpx.Request(method, url, json=json, headers=headers, extensions=limits)
 
     def send(self, request: httpx.Request, *, stream: bool, follow_redirects: bool) -> httpx.Response:
         """As `httpx.Client.send()`, with the answer's body unread and no redirect followed."""
