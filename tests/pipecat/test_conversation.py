@@ -26,12 +26,14 @@ def client_of(
 ) -> RTVIClient:
     """A client whose connect request goes to the bot's own server."""
     return RTVIClient(
-        transport=WebSocketTransport(),
-        params={"base_url": server.base_url},
-        connect_timeout=20,
-        mic=mic or SilenceSource(),
-        speaker=speaker or NullSink(),
-        **options,
+        **{
+            "transport": WebSocketTransport(),
+            "params": {"base_url": server.base_url},
+            "connect_timeout": 20,
+            "mic": mic or SilenceSource(),
+            "speaker": speaker or NullSink(),
+            **options,
+        }
     )
 
 

@@ -9,8 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync import BotError, BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
+from rtvi_sync import (
+    BotError,
+    BotNotReadyError,
+    DisconnectedError,
+    ReconnectingData,
+    ReconnectPolicy,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIEvent,
+    StartBotError,
+    WebSocketTransport,
+)
 
+from ..client.helpers import until
 from ..conftest import open_descriptors, package_threads
 from .conftest import BotServer
 from .test_conversation import client_of
@@ -150,6 +162,56 @@ def test_disconnect_from_a_stopped_bot(pipecat_process: Callable[..., BotServer]
 
     assert time.monotonic() - began < 5.0
     assert not package_threads()
+
+
+def test_a_bot_that_freezes_is_found_dead(pipecat_process: Callable[..., BotServer]) -> None:
+    """A bot whose process is stopped while nothing is sent is found by a ping; before that it answered pings."""
+    server = pipecat_process("talk")
+    client = client_of(server, enable_mic=False, transport=WebSocketTransport(ping_interval=0.2, ping_timeout=2.0))
+    client.connect()
+    until(lambda: client.stats().round_trip is not None)
+    waiting = Waiting(client)
+
+    server.process.send_signal(signal.SIGSTOP)
+    ended = client.wait_for("disconnected", timeout=20).data
+
+    assert (ended.initiator, ended.code) == ("network", None)
+    assert "has not answered a ping" in str(ended.error)
+    waiting.all_answered_within(PROMISE)
+    client.disconnect()
+
+
+def test_a_lost_session_comes_back(pipecat_process: Callable[..., BotServer], pipecat_echo: BotServer) -> None:
+    """With a policy a dropped line, a restarting server and a killed one each cost a moment, not the session."""
+    server = pipecat_process("talk")
+    client = client_of(server, reconnect=ReconnectPolicy(initial_delay=0.1, max_delay=0.5))
+
+    @client.on("reconnecting")
+    def move(data: ReconnectingData) -> None:
+        if isinstance(data.error, StartBotError):  # that server is gone: there is another one
+            client.params.base_url = pipecat_echo.base_url
+
+    client.connect()
+    for how in (drop, kill):
+        ready = threading.Event()
+        client.once("bot-ready", ready.set)
+        how(server)
+        assert ready.wait(20)
+        assert client.state.value == "ready"
+    assert client.stats().reconnects == 2
+    assert pipecat_echo.live_sessions(expected=1) == 1
+    client.disconnect()
+    assert not package_threads()
+
+
+def test_a_bot_that_hangs_up_is_not_called_back(pipecat_talk: BotServer) -> None:
+    """The bot's own normal end is the end, policy or not."""
+    client = client_of(pipecat_talk, reconnect=ReconnectPolicy(initial_delay=0.01))
+    client.connect()
+    end(pipecat_talk)
+    assert client.wait_for("disconnected", timeout=10).data.code == 1000
+    client.disconnect()
+    assert client.stats().sessions == 1
 
 
 def test_bot_leaves_on_request(pipecat_talk: BotServer) -> None:
