@@ -34,6 +34,8 @@ _MAX_TIMEOUT = 1e6
 # Whoever set the limit of an attempt abandons it when the limit has passed, which wakes the socket and says why. The
 # socket's own limit lies behind, so that it decides only if nobody does, or where shutdown() wakes nobody.
 _GRACE = 1.0
+# A name as it goes over the wire, or an IPv6 address.
+_HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +96,8 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
     try:
         urlsplit(text)  # httpx takes some things for a name that are none
         parts = urlsplit(str(httpx.URL(text)))
-        return parts if parts.scheme in schemes and parts.hostname and parts.port != 0 else None
+        valid = parts.scheme in schemes and _HOST.fullmatch(parts.hostname or "") and parts.port != 0
+        return parts if valid else None
     except (httpx.InvalidURL, ValueError):
         return None
 

@@ -86,7 +86,8 @@ def test_urls_are_brought_into_the_form_of_the_wire(text, wire):
 @pytest.mark.parametrize(
     "text",
     ["", "host", "ws:", "ws://", "ws:///path", "http://host", "ws://host:0", "ws://host:65536", "ws://host:x",
-     "ws://ho\nst", "ws://[::1", "ws://host/\r\nX: y", "ws://" + "a" * 70000],
+     "ws://ho\nst", "ws://a b", "ws://a%20b", "ws://a|b", "ws://a,b", "ws://[::1", "ws://host/\r\nX: y",
+     "ws://" + "a" * 70000],
 )  # fmt: skip
 def test_bad_urls_are_none(text):
     """What is not a URL of the schemes that were asked for is refused, whatever is wrong with it."""
