@@ -5,6 +5,7 @@ Everything received is untrusted: whatever the text is, `decode()` returns a mes
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ MAX_VALUES = 100_000
 _VALUE_BYTES = 24
 # orjson reserves twelve times what it parses, so the few large messages go to the standard library.
 _MAX_FAST = 1_048_576
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# A string may end with the text: if its end were insisted on, one without would be tried from each of its quotes.
+_STRING_OR_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 _LARGEST_ID = 2**64
 
 
@@ -82,7 +84,9 @@ def _has_too_many_values(text: str | bytes | bytearray) -> bool:
     if _marks(text) < MAX_VALUES:
         return False
     # It may be prose, with commas of its own. All that matters is ASCII.
-    return _marks(_STRING.sub("", text if isinstance(text, str) else text.decode("latin-1"))) >= MAX_VALUES
+    plain = text if isinstance(text, str) else text.decode("latin-1")
+    marks = (match for match in _STRING_OR_MARK.finditer(plain) if plain[match.start()] != '"')
+    return next(itertools.islice(marks, MAX_VALUES - 1, None), None) is not None
 
 
 def _loads(text: str | bytes | bytearray) -> Any:

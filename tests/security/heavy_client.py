@@ -1,0 +1,28 @@
+"""A client in a process of its own, whose memory is measured: connects to the bot at argv[1] and listens to everything.
+
+For each `server-message` "mark" it prints the largest size that the process has had so far, in MB.
+"""
+
+import logging
+import resource
+import sys
+
+from rtvi_sync import RTVIClient, RTVIEvent, WebSocketTransport
+from rtvi_sync.media import NullSink, SilenceSource
+
+logging.basicConfig(level=logging.WARNING)
+client = RTVIClient(
+    transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink(), connect_timeout=30.0
+)
+for event in RTVIEvent:
+    client.on(event, lambda data: repr(data)[:100])
+with client.events("server-message", timeout=60.0) as marks:
+    client.connect()
+    frames = client.tracks().bot.audio.frames()
+    for mark in marks:
+        if mark.data == "mark":
+            sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}\n")
+            sys.stdout.flush()
+        elif mark.data == "end":
+            break
+    client.disconnect()
