@@ -1,0 +1,51 @@
+"""A Django project: a page, a JSON view and a management command that ask a bot.
+
+    python3 run.py sample django_app --url ws://localhost:7860/ws-client
+
+Without a URL they ask the built-in bot. Then open the address that it prints.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from rtvi_sync.testing import EmbeddedBot
+
+HERE = Path(__file__).parent
+
+
+def serve(bot_url: str, port: int) -> int:
+    """Run the web server until it ends, or until this program is told to."""
+    environ = {"DJANGO_SECRET_KEY": secrets.token_urlsafe(50), **os.environ, "RTVI_URL": bot_url, "PORT": str(port)}
+    command = ["-m", "gunicorn", "mysite.wsgi"]
+    if os.name != "posix" or importlib.util.find_spec("gunicorn") is None:
+        command = ["manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
+    server = subprocess.Popen([sys.executable, *command], cwd=HERE, env=environ)
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0  # the server was interrupted too
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="run.py sample django_app")
+    parser.add_argument(
+        "--url", help="of a bot's WebSocket (ws://), its server (http://) or its runner (http://.../start)"
+    )
+    parser.add_argument("--port", type=int, default=8000)
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the server is stopped, and the bot
+    with contextlib.ExitStack() as stack:
+        # In a process that does not fork: the bot's threads would not be there in the workers.
+        url = given.url or stack.enter_context(EmbeddedBot()).ws_url
+        print(f"Open http://127.0.0.1:{given.port}/", flush=True)
+        sys.exit(serve(url, given.port))

@@ -1,0 +1,55 @@
+"""One question to a bot: a session of its own for each.
+
+A session is a conversation. Requests that share one would go on with each other's, and a pool would have to find out
+which of its sessions still live and what their bots remember. To connect to a bot that runs takes some milliseconds,
+little beside an answer, so each request has a client, and nothing is left of it when the request is done; no fork and
+no restart of a worker can meet it. (Where starting a bot takes seconds, or a user is to go on where he was, the session
+has to be kept, for this user, in one process: that is what samples/flask_app does.)
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from rtvi_sync import DisconnectedError, RTVIClient, WebSocketTransport
+from rtvi_sync.media import NullSink
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the bot said, and how many seconds that took, connecting included."""
+
+    text: str
+    seconds: float
+
+
+def ask(question: str, url: str, limit: float) -> Answer:
+    """Ask the bot at a URL, see `settings.BOT_URL`, and wait for its answer.
+
+    Raises:
+        TimeoutError: it was not there, or not done, within `limit` seconds.
+        RTVIError: the bot could not be reached, or has left. (Both are of the package, and one may be the other.)
+    """
+    began = time.monotonic()
+    direct = url.startswith("ws")
+    client = RTVIClient(
+        transport=WebSocketTransport(url if direct else None),
+        params=None if direct else {"base_url": url},
+        enable_mic=False,
+        speaker=NullSink(),
+        connect_timeout=limit,
+    )
+    words: list[str] = []
+    client.on("bot-llm-text", lambda said: words.append(said.text))
+    with contextlib.closing(client):
+        if url.endswith("/start") and not direct:  # a Pipecat runner
+            client.start_bot_and_connect(url)
+        else:
+            client.connect()
+        remaining = began + limit - time.monotonic()
+        # Whoever hands out this event has called the handlers of all before it: the words are complete then.
+        with client.events("bot-llm-stopped", timeout=remaining) as ends:
+            client.send_text(question, audio_response=False)
+            if next(ends, None) is None:
+                raise DisconnectedError("The bot has left without an answer")
+    return Answer("".join(words).strip(), time.monotonic() - began)

@@ -1,0 +1,48 @@
+"""The page with the form, and the same for programs."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from rtvi_sync import RTVIError
+
+from . import bot
+
+# The page needs no script, and nobody can bring one in.
+CONTENT_SECURITY_POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest) -> HttpResponse:
+    """A form, and below it the answer, which the template escapes."""
+    status, answer = reply_to(request) if request.method == "POST" else (HTTPStatus.OK, {})
+    response = render(request, "assistant/page.html", answer, status=status)
+    response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    return response
+
+
+@require_POST
+def ask(request: HttpRequest) -> JsonResponse:
+    """The answer as JSON: `answer` and `seconds`, or `error`. A page that calls this sends the token of its form."""
+    status, answer = reply_to(request)
+    return JsonResponse(answer, status=status)
+
+
+def reply_to(request: HttpRequest) -> tuple[HTTPStatus, dict[str, Any]]:
+    """Put the question in a form to the bot. Errors of the package name no token and no header."""
+    question = request.POST.get("question", "").strip()
+    if not 0 < len(question) <= settings.LONGEST_QUESTION:
+        return HTTPStatus.BAD_REQUEST, {"error": f"Give a question of 1 to {settings.LONGEST_QUESTION} characters"}
+    if not settings.BOT_URL:
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "RTVI_URL does not say where the bot is"}
+    try:
+        answer = bot.ask(question, settings.BOT_URL, settings.BOT_SECONDS)
+    except TimeoutError as error:
+        return HTTPStatus.GATEWAY_TIMEOUT, {"question": question, "error": str(error)}
+    except RTVIError as error:
+        return HTTPStatus.BAD_GATEWAY, {"question": question, "error": str(error)}
+    return HTTPStatus.OK, {"question": question, "answer": answer.text, "seconds": round(answer.seconds, 3)}

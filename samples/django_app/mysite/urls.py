@@ -1,0 +1,5 @@
+"""What is where."""
+
+from django.urls import include, path
+
+urlpatterns = [path("", include("assistant.urls"))]
