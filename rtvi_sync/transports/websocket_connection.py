@@ -21,6 +21,7 @@ from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError
 from ..protocol.states import CloseInfo
+from ..protocol.text import one_line
 from .base import TransportStats
 from .websocket_frames import FrameError, FrameReader
 
@@ -299,7 +300,9 @@ class WebSocketConnection:
     def _receive_close(self, payload: bytes) -> None:
         code = struct.unpack("!H", payload[:2])[0] if payload else 1005
         initiator = "server" if self._leaving is None else "client"
-        info = CloseInfo(code=code, reason=payload[2:].decode("utf-8", "replace"), initiator=initiator)
+        # It is for humans, and many a program prints it as it is.
+        reason = one_line(payload[2:].decode("utf-8", "replace"))
+        info = CloseInfo(code=code, reason=reason, initiator=initiator)
         self._send_close(code if code != 1005 else 1000, info)
         self._finish(info)
 
