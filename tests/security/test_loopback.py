@@ -10,6 +10,8 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot, FaultProxy
 
+from ..client.helpers import websocket_client
+
 
 def listening() -> set[tuple[str, int]]:
     """Addresses and ports at which this process listens."""
@@ -30,8 +32,6 @@ def test_it_listens_on_the_loopback_interface(what: str) -> None:
 
 def test_a_client_listens_to_nobody() -> None:
     """No part of a client opens a port."""
-    from ..client.helpers import websocket_client
-
     with EmbeddedBot() as bot:
         before = listening()
         with websocket_client(bot) as client:
