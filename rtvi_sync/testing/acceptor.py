@@ -6,12 +6,14 @@ import contextlib
 import logging
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.transports.tls import wrap_socket
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +22,8 @@ class Acceptor:
     """Serves every connection to a listening socket in a thread of its own, from its construction to `stop()`.
 
     Args:
-        listening: the socket; closed in the end.
+        listening: the socket, with TLS or without; closed in the end. The TLS handshake is left to `serve`: a client
+            that stalls it must not stop the others.
         role: of the threads that serve connections.
         serve: called with an accepted socket and its address; when it returns the socket is closed.
     """
@@ -64,14 +67,21 @@ class Acceptor:
                 if self._wake_reader in ready:
                     return
                 try:
-                    line, address = self._listening.accept()
+                    line, address = self._accept_one()
                 except OSError:
                     continue
-                line.setblocking(True)
                 with self._lock:
                     self._open.add(line)
                 thread = start_thread(self._role, self._serve_line, line, address)
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
+
+    def _accept_one(self) -> tuple[socket.socket, Any]:
+        # Not the method of an SSL socket, which leaves behind the descriptor of a connection that is reset meanwhile.
+        line, address = socket.socket.accept(self._listening)
+        line.setblocking(True)
+        if isinstance(self._listening, ssl.SSLSocket):
+            line = wrap_socket(line, self._listening.context, server_side=True, do_handshake_on_connect=False)
+        return line, address
 
     def _serve_line(self, line: socket.socket, address: Any) -> None:
         try:

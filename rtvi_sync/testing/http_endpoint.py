@@ -32,8 +32,7 @@ class HTTPEndpoint:
     def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, ws_url: str) -> None:
         listening = socket.create_server((host, port), backlog=128)
         if ssl_context is not None:
-            # The handshake is left to the thread of the connection: a client that stalls it must not stop the others.
-            listening = ssl_context.wrap_socket(listening, server_side=True, do_handshake_on_connect=False)
+            listening = ssl_context.wrap_socket(listening, server_side=True)
         self.ws_url: Final = ws_url
         self._acceptor = Acceptor(listening, "bot-http", self._serve)
         self.port: Final = self._acceptor.port

@@ -6,6 +6,8 @@ import functools
 import logging
 import socket
 import ssl
+import traceback
+from typing import Any
 
 import httpx
 
@@ -43,6 +45,26 @@ def warn_if_unverified(context: ssl.SSLContext) -> None:
         )
 
 
+def wrap_socket(sock: socket.socket, context: ssl.SSLContext, **options: Any) -> ssl.SSLSocket:
+    """`context.wrap_socket()`; when that fails, `sock` is closed.
+
+    Before Python 3.13 it leaves the descriptor to the garbage collector if the peer has reset the connection meanwhile.
+
+    Raises:
+        OSError: of the connection, or of the handshake.
+    """
+    try:
+        return context.wrap_socket(sock, **options)
+    except OSError as error:
+        sock.close()
+        # The TLS socket that was being made has taken the descriptor over, and nobody else knows it.
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            orphan = frame.f_locals.get("self")
+            if isinstance(orphan, ssl.SSLSocket):
+                orphan.close()
+        raise
+
+
 def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLSocket:
     """Wrap `sock` in TLS, within the time-out that is set on it; `host` is what the certificate has to be for.
 
@@ -50,10 +72,8 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SS
         NoTLSError: the server does not speak it.
         OSError: it failed otherwise.
     """
-    # Before Python 3.13 wrap_socket() leaves the descriptor to the garbage collector if the peer has reset already.
-    sock.getpeername()
     try:
-        return context.wrap_socket(sock, server_hostname=host)
+        return wrap_socket(sock, context, server_hostname=host)
     except (ssl.SSLEOFError, ConnectionError) as error:
         # Whoever can break a connection must not get anybody to try without TLS: no word of that here.
         raise ConnectionError("the server hung up during the TLS handshake") from error

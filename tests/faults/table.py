@@ -106,16 +106,10 @@ class Moment:
     def __str__(self) -> str:
         return self.name
 
-    def harms(self, *, secure: bool) -> list[Harm]:
+    @property
+    def harms(self) -> list[Harm]:
         """What can be done at this moment."""
-        # A connection that is reset before either end has begun with TLS: CPython up to 3.12 leaves the socket that it
-        # was about to make to the garbage collector, so that by chance a descriptor stays behind for a while.
-        early = secure and self.name.endswith("accept")
-        return [
-            harm
-            for harm in HARMS
-            if (harm is not REFUSAL or self.refusable) and not (early and isinstance(harm.fault, faults.Reset))
-        ]
+        return [harm for harm in HARMS if harm is not REFUSAL or self.refusable]
 
 
 _PHASES: Final = {"HTTP": ("http",), "WebSocket": ("transport", "bot-ready")}

@@ -22,7 +22,7 @@ ROWS: Final = [
 @pytest.mark.parametrize(("moment", "secure"), ROWS)
 def test_every_fault_at(moment: Moment, secure: bool) -> None:
     """Each fault, in each direction, at this moment."""
-    failures = live_through(Scenario(moment, harm, secure=secure) for harm in moment.harms(secure=secure))
+    failures = live_through(Scenario(moment, harm, secure=secure) for harm in moment.harms)
 
     assert not failures, "\n".join(failures)
 
