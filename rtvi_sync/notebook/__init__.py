@@ -58,6 +58,8 @@ class Conversation:
         signals.transport_state_changed.connect(self._state_changed, sender=client)
         signals.connected.connect(self._connected, sender=client)
         signals.error.connect(self._bot_failed, sender=client)
+        signals.reconnecting.connect(self._reconnecting, sender=client)
+        signals.reconnect_failed.connect(self._reconnect_failed, sender=client)
         for event in SIGNS:
             getattr(signals, event.snake).connect(self._heard, sender=client)
         # Signals hold their receivers weakly. This handler makes the conversation live as long as its client, whether
@@ -91,8 +93,6 @@ class Conversation:
 
     def _connected(self, client: RTVIClient, _event: Event) -> None:
         self._recorder.attach(client.tracks())
-        with self._lock:
-            self._turns.begin_session()
 
     def _heard(self, _client: RTVIClient, event: Event) -> None:
         with self._lock:
@@ -104,6 +104,12 @@ class Conversation:
 
     def _bot_failed(self, _client: RTVIClient, event: Event) -> None:
         self._tell(f"The bot reports an error: {event.data.message}")
+
+    def _reconnecting(self, _client: RTVIClient, event: Event) -> None:
+        self._tell(f"{event.data.error}: {event.data.describe()}")
+
+    def _reconnect_failed(self, _client: RTVIClient, event: Event) -> None:
+        self._tell(f"Reconnecting has failed: {event.data.error}")
 
     def _disconnected(self, info: CloseInfo) -> None:
         with self._lock:

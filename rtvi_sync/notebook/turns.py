@@ -105,17 +105,16 @@ class Turns:
         self.interruptions: deque[float] = deque(maxlen=_MOST_INTERRUPTIONS)
         self._turns: deque[Turn] = deque(maxlen=_MOST_TURNS)
         self._count = 0
-        self.begin_session()
-
-    def begin_session(self) -> None:
-        """What comes now belongs to another session than what came before."""
         self._transcript = Transcript()
         self._in_session = False
         self._bot_hears_beginnings = False
 
     def end_session(self) -> None:
-        """The turn under way is over."""
+        """What comes now belongs to another session, perhaps with another bot."""
         self._end_turn()
+        self._transcript = Transcript()
+        self._in_session = False
+        self._bot_hears_beginnings = False
 
     def snapshot(self) -> tuple[Turn, ...]:
         """The latest hundred turns as they are now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import re
 import subprocess
 import sys
 import wave
@@ -16,7 +17,16 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from IPython.display import Audio
 
-from rtvi_sync import MissingExtraError, RTVIClient, WebSocketTransport
+from rtvi_sync import (
+    CloseInfo,
+    MemoryTransport,
+    MissingExtraError,
+    ReconnectPolicy,
+    RTVIClient,
+    TransportStartError,
+    WebSocketTransport,
+    signals,
+)
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot
@@ -125,14 +135,46 @@ def test_it_may_be_made_while_connected_and_tells_what_goes_wrong() -> None:
             session.send({"label": "rtvi-ai", "type": "server-message", "data": {}})
             next(events)
         assert repr(talk).splitlines()[-1] == "(The bot reports an error: [2Jno tea)"
-        session.close(1011, f"\x1b[31m{MARKUP}")
-        client.disconnect()
+        with client.events("disconnected", timeout=10) as ends:
+            session.close(1011, f"\x1b[31m{MARKUP}")
+            next(ends)
+        client.disconnect()  # returns when all handlers have
         assert [turn.bot_seconds > 0 for turn in talk.audio.turns] == [True]
     lines = repr(talk).splitlines()
     assert lines[:2] == ["you: Hi", "bot: You said: Hi"]
     assert MARKUP in lines[2]
     assert "1011" in lines[2]
     assert "\x1b" not in lines[2]
+
+
+def test_a_session_that_comes_back_goes_on_in_the_same_transcript() -> None:
+    """While the client reconnects, that is what is told, and if it gives up, why."""
+    transport = MemoryTransport()
+    policy = ReconnectPolicy(max_attempts=2, initial_delay=0.01)
+    client = RTVIClient(transport=transport, reconnect=policy)
+    talk = Conversation(client)
+    told: list[str] = []
+
+    def listen(_client: object, _event: object) -> None:
+        told.append(repr(talk))
+
+    for signal in (signals.reconnecting, signals.reconnect_failed):
+        signal.connect(listen, sender=client)
+    client.connect()
+    with client.events("bot-ready", timeout=10) as events:
+        transport.end(CloseInfo(initiator="network"))
+        next(events)
+    with client.events("reconnect-failed", timeout=10) as events:
+        transport.connect = refuse  # type: ignore[method-assign]
+        transport.end(CloseInfo(initiator="network"))
+        next(events)
+    assert re.search(r"lost.*: the client reconnects by itself, attempt 1 of 2", told[0])
+    assert re.fullmatch(r"\(Reconnecting has failed: .*no more.*\)", told[-1])
+
+
+def refuse(*_: object) -> None:
+    """In the place of a transport's `connect()`."""
+    raise TransportStartError("no more")
 
 
 def test_it_lives_as_long_as_its_client_and_does_not_keep_it() -> None:

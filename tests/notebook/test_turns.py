@@ -90,7 +90,6 @@ def test_sessions_do_not_run_into_each_other() -> None:
     script, turns = Script(), Turns()
     turns.take(script.typed("Hello."))
     turns.end_session()
-    turns.begin_session()
     turns.take(script.said("Welcome back!"))
     turns.take(script.typed("Thanks."))
     assert words(turns.snapshot()) == [(1, "Hello.", ""), (None, "", "Welcome back!"), (2, "Thanks.", "")]
