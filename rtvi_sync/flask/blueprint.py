@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 import flask
@@ -82,7 +84,7 @@ class RTVIBlueprint(flask.Blueprint):
         connect: Callable[[RTVIClient], object] = RTVIClient.connect,
         events: Iterable[str | RTVIEvent] = DEFAULT_EVENTS,
         heartbeat_interval: float = 2.0,
-        leave_timeout: float = 5.0,
+        leave_timeout: float = 4.0,
         idle_timeout: float = 900.0,
         start_timeout: float = 30.0,
         stream_lifetime: float = 60.0,
@@ -106,6 +108,7 @@ class RTVIBlueprint(flask.Blueprint):
         )
         self._key = f"_{name}_session"
         self._warned = False
+        self._stopping = False
         self.after_fork_in_child()
         register_for_fork(self)
         self.before_request(_refuse_strangers)
@@ -137,6 +140,35 @@ class RTVIBlueprint(flask.Blueprint):
             relay.drop()
         for relay in relays:
             relay.join(max(0.0, deadline - time.monotonic()))
+
+    def end_streams_on(self, signal_number: int) -> None:
+        """Let a signal end all streams, besides what it does already; call it on the main thread of the worker.
+
+        A server that is told to end waits for its requests, and a stream is one that does not end. In gunicorn's
+        configuration:
+
+            def post_worker_init(worker):
+                worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
+
+        Without it the streams, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
+
+        Raises:
+            ValueError: this is not the main thread, or the signal's handler is not Python's.
+        """
+        before = signal.getsignal(signal_number)
+        if before is None:
+            raise ValueError("What the signal does now was not set by Python, so nothing can be added to it")
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            # Nothing but this: whoever holds a lock may be the thread that was interrupted.
+            self._stopping = True
+            if callable(before):
+                before(number, frame)
+            else:
+                signal.signal(number, before)
+                signal.raise_signal(number)
+
+        signal.signal(signal_number, handle)
 
     # -- routes: threads of the web server ----------------------------------------------------------------------------
 
@@ -239,7 +271,8 @@ class RTVIBlueprint(flask.Blueprint):
         if not isinstance(client, RTVIClient):
             raise TypeError(f"make_client returns an RTVIClient, not {client!r}")
         secret = secrets.token_urlsafe(32)
-        relay = Relay(client, self._limits, forget=partial(self._forget, secret))
+        forget = partial(self._forget, secret)
+        relay = Relay(client, self._limits, forget=forget, stopping=lambda: self._stopping)
         with self._lock:
             live = [other for other in self._relays.values() if other.reason is None]
             shared = any(other.client is client for other in self._relays.values())

@@ -17,8 +17,6 @@ from ..protocol.states import CloseInfo
 from .event_log import EventLog, Place, as_json
 
 _RETRY_MS: Final = 500
-# A client that is going to replace a lost session says so right after `disconnected`.
-_RECONNECT_GRACE: Final = 0.5
 _HEARTBEAT: Final = b":\n\n"
 _LEVELS: Final = frozenset(
     {
@@ -58,11 +56,15 @@ class Relay:
         client: connected to the bot while the session lasts.
         reason: why the session is over: "user", "left", "idle", "failed", "bot", "network" or "shutdown"; None while
             it is not.
+        stopping: tells whether the process is about to end, and streams with it.
     """
 
-    def __init__(self, client: RTVIClient, limits: Limits, *, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, client: RTVIClient, limits: Limits, *, forget: Callable[[], None], stopping: Callable[[], bool]
+    ) -> None:
         self.client = client
         self.reason: str | None = None
+        self.stopping = stopping
         self._limits = limits
         self._forget = forget
         self._log = EventLog(limits.max_events)
@@ -74,16 +76,12 @@ class Relay:
         self._thread: threading.Thread | None = None
         self._opening = True
         self._began = self._seen = self._used = time.monotonic()
-        # When the session was lost, and how, as long as the client has not said that it will replace it.
-        self._lost: tuple[float, str] | None = None
 
     def start(self, events: Iterable[RTVIEvent]) -> None:
         """Listen to the client, and watch over the session."""
         for event in events:
             self.client.on(event, partial(self._relay, event))
-        self.client.on(RTVIEvent.DISCONNECTED, self._was_lost)
-        self.client.on(RTVIEvent.RECONNECTING, self._is_replaced)
-        self.client.on(RTVIEvent.CONNECTED, self._is_replaced)
+        self.client.on(RTVIEvent.DISCONNECTED, self._has_ended)
         self.client.on(RTVIEvent.RECONNECT_FAILED, lambda: self.end("network"))
         self._thread = start_thread("relay", self._watch)
 
@@ -151,12 +149,9 @@ class Relay:
             self._log.add(as_json(event.value, data))
             self.was_used()
 
-    def _was_lost(self, info: CloseInfo) -> None:
-        self._lost = (time.monotonic(), "network" if info.initiator == "network" else "bot")
-        self._woken.set()
-
-    def _is_replaced(self) -> None:
-        self._lost = None
+    def _has_ended(self, info: CloseInfo) -> None:
+        if not info.reconnecting:
+            self.end("network" if info.initiator == "network" else "bot")
 
     # -- on the session's thread --------------------------------------------------------------------------------------
 
@@ -182,11 +177,7 @@ class Relay:
         if self._opening:
             return self._began + limits.start_timeout - now, "failed"
         left, idle = self._seen + limits.leave_timeout - now, self._used + limits.idle_timeout - now
-        outlook = min((left, "left"), (idle, "idle"))
-        if self._lost is not None:
-            when, how = self._lost
-            outlook = min(outlook, (when + _RECONNECT_GRACE - now, how))
-        return outlook
+        return min((left, "left"), (idle, "idle"))
 
 
 class Stream:
@@ -212,8 +203,7 @@ class Stream:
         if not self._begun:
             self._begun = True
             return b"retry: %d\n\n" % _RETRY_MS  # at once, so that the browser knows that the stream is open
-        # A server's threads are waited for when its process ends, and nobody tells them.
-        if time.monotonic() > self._until or not threading.main_thread().is_alive():
+        if time.monotonic() > self._until or self._relay.stopping():
             raise StopIteration
         self._place, chunk = self._log.read(self._place, self._heartbeat_interval)
         if chunk is None:

@@ -7,6 +7,8 @@ Without a URL it talks to the built-in bot. Then open the address that it prints
 
 import argparse
 import atexit
+import signal
+from typing import Any
 
 from flask import Flask
 
@@ -28,6 +30,11 @@ def load(bot_url: str | None) -> Flask:
     return create_app(bot_url)
 
 
+def end_streams(worker: Any) -> None:
+    """So that a server that is told to end need not wait for them."""
+    worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
+
+
 def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
     from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
@@ -39,7 +46,7 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
             self.cfg.set("worker_class", "gthread")
             self.cfg.set("workers", 1)
             self.cfg.set("threads", THREADS)
-            self.cfg.set("graceful_timeout", 3)  # open streams are not waited for any longer
+            self.cfg.set("post_worker_init", end_streams)
 
         def load(self) -> Flask:
             return load(bot_url)

@@ -31,24 +31,30 @@ def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
 
 
 class Stream:
-    """An open event stream. Iterates over its events; heartbeats and other comments are counted."""
+    """An open event stream. Iterates over its events; heartbeats and other comments are counted.
 
-    def __init__(self, response: TestResponse) -> None:
-        assert response.status_code == 200, response.get_data(as_text=True)
-        assert response.mimetype == "text/event-stream"
-        self.response = response
+    Attributes:
+        parts: the stream as it comes from the server.
+        last_id: what an `EventSource` would send when it reconnects.
+    """
+
+    def __init__(self, parts: Iterator[bytes], close: Callable[[], object]) -> None:
+        self.parts = parts
+        self.close = close
         self.comments = 0
         self.last_id = ""
-        self._chunks: Iterator[bytes] = iter(response.response)  # type: ignore[arg-type]
         self._events = self._read()
 
     def _read(self) -> Iterator[dict[str, Any]]:
-        for chunk in self._chunks:
-            for block in chunk.decode("ascii").removesuffix("\n\n").split("\n\n"):
-                if block.startswith((":", "retry: ")):
+        read = ""
+        for part in self.parts:
+            read += part.decode("ascii")
+            *blocks, read = read.split("\n\n")
+            for block in blocks:
+                *ids, data = block.split("\n")
+                if not data.startswith("data: "):
                     self.comments += 1
                     continue
-                *ids, data = block.split("\n")
                 self.last_id = ids[0].removeprefix("id: ") if ids else self.last_id
                 yield json.loads(data.removeprefix("data: "))
 
@@ -63,10 +69,6 @@ class Stream:
             if each["event"] == event and where(each.get("data")):
                 return found
         raise AssertionError(f"the stream ended without {event}: {found}")
-
-    def close(self) -> None:
-        """As a server does when the browser has gone."""
-        self.response.close()
 
 
 class User:
@@ -90,4 +92,7 @@ class User:
 
     def stream(self, last_id: str = "") -> Stream:
         """Open an event stream, as an `EventSource` that has seen the event of that id."""
-        return Stream(self.get("events", **({"Last-Event-ID": last_id} if last_id else {})))
+        response = self.get("events", **({"Last-Event-ID": last_id} if last_id else {}))
+        assert response.status_code == 200, response.get_data(as_text=True)
+        assert response.mimetype == "text/event-stream"
+        return Stream(iter(response.response), response.close)  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ def test_who_closes_the_page_has_left(relay: Relay, bot: EmbeddedBot) -> None:
     one.close()
     began = time.monotonic()
     while time.monotonic() < began + 0.6:  # one page is still there
-        next(other._chunks)
+        next(other.parts)
     session = bot.wait_for_session()
     assert session.ended is None
     other.close()
@@ -137,7 +137,7 @@ def test_who_does_not_read_has_left(relay: Relay, bot: EmbeddedBot) -> None:
     user = User(relay(heartbeat_interval=0.1, leave_timeout=0.3))
     user.start()
     stream = user.stream()
-    next(stream._chunks)
+    next(stream.parts)
     bot.wait_for_session().wait_ended(3.0)
     assert stream.until("relayEnd")[-1]["data"] == {"reason": "left"}
     stream.close()
@@ -286,11 +286,26 @@ def test_a_lost_session_is_replaced_if_the_client_does_so(relay: Relay, bot: Emb
     bot.wait_for_session().drop()
     stream.until("reconnecting")
     stream.until("botReady")
-    threading.Event().wait(0.7)  # as long as a session that is lost for good is kept
     assert user.get("session").json == {"state": "ready"}
     user.post("text", {"text": "Still there?", "audio_response": False})
     stream.until("botTranscript")
     stream.close()
+
+
+def test_a_lost_session_that_cannot_be_replaced() -> None:
+    """When the client has given up, the page is told of the end."""
+    bot = EmbeddedBot()
+    bot.start()
+    policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01)
+    blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url, reconnect=policy))
+    user = User(site_of(blueprint))
+    user.start()
+    stream = user.stream()
+    bot.stop()
+    told = stream.until("relayEnd")
+    assert [each["event"] for each in told if "reconnect" in each["event"]] == ["reconnecting", "reconnectFailed"]
+    assert told[-1]["data"] == {"reason": "network"}
+    blueprint.close()
 
 
 def test_a_worker_that_closes_breaks_off_attempts(bot: EmbeddedBot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import attrs
 import flask
 import pytest
 
-from rtvi_sync import CloseInfo, RTVIEvent, TransportState, messages
+from rtvi_sync import RTVIEvent, TransportState, messages
 from rtvi_sync.flask import event_log
 from rtvi_sync.flask.event_log import EventLog, Place, as_json
 from rtvi_sync.testing import EmbeddedBot
@@ -45,7 +46,7 @@ def test_a_stream_begins_at_once_and_beats(relay: Relay) -> None:
     stream.until("botReady")
     assert stream.comments == 1
     began = time.monotonic()
-    assert [next(stream._chunks) for _ in range(3)] == [b":\n\n"] * 3
+    assert [next(stream.parts) for _ in range(3)] == [b":\n\n"] * 3
     assert 0.25 < time.monotonic() - began < 2.0
     stream.close()
 
@@ -79,9 +80,31 @@ def test_a_stream_is_renewed(relay: Relay, bot: EmbeddedBot) -> None:
     assert [each["event"] for each in stream][-1] == "botReady"
     assert 0.15 < time.monotonic() - began < 2.0
     again = user.stream(stream.last_id)
-    next(again._chunks)
-    assert next(again._chunks) == b":\n\n"
+    next(again.parts)
+    assert next(again.parts) == b":\n\n"
     again.close()
+    assert bot.wait_for_session().ended is None
+
+
+def test_a_signal_ends_the_streams(relay: Relay, bot: EmbeddedBot) -> None:
+    """With the next heartbeat, besides what the signal did before; the session is left to the end of the process."""
+    heard = []
+    app = relay(heartbeat_interval=0.1)
+    user = User(app)
+    user.start()
+    stream = user.stream()
+    first = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        app.blueprints["rtvi"].end_streams_on(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        assert [each["event"] for each in stream][-1:] in ([], ["botReady"])
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        app.blueprints["rtvi"].end_streams_on(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, first)
+    assert heard == [signal.SIGUSR1]
     assert bot.wait_for_session().ended is None
 
 
@@ -110,7 +133,7 @@ def test_markup_stays_text(relay: Relay, bot: EmbeddedBot) -> None:
     stream = user.stream()
     chunks = []
     while b"botTranscript" not in b"".join(chunks):
-        chunks.append(next(stream._chunks))
+        chunks.append(next(stream.parts))
     line = next(line for line in b"".join(chunks).split(b"\n") if b"botTranscript" in line)
     assert json.loads(line.removeprefix(b"data: "))["data"]["text"].endswith("\U0001f600")
     assert not set(b"<>&\r\n") & set(line)
@@ -235,10 +258,6 @@ class Odd:
         ([float("nan"), float("inf"), 1.5], [None, None, 1.5]),
         (messages.BotTTSTextData(text="x", extra={"inside": 1}), {"text": "x"}),
         (messages.BotOutputData(text="x", spoken=False), {"text": "x", "spoken": False}),
-        (
-            CloseInfo(code=1, error=ValueError("secret")),
-            {"code": 1, "reason": "", "initiator": "client", "error": None},
-        ),
         (Odd(error=KeyError("secret"), when=float("nan"), extra={}), {"error": None, "when": None}),
         (b"bytes", None),
     ],

@@ -56,7 +56,8 @@ const handlers = {
 
 function show(state) {
   $("state").textContent = state;
-  $("send").disabled = $("end").disabled = state !== "ready";
+  $("send").disabled = state !== "ready";
+  $("end").disabled = stream === null || stream.readyState === EventSource.CLOSED;
 }
 
 function note(text) {
@@ -91,13 +92,17 @@ async function start() {
     return over(error.message);
   }
   stream = new EventSource(bot + "events");
+  stream.onopen = () => ($("end").disabled = false);
   stream.onmessage = (message) => {
     const { event, data } = JSON.parse(message.data);
     if (Object.hasOwn(handlers, event)) handlers[event](data);
   };
   stream.onerror = () => {
     // The browser reconnects by itself, unless it was refused; then the state tells why.
-    if (stream.readyState === EventSource.CLOSED) call("session").then(() => over(""), (error) => over(error.message));
+    const tooMany = "This page cannot follow the conversation. Is it open in many others?";
+    if (stream.readyState === EventSource.CLOSED) {
+      call("session").then(() => over(tooMany), (error) => over(error.message));
+    }
   };
 }
 

@@ -1,0 +1,86 @@
+"""The sample as a program: what it serves, by either server, and how it ends."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ..loopback import LIMIT
+from .browser import SAME_ORIGIN
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_GUNICORN = """
+import runpy, sys
+sys.modules["gunicorn"] = None
+runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
+"""
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@contextmanager
+def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """The sample, started so that it answers, and a browser for it."""
+    port = free_port()
+    with (folder / "sample.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command, "--port", str(port)],
+            cwd=ROOT,
+            env={"PATH": "", "XDG_RUNTIME_DIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=SAME_ORIGIN, timeout=LIMIT) as http:
+            give_up = time.monotonic() + 2 * LIMIT
+            while process.poll() is None:
+                try:
+                    http.get("/")
+                    break
+                except httpx.ConnectError:
+                    assert time.monotonic() < give_up
+            assert process.poll() is None, (folder / "sample.log").read_text()
+            yield http, process
+    finally:
+        process.terminate()
+        process.wait(LIMIT)
+
+
+@pytest.mark.parametrize(
+    "command", [("-m", "samples.flask_app"), ("-c", WITHOUT_GUNICORN)], ids=["gunicorn", "werkzeug"]
+)
+def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A page without a line of script in it, under a policy that allows none, and a session with the built-in bot."""
+    with sample(tmp_path, *command) as (http, process):
+        page = http.get("/")
+        assert ("gunicorn" in page.headers["Server"]) == (command[0] == "-m")
+        policy = page.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in policy
+        assert re.findall(r"<script[^>]*>([^<]*)</script>", page.text) == [""]
+        assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", page.text)
+        for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+            assert http.get(address).status_code == 200
+        assert "innerHTML" not in http.get("/static/page.js").text
+        assert http.post("/bot/session", json={}).json() == {"state": "ready"}
+        cookie = page.headers.get("Set-Cookie") or http.post("/bot/session", json={}).request.headers["Cookie"]
+        assert cookie.startswith("session=")
+        assert http.get("/", headers={"Host": "evil.example"}).status_code == 400
+        process.terminate()
+        assert process.wait(LIMIT) in (0, -15)

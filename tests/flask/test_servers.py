@@ -1,0 +1,240 @@
+"""The relay behind real web servers, each a process of its own on loopback, with real connections to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from rtvi_sync.testing import BotSession, EmbeddedBot
+
+from .browser import SAME_ORIGIN, Stream
+from .site import HEARTBEAT, LEAVE
+
+ROOT = Path(__file__).parents[2]
+GUNICORN = ["-m", "gunicorn", "tests.flask.site:create_app()", "--bind", "fd://{}", "--workers", "1"]
+GUNICORN += ["--config", "tests/flask/gunicorn_conf.py", "--graceful-timeout"]
+SERVERS = {
+    "gthread": [*GUNICORN, "20", "--worker-class", "gthread", "--threads", "20"],
+    "preload": [*GUNICORN, "1", "--worker-class", "gthread", "--threads", "20", "--preload"],
+    "gevent": [*GUNICORN, "20", "--worker-class", "gevent"],
+    "sync": [*GUNICORN, "1"],
+    "werkzeug": ["-m", "tests.flask.site", "{}"],
+}
+# Two heartbeats until a write fails, and then as long as a page may be away.
+GONE = 2 * HEARTBEAT + LEAVE
+
+
+class WebServer:
+    """A server process. It has its listening socket from the start, so nobody needs to wait for it."""
+
+    def __init__(self, kind: str, bot: EmbeddedBot, folder: Path) -> None:
+        self.log = folder / f"{kind}.log"
+        with socket.create_server(("127.0.0.1", 0)) as listening, self.log.open("wb") as log:
+            self.address: tuple[str, int] = listening.getsockname()
+            self.process = subprocess.Popen(
+                [sys.executable, *(word.format(listening.fileno()) for word in SERVERS[kind])],
+                cwd=ROOT,
+                env={**os.environ, "RTVI_BOT_URL": bot.ws_url, "XDG_RUNTIME_DIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[listening.fileno()],
+            )
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        for process in [*psutil.Process(self.process.pid).children(), psutil.Process(self.process.pid)]:
+            process.kill()
+        self.process.wait(10)
+
+
+class Visitor:
+    """A browser with connections and cookies of its own."""
+
+    def __init__(self, server: WebServer) -> None:
+        self.http = httpx.Client(
+            base_url="http://{}:{}".format(*server.address), headers=SAME_ORIGIN, timeout=20, trust_env=False
+        )
+
+    def post(self, route: str, body: Any = None) -> httpx.Response:
+        return self.http.post(f"/bot/{route}", json=body or {})
+
+    def start(self) -> None:
+        assert self.post("session").status_code == 201
+
+    def stream(self) -> Stream:
+        """Open an event stream; closing it cuts the connection."""
+        response = self.http.send(self.http.build_request("GET", "/bot/events"), stream=True)
+        assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+        return Stream(response.iter_raw(), response.close)
+
+
+@pytest.fixture
+def visit() -> Iterator[Callable[[WebServer], Visitor]]:
+    """Makes visitors, whose connections are closed in the end."""
+    visitors = []
+
+    def new(server: WebServer) -> Visitor:
+        visitors.append(Visitor(server))
+        return visitors[-1]
+
+    yield new
+    for visitor in visitors:
+        visitor.http.close()
+
+
+@pytest.fixture
+def start_server(bot: EmbeddedBot, tmp_path: Path) -> Iterator[Callable[[str], WebServer]]:
+    """Starts servers of this test's own, which it may end as it likes."""
+    servers = []
+
+    def start(kind: str) -> WebServer:
+        servers.append(WebServer(kind, bot, tmp_path))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            server.end()
+
+
+def ended_within(session: BotSession, seconds: float) -> bool:
+    """True if the bot's session ends in time; a second is for the machine."""
+    return session.wait_ended(seconds + 1.0).initiator == "client"
+
+
+@pytest.mark.parametrize("kind", ["gthread", "preload", "gevent", "werkzeug"])
+def test_two_users_of_a_real_server(
+    kind: str, start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
+) -> None:
+    """Each is told his own at the moment it is said; when one has left, his session ends, and the other's does not."""
+    server = start_server(kind)
+    ada, bob = visit(server), visit(server)
+    streams, sessions = [], []
+    for visitor in (ada, bob):
+        visitor.start()
+        sessions.append(bot.wait_for_session())
+        streams.append(visitor.stream())
+    for visitor, text in ((ada, "for Ada"), (bob, "for Bob")):
+        assert visitor.post("text", {"text": text, "audio_response": False}).status_code == 202
+    for stream, own, other in zip(streams, ("Ada", "Bob"), ("Bob", "Ada"), strict=True):
+        told = str(stream.until("botOutput"))
+        assert f"You said: for {own}" in told
+        assert other not in told
+    streams[0].close()
+    assert ended_within(sessions[0], GONE)
+    for _ in range(2):
+        assert next(streams[1].parts) == b":\n\n"
+    assert sessions[1].ended is None
+    bob.post("end")
+    assert streams[1].until("relayEnd")[-1]["data"] == {"reason": "user"}
+    assert ended_within(sessions[1], 0.0)
+    streams[1].close()
+
+
+@pytest.mark.parametrize("kind", ["gthread", "gevent"])
+def test_a_server_that_is_told_to_end(
+    kind: str, start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
+) -> None:
+    """SIGTERM with open streams: they end with the next heartbeat, and the bots' sessions politely."""
+    server = start_server(kind)
+    visitors = [visit(server) for _ in range(3)]
+    for visitor in visitors:
+        visitor.start()
+    streams = [visitor.stream() for visitor in visitors]
+    for stream in streams:
+        stream.until("botReady")
+    server.process.terminate()
+    began = time.monotonic()
+    for stream in streams:
+        assert list(stream) == []
+        stream.close()
+    assert time.monotonic() - began < HEARTBEAT + 1.0
+    assert server.process.wait(15) == 0
+    assert time.monotonic() - began < HEARTBEAT + 4.0
+    for _ in streams:
+        assert bot.wait_for_session().wait_ended(0.5).initiator == "client"
+
+
+def test_a_server_that_does_not_tell_its_streams(
+    start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
+) -> None:
+    """Without the signal's handler the server cuts them, and the sessions, when its own time has passed."""
+    server = start_server("preload")
+    visitor = visit(server)
+    visitor.start()
+    stream = visitor.stream()
+    stream.until("botReady")
+    worker = psutil.Process(int(visitor.http.get("/process").text))
+    worker.suspend()  # it can do nothing any more
+    server.process.terminate()
+    began = time.monotonic()
+    assert server.process.wait(15) == 0
+    assert time.monotonic() - began < 1.0 + 3.0
+    bot.wait_for_session().wait_ended(1.0)
+    stream.close()
+
+
+def test_a_worker_that_is_replaced(
+    start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
+) -> None:
+    """A worker that ends takes its sessions along; the next one says so, and starts others."""
+    server = start_server("gthread")
+    visitor = visit(server)
+    visitor.start()
+    stream = visitor.stream()
+    stream.until("botReady")
+    worker = psutil.Process(int(visitor.http.get("/process").text))
+    worker.terminate()
+    assert list(stream) == []
+    stream.close()
+    assert ended_within(bot.wait_for_session(), HEARTBEAT + 3.0)
+    worker.wait(5)
+    answer = visitor.http.get("/bot/session")
+    assert (answer.status_code, answer.json()["error"]) == (409, "other_worker")
+    visitor.start()
+    assert visitor.http.get("/process").text != str(worker.pid)
+
+
+def test_a_browser_that_reads_nothing(
+    start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
+) -> None:
+    """A server that cannot write to one user's browser ends his session, and goes on serving the others."""
+    server = start_server("gthread")
+    slow, other = visit(server), visit(server)
+    slow.start()
+    session = bot.wait_for_session()
+    with socket.socket() as browser:
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        browser.connect(server.address)
+        cookies = "; ".join(f"{name}={value}" for name, value in slow.http.cookies.items())
+        browser.sendall(f"GET /bot/events HTTP/1.1\r\nHost: x\r\nCookie: {cookies}\r\n\r\n".encode())
+        assert browser.recv(100).startswith(b"HTTP/1.1 200 OK")
+        for number in range(200):
+            session.send({"label": "rtvi-ai", "type": "server-message", "data": f"{number}" + 100_000 * "x"})
+        other.start()
+        assert ended_within(session, LEAVE)
+        assert other.http.get("/bot/session").json() == {"state": "ready"}
+
+
+def test_a_sync_worker_says_what_is_wrong(
+    start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor]
+) -> None:
+    """A server that does one thing at a time serves the stream, and its log tells how to serve more."""
+    server = start_server("sync")
+    visitor = visit(server)
+    visitor.start()
+    stream = visitor.stream()
+    stream.until("botReady")
+    stream.close()
+    assert "gunicorn --worker-class gthread --workers 1 --threads 80" in server.log.read_text()
