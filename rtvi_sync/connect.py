@@ -1,31 +1,30 @@
-"""How the sessions of a client begin and end: one attempt at a time, each on a thread, all phases on one deadline."""
+"""How the sessions of a client begin and end: one at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from .announce import Announcer, StateCell
+from .attempt import ConnectAttempt, on_a_thread, was_disconnected
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
-from .concurrency.gate import Gate
 from .concurrency.hub import acquire_hub
-from .concurrency.lifecycle import register_for_fork, start_thread
+from .concurrency.lifecycle import register_for_fork
+from .concurrency.shield import shielded
 from .dispatch import Dispatcher, forked_error
 from .errors import (
     BotAlreadyStartedError,
     BotNotReadyError,
-    ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
     RTVIError,
     StartBotError,
-    TransportStartError,
     UnsupportedFeatureError,
 )
 from .events import RTVIEvent
@@ -42,28 +41,10 @@ from .watch import SessionWatch
 
 logger = logging.getLogger(__name__)
 
-# Without a limit, whoever waits is told this often, in seconds, what for.
-_REMINDER_INTERVAL = 10.0
-# What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
-_LINGER_TIMEOUT = 0.1
 # The thread that reconnects ends at once too, unless it is in code of the program's.
 _STOP_TIMEOUT = 1.0
 
 _CLOSED = "This client is closed for good; make a new one"
-
-_DOING = {
-    "devices": "opening the devices",
-    "http": "the connect request",
-    "transport": "opening the transport",
-    "bot-ready": "waiting for the bot to be ready",
-}
-
-_ADVICE = {
-    "devices": "See which source or sink does not return.",
-    "http": "Check that the server at base_url answers, or raise connect_timeout.",
-    "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
-    "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
-}
 
 
 class Connector:
@@ -96,10 +77,7 @@ class Connector:
         self._starting: AbortController | None = None
         self._closed = False
         self._session: Session | None = None
-        self._reconnector: Reconnector | None = None
-        if options.reconnect is not None:
-            self._reconnector = Reconnector(options.reconnect, self)
-            dispatcher.replaces = self._reconnector.replaces
+        self._reconnector = Reconnector(options.reconnect, self) if options.reconnect is not None else None
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
         register_for_fork(self)
 
@@ -107,21 +85,27 @@ class Connector:
 
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
-        deadline = Deadline(self._limit_of(start))
         before = self._session
-        session = self._begin(deadline)
-        if self._reconnector is not None:
-            self._reconnector.stop(before)
-        self._last_start = given, start
-        return ConnectAttempt(session, self, self._request(given=given, start=start), deadline).run()
+        attempt = self._attempt(given, start)
+
+        def begin_and_run() -> BotReadyData:
+            attempt.begin()
+            if self._reconnector is not None:
+                self._reconnector.stop(before)
+            self._last_start = given, start
+            return attempt.run()
+
+        return shielded(begin_and_run, attempt.abandon)
 
     def reconnect(self) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
-        given, start = self._last_start
-        deadline = Deadline(self._limit_of(start))
-        session = self._begin(deadline)
-        ConnectAttempt(session, self, self._request(given=given, start=start), deadline).run()
+        attempt = self._attempt(*self._last_start)
+        session = attempt.begin(is_replacement=True)
+        attempt.run()
         return session
+
+    def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
+        return ConnectAttempt(self, self._request(given=given, start=start), Deadline(self._limit_of(start)))
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -134,7 +118,8 @@ class Connector:
         with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
             announcer.give_up(info)
 
-    def _begin(self, deadline: Deadline) -> Session:
+    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
+        """Begin a session, for which nothing has been done yet."""
         transport = self.transport
         if transport is None:
             raise InvalidTransportParamsError(
@@ -149,8 +134,14 @@ class Connector:
             with self._lock:
                 self._check_idle()
                 mine = self._beginning = True
-            lost = self._reconnector.lost if self._reconnector is not None else None
-            session = Session(transport, self._dispatcher, self.states, deadline, on_lost=lost)
+            session = Session(
+                transport,
+                self._dispatcher,
+                self.states,
+                deadline,
+                successor=self._reconnector,
+                is_replacement=is_replacement,
+            )
             self._session = session
             self.watch.begin(session)
         finally:
@@ -177,12 +168,15 @@ class Connector:
         """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
         deadline = Deadline(self._limit_of(request))
         abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
+        return shielded(lambda: self._start_bot(request, deadline, abort), lambda: abort.abort(was_disconnected()))
+
+    def _start_bot(self, request: APIRequest, deadline: Deadline, abort: AbortController) -> Any:
         with self._outside_of_sessions() as announcer:
             with self._lock:
                 self._starting = abort
             try:
                 announcer.move(TransportState.AUTHENTICATING)
-                bundle = _on_a_thread(lambda: self._request(start=request).send(deadline, abort), abort, deadline)
+                bundle = on_a_thread(lambda: self._request(start=request).send(deadline, abort), abort, deadline)
             except BaseException as error:
                 by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
                 announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
@@ -210,10 +204,18 @@ class Connector:
         session = self._session
         if session is not None and session.foreign:
             return
+        if session is None and self._starting is None and self.states.value is not TransportState.AUTHENTICATED:
+            return
+        if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
+            self._disconnect(session)
+        else:
+            shielded(lambda: self._disconnect(session))
+
+    def _disconnect(self, session: Session | None) -> None:
         with self._lock:
             starting, self._starting = self._starting, None
         if starting is not None:
-            starting.abort(_disconnected())
+            starting.abort(was_disconnected())
         reconnecting = self._reconnector.stop(session) if self._reconnector is not None else None
         if session is not None:
             session.end_and_wait(CloseInfo(initiator="client"))
@@ -338,152 +340,3 @@ class Connector:
             self._reconnector.after_fork_in_child()
         if self._session is not None and self._session.forked:
             self._dispatcher.lose_session()
-
-
-class ConnectAttempt:
-    """Brings a session from nothing to a ready bot, or to its end."""
-
-    def __init__(self, session: Session, connector: Connector, request: ConnectRequest, deadline: Deadline) -> None:
-        self._session = session
-        self._connector = connector
-        self._request = request
-        self._deadline = deadline
-        self._phase = "devices"
-        self._error: BaseException | None = None
-
-    def run(self) -> BotReadyData:
-        """Connect. Blocks until the bot is ready.
-
-        Raises:
-            ConnectionTimeoutError: the deadline passed first.
-            RTVIError: what else went wrong; the session has ended.
-            KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
-        """
-        session = self._session
-        try:
-            thread = start_thread("connect", self._work)
-            if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
-                raise ConnectionTimeoutError(
-                    f"The bot was not ready within {self._deadline.timeout:g} s; "
-                    f"the time was spent on {_DOING[self._phase]}. {_ADVICE[self._phase]}",
-                    phase=self._phase,
-                    elapsed=self._deadline.elapsed(),
-                )
-            join_thread(thread, Deadline(_LINGER_TIMEOUT))
-            if session.bot is None:
-                own = self._error
-                raise own if own is not None and session.was_ended_by(own) else session.failure()
-            return session.bot
-        except BaseException as error:
-            session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
-            raise
-
-    # -- on the connect thread ----------------------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        self._session.connect_thread = threading.current_thread()
-        try:
-            self._steps()
-        except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
-            self._error = error
-            self._session.end(_end_by(error))
-
-    def _steps(self) -> None:
-        session, transport, signal = self._session, self._session.transport, self._session.abort.signal
-        session.move(TransportState.INITIALIZING)
-        with self._may_fail("could not be prepared"):
-            self._connector.initialize_transport(session)
-            session.check_wanted()
-            transport.init_devices()
-            session.check_wanted()
-        session.move(TransportState.INITIALIZED)
-        if self._request.needed:
-            self._phase = "http"
-            session.move(TransportState.AUTHENTICATING)
-        bundle = self._request.send(self._deadline, session.abort)
-        session.check_wanted()
-        if self._request.start is not None:
-            session.move(TransportState.AUTHENTICATED)
-        self._phase = "transport"
-        session.move(TransportState.CONNECTING)
-        transport.secure_bundle = bundle.secure
-        with self._may_fail("failed to connect"):
-            transport.connect(bundle.content, signal)
-        self._phase = "bot-ready"
-        session.opened()
-        with self._may_fail("could not send client-ready"):
-            transport.send_ready_message()
-
-    @contextlib.contextmanager
-    def _may_fail(self, how: str) -> Iterator[None]:
-        """Around a call of a transport, which may be anybody's."""
-        session = self._session
-        session.check_wanted()
-        try:
-            yield
-        except Exception as error:
-            session.check_wanted()
-            if isinstance(error, RTVIError):
-                raise
-            raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
-        session.check_wanted()
-
-
-def _on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
-    """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-    done = Gate()
-    abort.signal.on_abort(done.set)
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
-            failure.append(error)
-        finally:
-            done.set()
-
-    thread = start_thread("connect", run)
-    try:
-        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
-            raise ConnectionTimeoutError(
-                f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
-            )
-    finally:
-        aborted = not abort.abort(_disconnected())  # whatever still goes on is of no use any more
-        join_thread(thread, Deadline(_LINGER_TIMEOUT))
-    if aborted:
-        # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
-        raise _disconnected()
-    if failure:
-        raise failure[0]
-    return outcome[0]
-
-
-def _disconnected() -> DisconnectedError:
-    return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
-
-
-def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
-    while not gate.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
-        if deadline.expired:
-            return False
-        if deadline.timeout is None:
-            logger.warning(
-                "%s has been waiting for %.0f s, now for %s; set connect_timeout for a limit",
-                call,
-                deadline.elapsed(),
-                doing(),
-            )
-    return True
-
-
-def _end_by(error: BaseException) -> CloseInfo:
-    """How a session ends whose attempt raised `error`."""
-    if isinstance(error, DisconnectedError):
-        return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=error)
-    if isinstance(error, KeyboardInterrupt):
-        return CloseInfo(initiator="client")  # the caller's own wish, not a failure
-    return CloseInfo(initiator="client", error=error)

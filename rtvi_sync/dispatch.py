@@ -90,8 +90,6 @@ class Dispatcher:
         self._begun = 0
         self._over = 0
         self._over_info = CloseInfo()
-        #: Whether a session that ends so will be replaced by itself.
-        self.replaces: Callable[[CloseInfo], bool] = lambda _: False
         #: The thread that is in a handler now, for whoever has to tell why it takes so long.
         self.busy_thread: threading.Thread | None = None
         self._tally = threading.local()
@@ -183,7 +181,7 @@ class Dispatcher:
         for stream in self._live_streams():
             if stream.session > number:
                 continue
-            if stream.types and stream.types <= _OPENING and self.replaces(info):
+            if stream.types and stream.types <= _OPENING and info.reconnecting:
                 stream.session = number + 1  # who waits for a session waits for the one that replaces it
             else:
                 stream.end(info)

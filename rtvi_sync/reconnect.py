@@ -114,9 +114,7 @@ class Reconnector:
             return False
 
     def lost(self, session: Session) -> None:
-        """A session that was ready has ended; its `finished` is set. On its close thread."""
-        if not self.replaces(session.info):
-            return
+        """Replace `session`, unless the program has said otherwise. On its close thread; its `finished` is set."""
         run = _Run(self, self._sessions)
         with self._lock:
             if self._run is not None:

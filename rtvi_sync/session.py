@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import platform
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from . import teardown
 from ._version import __version__
 from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
@@ -24,7 +24,6 @@ from .concurrency.lifecycle import (
     log_stack_of,
     register_for_exit,
     start_thread,
-    unregister_for_exit,
 )
 from .concurrency.pending import Pending
 from .dispatch import Dispatcher, forked_error
@@ -48,14 +47,6 @@ from .transports.base import Inbound, Transport, TransportOptions
 
 logger = logging.getLogger(__name__)
 
-# What `disconnect()` promises. The teardown itself gives up a little sooner, so that its result is still seen.
-TEARDOWN_LIMIT = 5.0
-_OWN_SHARE = 0.9
-# A transport that does not come back leaves the rest of the limit to the handlers of the last events.
-_TRANSPORT_SHARE = 0.8
-# A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
-# look-up or in the caller's own code is left behind after it.
-_SETTLE_TIMEOUT = 0.1
 # A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
 _MAX_WARNINGS = 20
 
@@ -74,6 +65,16 @@ def about_this_client() -> dict[str, str]:
     }
 
 
+class Successor(Protocol):
+    """What may replace a session that was ready and is lost. Called on the close thread."""
+
+    def replaces(self, info: CloseInfo) -> bool:
+        """True if a session that ends so is to be replaced."""
+
+    def lost(self, session: Session) -> None:
+        """It is time to replace `session`; the last thing that its end does."""
+
+
 class Session:
     """One attempt to connect and the session that comes of it.
 
@@ -81,7 +82,8 @@ class Session:
         transport: carries it; nobody else may use it until `closed` is set.
         dispatcher, states: of the client.
         deadline: limit of the attempt.
-        on_lost: called on the close thread, as the last thing, when a session that was ready has ended.
+        successor: what may replace the session when it is lost; None: nothing.
+        is_replacement: the attempt is the successor's: it is his too when it fails.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
@@ -94,10 +96,12 @@ class Session:
         states: StateCell,
         deadline: Deadline,
         *,
-        on_lost: Callable[[Session], None] | None = None,
+        successor: Successor | None = None,
+        is_replacement: bool = False,
     ) -> None:
         self.transport = transport
-        self._on_lost = on_lost
+        self._successor = successor
+        self._is_replacement = is_replacement
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
@@ -176,6 +180,16 @@ class Session:
     def live(self) -> bool:
         """True until its end begins; False in a forked child."""
         return self._ending is None and not self.foreign
+
+    @property
+    def successor(self) -> Successor | None:
+        """What may replace it, now that it ends."""
+        return self._successor if self.announcer.was_ready or self._is_replacement else None
+
+    @property
+    def was_opened(self) -> bool:
+        """True if the transport was open."""
+        return self._opened
 
     @property
     def ending(self) -> bool:
@@ -352,7 +366,7 @@ class Session:
         try:
             self._close_thread = start_thread("close", self._tear_down)
         except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            self._tear_down(Deadline(TEARDOWN_LIMIT))
+            self._tear_down(Deadline(teardown.TEARDOWN_LIMIT))
 
     def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
         """End the session and wait until it has ended, within the limit of `disconnect()`.
@@ -362,7 +376,7 @@ class Session:
             linger: seconds to wait for handlers of the last events; None: the rest of the limit.
         """
         self.end(info)
-        deadline = Deadline(TEARDOWN_LIMIT)
+        deadline = Deadline(teardown.TEARDOWN_LIMIT)
         if self.wait_closed(deadline):
             self.wait_finished(deadline if linger is None else Deadline(linger))
 
@@ -423,75 +437,9 @@ class Session:
             if self._tearing_down:
                 return
             self._tearing_down = True
-        info = self.info
-        deadline = Deadline(TEARDOWN_LIMIT * _OWN_SHARE)
-        if exit_deadline is not None:
-            deadline = Deadline(exit_deadline.sooner(TEARDOWN_LIMIT * _OWN_SHARE))
-        self._abandon_attempt()
-        if self._opened:
-            self.move(TransportState.DISCONNECTING)
-        self._close_transport(deadline)
-        delivered = self.announcer.finish(info)
+        teardown.tear_down(self, exit_deadline)
+
+    def let_go_of_transport(self) -> None:
+        """The transport is closed: another session may have it."""
         self.transport.state = self.announcer.state
         _sessions_of_transports.pop(id(self.transport), None)
-        self.closed.set()
-        self.settled.set()
-        busy: list[threading.Thread] = []
-        if not self.announcer.manual:
-            if exit_deadline is not None:
-                self.announcer.deliver_queued(delivered, deadline.sooner(1.0))
-            busy = self._await_delivery(delivered, deadline)
-        if self.hub.release():
-            # They need a moment even when handlers have used the limit up.
-            moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
-            left = [t for t in self.hub.join(Deadline(moment)) if t not in busy]
-            if left:
-                log_stack_of(left, "A session has ended")
-        unregister_for_exit(self)
-        self.finished.set()
-        if self._on_lost is not None and self.announcer.was_ready and exit_deadline is None:
-            self._on_lost(self)
-
-    def _abandon_attempt(self) -> None:
-        """Wake the connect thread from whatever it waits for, and give it a moment to go."""
-        if not self.announcer.was_ready:
-            # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its
-            # own: it calls functions of the program's, and one that hangs must not keep the end from coming.
-            error = self._disconnected_error()
-            try:
-                aborting = start_thread("close", self.abort.abort, error)
-            except RuntimeError:  # the interpreter is shutting down
-                self.abort.abort(error)
-            else:
-                join_thread(aborting, Deadline(_SETTLE_TIMEOUT))
-        thread = self.connect_thread
-        if thread is not None and thread is not threading.current_thread():
-            join_thread(thread, Deadline(_SETTLE_TIMEOUT))
-
-    def _close_transport(self, deadline: Deadline) -> None:
-        if not self.initialized:
-            return
-        # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
-        try:
-            thread = start_thread("close", self._disconnect_transport)
-        except RuntimeError:  # the interpreter is shutting down
-            self._disconnect_transport()
-            return
-        if not join_thread(thread, Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
-            log_stack_of([thread], f"The {self.transport.name} transport does not disconnect in time")
-
-    def _disconnect_transport(self) -> None:
-        try:
-            self.transport.disconnect()
-        except BaseException:
-            logger.exception("Closing the %s transport failed", self.transport.name)
-
-    def _await_delivery(self, delivered: Gate, deadline: Deadline) -> list[threading.Thread]:
-        """Wait until the last event was delivered. Returns the thread of the handler that is still running, if any."""
-        if delivered.wait(deadline) or self.announcer.overtaken:
-            return []  # a handler of the last event is at work on the next session already: that is not too long
-        self.announcer.silence()
-        busy = self.announcer.busy_threads()
-        if busy:
-            log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
-        return busy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import gc
 import itertools
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from .deadline import Deadline
+from .gate import Gate
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +46,55 @@ class ExitAware(Protocol):
 
 
 # Guards the two sets, which cannot be walked while another thread changes them. Any thread may hold it, for one set
-# operation.
-_lock = threading.Lock()
+# operation; re-entrant, because a finalizer may begin or end something in the midst of one.
+_lock = threading.RLock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
+
+
+class NoThreadError(RuntimeError):
+    """No thread can be started: the interpreter is shutting down, or the system has none left."""
 
 
 def start_thread(role: str, target: Callable[..., object], *args: Any) -> threading.Thread:
     """Start a daemon thread named ``rtvi-<role>-<n>``; the one place where threads of this package begin.
 
-    Daemons, because no thread of a library may keep the interpreter from exiting.
+    Daemons, because no thread of a library may keep the interpreter from exiting. Ctrl-C may keep this from returning,
+    and not the thread from running.
+
+    Raises:
+        NoThreadError
     """
+    if sys.is_finalizing():
+        raise NoThreadError("The interpreter is shutting down")  # before Python 3.12 it waits for ever for the thread
     name = f"rtvi-{role}-{next(_numbers)}"
     thread = threading.Thread(target=_run, args=(_generation, target, *args), name=name, daemon=True)
-    thread.start()
-    return thread
+    failures: list[BaseException] = []
+    started = Gate()
+
+    def start() -> None:
+        try:
+            thread.start()
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
+            failures.append(error)
+        finally:
+            started.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        start()
+    else:
+        # `Thread.start()` waits for an Event of the new thread's: Ctrl-C may leave its mutex locked, and then the new
+        # thread waits for it for ever. So the main thread, the only one that signals strike, has it called elsewhere.
+        try:
+            _thread.start_new_thread(start, ())
+        except RuntimeError as error:
+            raise NoThreadError(str(error)) from error
+        started.wait(Deadline(None))
+    if not failures:
+        return thread
+    if isinstance(failures[0], RuntimeError):
+        raise NoThreadError(str(failures[0])) from failures.pop()
+    raise failures.pop()
 
 
 def _run(generation: int, target: Callable[..., object], *args: Any) -> None:
@@ -133,7 +169,7 @@ def _after_fork_in_child() -> None:
     _generation += 1
     _forking_thread = threading.get_ident()
     # No lock is taken here: another thread may have held it at the fork and does not exist any more.
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for thing in list(_fork_aware):
         try:
             thing.after_fork_in_child()

@@ -67,12 +67,15 @@ class CloseInfo:
         reason: the peer's text; "" without one.
         initiator: "client", "server" or "network".
         error: what went wrong, or None after a normal end.
+        reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the program does
+            something else first.
     """
 
     code: int | None = None
     reason: str = ""
     initiator: str = "client"
     error: BaseException | None = None
+    reconnecting: bool = False
 
     def describe(self) -> str:
         """In a sentence without its full stop."""

@@ -1,0 +1,218 @@
+"""One attempt to connect: its phases on a thread of their own, all on one deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from .concurrency.cancel import AbortController
+from .concurrency.deadline import Deadline, join_thread
+from .concurrency.gate import Gate
+from .concurrency.lifecycle import start_thread
+from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError
+from .messages import BotReadyData
+from .protocol.states import CloseInfo, TransportState
+from .session import Session
+from .start import ConnectRequest
+
+logger = logging.getLogger(__name__)
+
+# Without a limit, whoever waits is told this often, in seconds, what for.
+_REMINDER_INTERVAL = 10.0
+# What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
+_LINGER_TIMEOUT = 0.1
+
+_DOING = {
+    "devices": "opening the devices",
+    "http": "the connect request",
+    "transport": "opening the transport",
+    "bot-ready": "waiting for the bot to be ready",
+}
+
+_ADVICE = {
+    "devices": "See which source or sink does not return.",
+    "http": "Check that the server at base_url answers, or raise connect_timeout.",
+    "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
+    "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
+}
+
+
+class SessionMaker(Protocol):
+    """What an attempt needs of the connector."""
+
+    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
+        """Begin a session, for which nothing has been done yet.
+
+        Raises:
+            RTVIError: the client cannot have one now.
+        """
+
+    def initialize_transport(self, session: Session) -> None:
+        """Tell the transport of its session. On the connect thread."""
+
+
+class ConnectAttempt:
+    """Brings a session from nothing to a ready bot, or to its end."""
+
+    _session: Session  # from `begin()` on
+
+    def __init__(self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline) -> None:
+        self._connector = connector
+        self._request = request
+        self._deadline = deadline
+        self._phase = "devices"
+        self._error: BaseException | None = None
+        self._abandoned = False
+
+    def begin(self, *, is_replacement: bool = False) -> Session:
+        """Begin the session, if the client is idle."""
+        self._session = self._connector.begin_session(self._deadline, is_replacement=is_replacement)
+        return self._session
+
+    def run(self) -> BotReadyData:
+        """Connect. Blocks until the bot is ready.
+
+        Raises:
+            ConnectionTimeoutError: the deadline passed first.
+            RTVIError: what else went wrong; the session has ended.
+            KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
+        """
+        session = self._session
+        try:
+            if self._abandoned:
+                raise was_disconnected()
+            thread = start_thread("connect", self._work)
+            if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
+                raise ConnectionTimeoutError(
+                    f"The bot was not ready within {self._deadline.timeout:g} s; "
+                    f"the time was spent on {_DOING[self._phase]}. {_ADVICE[self._phase]}",
+                    phase=self._phase,
+                    elapsed=self._deadline.elapsed(),
+                )
+            join_thread(thread, Deadline(_LINGER_TIMEOUT))
+            if session.bot is None:
+                own = self._error
+                raise own if own is not None and session.was_ended_by(own) else session.failure()
+            return session.bot
+        except BaseException as error:
+            session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
+            raise
+
+    def abandon(self) -> None:
+        """Let `run()` return soon. Any thread, also before `begin()`."""
+        self._abandoned = True
+        if hasattr(self, "_session"):
+            self._session.end(CloseInfo(initiator="client"))
+
+    # -- on the connect thread ----------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        self._session.connect_thread = threading.current_thread()
+        try:
+            self._steps()
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
+            self._error = error
+            self._session.end(_end_by(error))
+
+    def _steps(self) -> None:
+        session, transport, signal = self._session, self._session.transport, self._session.abort.signal
+        session.move(TransportState.INITIALIZING)
+        with self._may_fail("could not be prepared"):
+            self._connector.initialize_transport(session)
+            session.check_wanted()
+            transport.init_devices()
+            session.check_wanted()
+        session.move(TransportState.INITIALIZED)
+        if self._request.needed:
+            self._phase = "http"
+            session.move(TransportState.AUTHENTICATING)
+        bundle = self._request.send(self._deadline, session.abort)
+        session.check_wanted()
+        if self._request.start is not None:
+            session.move(TransportState.AUTHENTICATED)
+        self._phase = "transport"
+        session.move(TransportState.CONNECTING)
+        transport.secure_bundle = bundle.secure
+        with self._may_fail("failed to connect"):
+            transport.connect(bundle.content, signal)
+        self._phase = "bot-ready"
+        session.opened()
+        with self._may_fail("could not send client-ready"):
+            transport.send_ready_message()
+
+    @contextlib.contextmanager
+    def _may_fail(self, how: str) -> Iterator[None]:
+        """Around a call of a transport, which may be anybody's."""
+        session = self._session
+        session.check_wanted()
+        try:
+            yield
+        except Exception as error:
+            session.check_wanted()
+            if isinstance(error, RTVIError):
+                raise
+            raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
+        session.check_wanted()
+
+
+def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
+    """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+    done = Gate()
+    abort.signal.on_abort(done.set)
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
+            failure.append(error)
+        finally:
+            done.set()
+
+    thread = start_thread("connect", run)
+    try:
+        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
+            raise ConnectionTimeoutError(
+                f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
+            )
+    finally:
+        aborted = not abort.abort(was_disconnected())  # whatever still goes on is of no use any more
+        join_thread(thread, Deadline(_LINGER_TIMEOUT))
+    if aborted:
+        # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
+        raise was_disconnected()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def was_disconnected() -> DisconnectedError:
+    return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
+
+
+def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
+    """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
+    while not gate.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+        if deadline.expired:
+            return False
+        if deadline.timeout is None:
+            logger.warning(
+                "%s has been waiting for %.0f s, now for %s; set connect_timeout for a limit",
+                call,
+                deadline.elapsed(),
+                doing(),
+            )
+    return True
+
+
+def _end_by(error: BaseException) -> CloseInfo:
+    """How a session ends whose attempt raised `error`."""
+    if isinstance(error, DisconnectedError):
+        return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=error)
+    if isinstance(error, KeyboardInterrupt):
+        return CloseInfo(initiator="client")  # the caller's own wish, not a failure
+    return CloseInfo(initiator="client", error=error)

@@ -1,0 +1,109 @@
+"""The end of a session: everything that ends with it, once, in order, in bounded time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import attrs
+
+from .concurrency.deadline import Deadline, join_thread
+from .concurrency.gate import Gate
+from .concurrency.lifecycle import log_stack_of, start_thread, unregister_for_exit
+from .protocol.states import TransportState
+from .transports.base import Transport
+
+if TYPE_CHECKING:
+    from .session import Session
+
+logger = logging.getLogger(__name__)
+
+# What `disconnect()` promises. The teardown itself gives up a little sooner, so that its result is still seen.
+TEARDOWN_LIMIT = 5.0
+_OWN_SHARE = 0.9
+# A transport that does not come back leaves the rest of the limit to the handlers of the last events.
+_TRANSPORT_SHARE = 0.8
+# A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
+# look-up or in the caller's own code is left behind after it.
+_SETTLE_TIMEOUT = 0.1
+
+
+def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
+    """End a session whose end has begun. On its close thread, or, with a deadline, at the exit of the interpreter."""
+    announcer, info = session.announcer, session.info
+    successor = session.successor if exit_deadline is None else None
+    if successor is not None and successor.replaces(info):
+        info = attrs.evolve(info, reconnecting=True)
+    limit = TEARDOWN_LIMIT * _OWN_SHARE
+    deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
+    _abandon_attempt(session)
+    if session.was_opened:
+        session.move(TransportState.DISCONNECTING)
+    if session.initialized:
+        _close(session.transport, deadline)
+    delivered = announcer.finish(info)
+    session.let_go_of_transport()
+    session.closed.set()
+    session.settled.set()
+    busy: list[threading.Thread] = []
+    if not announcer.manual:
+        if exit_deadline is not None:
+            announcer.deliver_queued(delivered, deadline.sooner(1.0))
+        busy = _await_delivery(session, delivered, deadline)
+    if session.hub.release():
+        # They need a moment even when handlers have used the limit up.
+        moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
+        left = [thread for thread in session.hub.join(Deadline(moment)) if thread not in busy]
+        if left:
+            log_stack_of(left, "A session has ended")
+    unregister_for_exit(session)
+    session.finished.set()
+    if successor is not None and info.reconnecting:
+        successor.lost(session)
+
+
+def _abandon_attempt(session: Session) -> None:
+    """Wake the connect thread from whatever it waits for, and give it a moment to go."""
+    if not session.announcer.was_ready:
+        # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its own: it
+        # calls functions of the program's, and one that hangs must not keep the end from coming.
+        error = session.info.as_error()
+        try:
+            aborting = start_thread("close", session.abort.abort, error)
+        except RuntimeError:  # the interpreter is shutting down
+            session.abort.abort(error)
+        else:
+            join_thread(aborting, Deadline(_SETTLE_TIMEOUT))
+    thread = session.connect_thread
+    if thread is not None and thread is not threading.current_thread():
+        join_thread(thread, Deadline(_SETTLE_TIMEOUT))
+
+
+def _close(transport: Transport, deadline: Deadline) -> None:
+    def disconnect() -> None:
+        try:
+            transport.disconnect()
+        except BaseException:
+            logger.exception("Closing the %s transport failed", transport.name)
+
+    # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
+    try:
+        thread = start_thread("close", disconnect)
+    except RuntimeError:  # the interpreter is shutting down
+        disconnect()
+        return
+    if not join_thread(thread, Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
+        log_stack_of([thread], f"The {transport.name} transport does not disconnect in time")
+
+
+def _await_delivery(session: Session, delivered: Gate, deadline: Deadline) -> list[threading.Thread]:
+    """Wait until the last event was delivered. Returns the thread of the handler that is still running, if any."""
+    announcer = session.announcer
+    if delivered.wait(deadline) or announcer.overtaken:
+        return []  # a handler of the last event is at work on the next session already: that is not too long
+    announcer.silence()
+    busy = announcer.busy_threads()
+    if busy:
+        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+    return busy
