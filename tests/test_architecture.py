@@ -24,7 +24,7 @@ FLOORS = [
     {"media"},
     {"transports"},
     {
-        *("signals", "options", "stats", "streams", "dispatch", "announce", "start", "session", "watch", "reconnect"),
+        *("signals", "options", "stats", "streams", "dispatch", "announce", "start", "session", "teardown", "watch", "reconnect"),
         *("connect", "client", "__init__"),
     },
     {"notes", "testing"},

@@ -129,6 +129,7 @@ def test_a_lost_session_is_replaced() -> None:
             *("connected", "bot_ready", "bot_disconnected", "disconnected"),
             *("reconnecting", "connected", "bot_ready"),
         ]
+        assert [info.reconnecting for info in telling.data("disconnected")] == [True]
         (told,) = telling.data("reconnecting")
         assert isinstance(told, ReconnectingData)
         assert (told.attempt, told.max_attempts) == (1, 10)
@@ -181,7 +182,7 @@ def test_an_end_that_is_meant_stays(info: CloseInfo) -> None:
         client.connect()
         lose(client, info)
         until(lambda: not threads_of_package())
-        assert telling.names[-1] == "disconnected"
+        assert telling.heard[-1] == ("disconnected", info)
         assert client.state == "disconnected"
 
 

@@ -37,7 +37,7 @@ from tests.client.helpers import (
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` promises half a second instead of five."""
-    monkeypatch.setattr("rtvi_sync.session.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.teardown.TEARDOWN_LIMIT", 0.5)
 
 
 class TestDisconnect:
@@ -280,9 +280,9 @@ class TestLimits:
 
     def test_limits(self) -> None:
         """`disconnect()` promises five seconds."""
-        from rtvi_sync import session
+        from rtvi_sync import teardown
 
-        assert session.TEARDOWN_LIMIT == 5.0
+        assert teardown.TEARDOWN_LIMIT == 5.0
 
     def test_a_slow_disconnected_handler_that_reconnects(self) -> None:
         """A handler that works on the next session is no handler that hangs, and a failed attempt in it neither."""
