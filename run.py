@@ -52,7 +52,8 @@ usage: python3 run.py COMMAND ...
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            sessions come and go, faults strike, and nothing may grow: a plot, a
                                            table and a judgement in DIR, .cache/soak if none is given
-  lint                                     ruff, mypy and the import contracts
+  lint [--require] [ruff arguments]        ruff, mypy, the import contracts, bandit and pip-audit; with --require it
+                                           fails, too, where no list of known vulnerabilities can be reached
 
 All that is needed is set up first, in .venv/ and .cache/ of this folder."""
 
@@ -370,10 +371,17 @@ def soak(arguments: list[str]) -> int:
 
 
 def lint(arguments: list[str]) -> int:
-    """Check style, types and floors; all three always run."""
+    """Check style, types and floors, and look for weak spots, ours and those of what is installed; all always run."""
     python = own_environment(LINT_PARTS)
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    checks = (["-m", "ruff", "check", *arguments], ["-m", "mypy"], ["-c", contracts])
+    ours = ["--require"] if "--require" in arguments else []
+    checks = (
+        ["-m", "ruff", "check", *(argument for argument in arguments if argument not in ours)],
+        ["-m", "mypy"],
+        ["-c", contracts],
+        ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
+        ["-m", "tools.audit", *ours],
+    )
     return max([show([python, *check], STEP_SECONDS, ROOT) for check in checks])
 
 

@@ -1,0 +1,78 @@
+"""Look up every installed package in a list of published vulnerabilities, and say so where that cannot be done.
+
+pip-audit asks a service about each package of this environment. It calls all well what the service does not know, and
+so everything, where a mirror stands in for the service: here nothing counts as audited that was not.
+"""
+
+# ruff: noqa: S603, T201 (running a program and saying what came of it is the purpose)
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tools.machine import pip_settings
+
+SERVICES = {"pypi": "PyPI", "osv": "OSV"}
+SECONDS = 120.0
+
+
+def ask(service: str) -> list[dict[str, Any]] | str:
+    """What pip-audit finds out about each package from a service; or, if nothing at all, why not."""
+    settings = pip_settings()
+    environ = dict(os.environ)
+    # Whoever needs an authority or a proxy of his own for the package index needs it here, too.
+    for name, setting in (("REQUESTS_CA_BUNDLE", "cert"), ("HTTPS_PROXY", "proxy")):
+        if settings.get(setting):
+            environ.setdefault(name, settings[setting])
+    command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", service, "--format", "json"]
+    try:
+        done = subprocess.run(
+            [*command, "--progress-spinner", "off"], env=environ, capture_output=True, text=True, timeout=SECONDS
+        )
+        packages: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+    except subprocess.TimeoutExpired:
+        return f"no answer within {SECONDS:g} s"
+    except (ValueError, LookupError, TypeError):
+        return (done.stderr.strip().splitlines() or ["no answer"])[-1][:100]
+    return packages if any("vulns" in package for package in packages) else "it knows none of the installed packages"
+
+
+def report(packages: list[dict[str, Any]]) -> tuple[list[str], int]:
+    """What to say about the packages, and the exit status: 1 with a vulnerability, 2 with packages not audited."""
+    audited = [package for package in packages if "vulns" in package]
+    skipped = [package["name"] for package in packages if "vulns" not in package]
+    lines = [
+        f"{package['name']} {package['version']}: {vulnerability['id']}, "
+        f"mended in {', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        for package in audited
+        for vulnerability in package["vulns"]
+    ]
+    found = len(lines)
+    lines.append(f"{len(audited)} packages audited, {found or 'no'} known vulnerabilities")
+    if skipped:
+        lines.append(f"NOT AUDITED, the service does not know: {', '.join(skipped)}")
+    return lines, 1 if found else 2 if skipped else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Audit; with --require, what was not audited is a failure."""
+    reasons = []
+    for service, name in SERVICES.items():
+        packages = ask(service)
+        if not isinstance(packages, str):
+            lines, status = report(packages)
+            break
+        reasons.append(f"{name}: {packages}")
+    else:
+        lines, status = [f"NOT AUDITED, no list of vulnerabilities can be reached from here ({'; '.join(reasons)})"], 2
+    for line in lines:
+        print(f"pip-audit: {line}")
+    return int(status == 1 or (status == 2 and "--require" in arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
