@@ -137,7 +137,7 @@ def test_the_http_answer_does_not_end_the_deadline() -> None:
 
 def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Without a limit a warning names the phase, again and again, until the end."""
-    monkeypatch.setattr("rtvi_sync.connect._REMINDER_INTERVAL", 0.02)
+    monkeypatch.setattr("rtvi_sync.attempt._REMINDER_INTERVAL", 0.02)
     client = memory_client(silent_bot, connect_timeout=None)
     connecting = InThread(client.connect)
     until(lambda: len(caplog.records) >= 3)
@@ -150,7 +150,7 @@ def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
 def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """With a limit nobody has to be told."""
-    monkeypatch.setattr("rtvi_sync.connect._REMINDER_INTERVAL", 0.02)
+    monkeypatch.setattr("rtvi_sync.attempt._REMINDER_INTERVAL", 0.02)
     with pytest.raises(ConnectionTimeoutError):
         memory_client(silent_bot, connect_timeout=0.2).connect()
     assert caplog.records == []
@@ -158,9 +158,9 @@ def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 def test_reminder_interval() -> None:
     """The warnings come every 10 s."""
-    from rtvi_sync import connect
+    from rtvi_sync import attempt
 
-    assert connect._REMINDER_INTERVAL == 10.0
+    assert attempt._REMINDER_INTERVAL == 10.0
 
 
 @pytest.mark.parametrize("phase", [http_headers, websocket_handshake, bot_ready])

@@ -10,9 +10,12 @@ import textwrap
 import threading
 import time
 
+import pytest
+
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import (
+    NoThreadError,
     fork_generation,
     log_stack_of,
     register_for_exit,
@@ -63,6 +66,48 @@ def test_a_thread_gets_its_arguments():
     got: list[object] = []
     start_thread("test", lambda *args: got.extend(args), 1, "two").join(LIMIT)
     assert got == [1, "two"]
+
+
+@pytest.mark.parametrize("what", ["_thread.start_new_thread", "threading.Thread.start"])
+def test_no_thread_to_be_had(monkeypatch, what):
+    """Whatever keeps a thread from being started is told by one error."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(what, refuse)
+    with pytest.raises(NoThreadError, match="can't start new thread"):
+        start_thread("test", int)
+
+
+def test_no_memory_for_a_thread(monkeypatch):
+    """Any other failure is raised as it is, on the thread that asked."""
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(MemoryError):
+        start_thread("test", int)
+
+
+def test_no_thread_at_the_end_of_the_interpreter():
+    """A finalizer that runs when threads run no more is refused one; it does not wait for it for ever."""
+    script = """
+    from rtvi_sync.concurrency import lifecycle
+    class Last:
+        def __del__(self, start_thread=lifecycle.start_thread, error=lifecycle.NoThreadError):
+            try:
+                start_thread("test", int)
+            except error:
+                print("refused", flush=True)
+    last = Last()
+    last.me = last
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=LIMIT, check=True
+    )
+    assert (done.stdout, done.stderr) == ("refused\n", "")
 
 
 def test_a_fork_begins_a_new_generation():

@@ -1,0 +1,187 @@
+"""Work that is done on another thread than the one that signals strike."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from rtvi_sync.concurrency import lifecycle, shield
+from rtvi_sync.concurrency.shield import shielded
+
+from ..conftest import package_threads
+from ..loopback import LIMIT, running
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers")
+
+
+class StruckError(Exception):
+    """Stands for Ctrl-C."""
+
+
+class Striker:
+    """Has `StruckError` strike the main thread, once."""
+
+    def __init__(self) -> None:
+        self._armed = False
+
+    def __enter__(self) -> Striker:
+        self._before = signal.signal(signal.SIGALRM, self._strike)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def strike_in(self, seconds: float) -> None:
+        """Strike at that time, unless `rest()` is called before."""
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def rest(self) -> None:
+        """Not any more."""
+        self._armed = False
+
+    def _strike(self, *_: object) -> None:
+        if self._armed:
+            self._armed = False
+            raise StruckError
+
+
+@pytest.fixture
+def striker() -> Iterator[Striker]:
+    """Strikes."""
+    with Striker() as striker:
+        yield striker
+
+
+def test_what_comes_of_it():
+    """Its result is returned and its error raised, as if it were a plain call."""
+    assert shielded(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError, match="zero"):
+        shielded(lambda: 1 / 0)
+    with pytest.raises(SystemExit):
+        shielded(lambda: exec("raise SystemExit"))
+
+
+def test_which_thread_does_it():
+    """Another one if the main thread asks; a thread that no signal strikes does it itself."""
+    assert shielded(threading.current_thread) is not threading.current_thread()
+    with running(lambda: shielded(threading.current_thread) is threading.current_thread()) as outcome:
+        assert outcome.get() is True
+
+
+def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
+    """Without `on_interrupt` the exception is raised at once, and the work is done to its end all the same."""
+    go_on, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        striker.strike_in(0.01)
+        assert go_on.wait(LIMIT)
+        done.set()
+
+    with pytest.raises(StruckError):
+        shielded(work)
+    assert not done.is_set()
+    go_on.set()
+    assert done.wait(LIMIT)
+
+
+def test_it_is_told_when_the_caller_is_struck(striker: Striker):
+    """With `on_interrupt` the work can end sooner, and has ended when the exception is raised."""
+    stop, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        striker.strike_in(0.01)
+        assert stop.wait(LIMIT)
+        done.set()
+
+    with pytest.raises(StruckError):
+        shielded(work, stop.set)
+    assert done.is_set()
+
+
+def test_work_that_does_not_listen_is_left_behind(striker: Striker, monkeypatch):
+    """The wait for its end has a limit."""
+    monkeypatch.setattr(shield, "_LEAVE_TIMEOUT", 0.05)
+    stop, told = threading.Event(), []
+
+    def work() -> None:
+        striker.strike_in(0.01)
+        assert stop.wait(LIMIT)
+
+    with pytest.raises(StruckError):
+        shielded(work, lambda: told.append(stop.is_set()))
+    stop.set()
+    assert told == [False]
+
+
+def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
+    """At the exit of the interpreter the caller does it himself."""
+
+    def refuse(*_: object) -> None:
+        raise lifecycle.NoThreadError
+
+    monkeypatch.setattr(shield, "start_thread", refuse)
+    assert shielded(threading.current_thread) is threading.current_thread()
+
+
+# Python can do no more than report an exception that strikes inside the callback of a weak reference.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
+    """Whatever the moment of the strike, the work is done once or not at all, and nothing hangs."""
+    rng = random.Random(5)
+    ends = time.monotonic() + 1.5
+    begun = done = strikes = 0
+
+    def work() -> None:
+        nonlocal begun, done
+        begun += 1
+        sum(range(300))
+        done += 1
+
+    while time.monotonic() < ends:
+        calls = begun
+        try:
+            striker.strike_in(rng.uniform(1e-5, 6e-4))
+            shielded(work, lambda: None)
+            striker.rest()
+        except StruckError:
+            strikes += 1
+        assert begun - calls in (0, 1)
+    assert strikes > 50
+    # The last one may be under way.
+    for thread in package_threads():
+        thread.join(LIMIT)
+    assert begun == done > 20
+
+
+def test_nothing_is_kept():
+    """Neither the work nor what came of it outlives the call, without the collector's help."""
+
+    class Thing:
+        pass
+
+    def fail(thing: Thing) -> None:
+        raise ValueError
+
+    gc.disable()
+    try:
+        thing = Thing()
+        gone = weakref.ref(thing)
+        assert shielded(lambda thing=thing: thing) is thing
+        with suppress(ValueError):
+            shielded(lambda thing=thing: fail(thing))
+        for thread in package_threads():
+            thread.join(LIMIT)
+        del thing
+        assert gone() is None
+    finally:
+        gc.enable()
