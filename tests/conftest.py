@@ -39,6 +39,12 @@ def open_descriptors() -> dict[str, str]:
     return found
 
 
+def pytest_collection_finish() -> None:
+    """Keep all that was imported out of the garbage collections to come: they would look at it after every test."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fails a test that leaves a thread of the package, a socket, a pipe or an epoll instance behind."""
