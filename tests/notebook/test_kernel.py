@@ -132,7 +132,7 @@ def test_a_connect_that_is_run_again_says_what_to_do(kernel: Kernel) -> None:
 
 def test_a_cell_that_makes_the_client_may_be_run_again(kernel: Kernel) -> None:
     """The client that was there is dropped, which ends its session; the new one has the notebook to itself."""
-    cell = "client = new_client(mic=ToneSource(440)); talk = Conversation(client); display(talk); client.connect()"
+    cell = "client = new_client(enable_mic=False); talk = Conversation(client); display(talk); client.connect()"
     for _ in range(3):
         kernel.run(cell)
     kernel.run("with client.events('bot-llm-stopped', timeout=10) as e: client.send_text('Hello'); next(e)")
