@@ -12,7 +12,7 @@ from rtvi_sync.flask import RTVIBlueprint
 
 from .browser import client_for, site_of
 
-HEARTBEAT, LEAVE = 0.3, 1.0
+HEARTBEAT, LEAVE = 0.3, 1.5
 
 
 def create_app() -> flask.Flask:
