@@ -76,7 +76,7 @@ def in_early(word: str) -> Any:
 def talk(_: str) -> Any:
     """A spoken turn: how much of the bot's voice arrived."""
     sink = BytesSink()
-    client = new_client(mic=ToneSource(duration=0.3), speaker=sink)
+    client = new_client(mic=ToneSource(duration=0.1), speaker=sink)
     with client.events("bot-stopped-speaking", timeout=LIMIT) as ends, client:
         next(ends)
     return len(sink.pcm)

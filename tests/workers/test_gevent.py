@@ -50,7 +50,7 @@ def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         authority.issue_cert("127.0.0.1").configure_cert(context)
         head = f"raw_env = ['SSL_CERT_FILE={folder / 'ca.pem'}']\n"
     with (
-        EmbeddedBot(ssl_context=context, hang_over=0.2) as bot,
+        EmbeddedBot(ssl_context=context, hang_over=0.1) as bot,
         Gunicorn(folder, bot.ws_url, "gevent", preload=True, head=head) as server,
     ):
         yield server

@@ -1,0 +1,27 @@
+"""The Celery application of the tests: a view of the web application as a task; messages and results are files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_process_shutdown
+
+from . import app
+from .celery_folder import use_folder
+
+celery = Celery()
+use_folder(celery, os.environ["RTVI_CELERY_FOLDER"])
+
+
+@celery.task(name="view")
+def view(name: str, word: str) -> Any:
+    """What a view answers in the child that does the task."""
+    return {"pid": os.getpid(), "answer": app.VIEWS[f"/{name}"](word)}
+
+
+@worker_process_shutdown.connect
+def end_session(**_: object) -> None:
+    """As docs/embedding.md tells: the children of Celery leave by `os._exit()`."""
+    app.shared.disconnect()
