@@ -72,7 +72,7 @@ def open_websocket(
         signal.raise_if_aborted()
         raise
     try:
-        leftover = _handshake(_Fence(sock, url, signal), where, host, lines)
+        leftover = _handshake(_Fence(sock, url, lines, signal), where, host)
     except BaseException:
         detach()
         sock.close()
@@ -108,14 +108,13 @@ def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, li
     return host, [f"{name}: {value}" for name, value in fields.values()]
 
 
-def _handshake(fence: _Fence, where: str, host: str, lines: list[str]) -> bytes:
+def _handshake(fence: _Fence, where: str, host: str) -> bytes:
     try:
         WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
             # websocket-client sends the cookies that its process-wide jar has for the URL's host. This one is nobody's.
             f"ws://{secrets.token_hex(8)}/",
             socket=fence,
             host=host,
-            header=lines,
             suppress_origin=True,
             redirect_limit=0,
             timeout=None,
@@ -138,21 +137,21 @@ def _handshake(fence: _Fence, where: str, host: str, lines: list[str]) -> bytes:
 class _Fence:
     """What websocket-client sees of the socket during the handshake."""
 
-    def __init__(self, sock: socket.socket, url: SplitResult, signal: AbortSignal) -> None:
+    def __init__(self, sock: socket.socket, url: SplitResult, lines: list[str], signal: AbortSignal) -> None:
         self._sock = sock
         self._signal = signal
         resource = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._request_line = f"GET {resource} HTTP/1.1\r\n".encode("ascii")
+        self._first_lines = "\r\n".join([f"GET {resource} HTTP/1.1", *lines, ""]).encode("ascii")
         self._head: bytes | None = None  # of the answer: what websocket-client has not read yet
         self.status: int | None = None
         self.leftover = b""  # what follows the head
 
     def send(self, data: bytes) -> int:
-        # The library would cut a path at a semicolon, so it is given none.
+        # The library would cut a path at a semicolon, and its tracing would show headers: it is given neither.
         self._sock.settimeout(socket_timeout(self._signal))
         # A server that hangs up may have said why, as TLS 1.3 does when the client's certificate is wrong: read that.
         with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
-            self._sock.sendall(self._request_line + data.partition(b"\r\n")[2])
+            self._sock.sendall(self._first_lines + data.partition(b"\r\n")[2])
         return len(data)
 
     def recv(self, size: int) -> bytes:

@@ -495,7 +495,7 @@ def test_an_untrusted_certificate(post):
         post(server.url)
     with (
         Endpoint(answering(), tls=serving()) as server,
-        pytest.raises(StartBotError, match="certificate verify failed"),
+        pytest.raises(StartBotError, match="certificate is not trusted"),
     ):
         post(server.url, network=Network(proxy=False))
 

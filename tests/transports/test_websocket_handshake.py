@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import logging
 import re
 import select
 import socket
@@ -407,11 +408,19 @@ def test_any_answer_is_refused_or_taken(answer):
     assert CookieJar.jar == {}
 
 
-def test_the_traces_of_websocket_client_stay_off(shake):
-    """The library's own tracing would show tokens; nobody turns it on."""
+def test_the_traces_of_websocket_client_show_no_secret(shake, caplog):
+    """Nobody turns the library's own tracing on; a program that does is shown no token."""
     assert not websocket.isEnabledForDebug()
-    with Acceptor() as server:
-        shake(f"ws://{server.authority}/?token=secret")
+    websocket.enableTrace(True, handler=caplog.handler)
+    try:
+        with Acceptor("Set-Cookie: hush") as server:
+            shake(f"ws://ada:hush@{server.authority}/?token=hush", {"X-Key": "hush"})
+    finally:
+        websocket.enableTrace(False)
+        logging.getLogger("websocket").removeHandler(caplog.handler)  # which older versions leave there
+    assert "--- request header ---" in caplog.text
+    assert "hush" not in caplog.text
+    assert lines_of(server.heads[0])["x-key"] == ["hush"]
 
 
 # -- failures below ---------------------------------------------------------------------------------------------------
