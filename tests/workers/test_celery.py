@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,19 @@ def test_tasks_and_the_end(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) ->
         assert {session.wait_ended(SOON).code for session in begun()} == {1000}
         assert not any(child.is_running() for child in children)
         assert "Traceback" not in worker.log()
+
+
+def test_the_sample(bot: EmbeddedBot, begun: Sessions) -> None:
+    """`samples/celery_task` asks its questions, of its own bot and of one elsewhere, and ends."""
+
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "samples.celery_task", *arguments]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+        return done.stdout.splitlines()
+
+    with ThreadPoolExecutor(2) as both:
+        on_its_own, elsewhere = both.submit(run), both.submit(run, "--url", bot.ws_url, "Who?")
+    questions = "What time is it?", "And in Oslo?", "And in Rome?"
+    assert on_its_own.result() == [f"{question} -> You said: {question}" for question in questions]
+    assert elsewhere.result() == ["Who? -> You said: Who?"]
+    assert [session.wait_ended(SOON).code for session in begun()] == [1000]

@@ -1,0 +1,1 @@
+"""A Celery task that asks a bot a question."""

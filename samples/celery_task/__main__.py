@@ -1,0 +1,52 @@
+"""Questions to a bot as Celery tasks, in a worker with two processes.
+
+    python3 run.py sample celery_task --url ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
+
+Without a URL the built-in bot is asked, which repeats what it reads. Without --broker, messages travel through files in
+a temporary folder; --broker redis://localhost, say, takes a real one.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from rtvi_sync.testing import EmbeddedBot
+
+
+@contextlib.contextmanager
+def worker() -> Iterator[None]:
+    """A Celery worker in a process of its own, as `celery -A samples.celery_task.tasks worker` starts it."""
+    command = ["celery", "-A", "samples.celery_task.tasks", "worker", "--concurrency=2", "--loglevel=WARNING"]
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()  # it completes the tasks that it is at
+        process.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="run.py sample celery_task", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://")
+    parser.add_argument("--broker", help="URL of Celery's broker")
+    parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?", "And in Rome?"])
+    given = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        os.environ["CELERY_BROKER_URL"] = given.broker or "filesystem://localhost/"
+        os.environ["CELERY_FOLDER"] = "" if given.broker else folder
+        os.environ["RTVI_URL"] = given.url or stack.enter_context(EmbeddedBot()).ws_url
+        from .tasks import ask
+
+        stack.enter_context(worker())
+        # All are sent at once; the answers come as they are ready, and are shown in the order of the questions.
+        for question, answer in [(question, ask.delay(question)) for question in given.questions]:
+            print(question, "->", answer.get(timeout=120), flush=True)
+
+
+if __name__ == "__main__":
+    main()
