@@ -24,8 +24,8 @@ FLOORS = [
     {"media"},
     {"transports"},
     {
-        *("signals", "options", "stats", "streams", "dispatch", "announce", "start", "session", "teardown", "watch", "reconnect"),
-        *("connect", "client", "__init__"),
+        *("signals", "options", "stats", "streams", "dispatch", "announce", "teardown", "start", "session"),
+        *("attempt", "reconnect", "watch", "connect", "client", "__init__"),
     },
     {"notes", "testing"},
     {"cli", "flask", "notebook", "__main__"},
