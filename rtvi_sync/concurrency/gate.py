@@ -46,6 +46,7 @@ class Bell:
         """
         if ready():
             return True
+        # Guards nothing: it is what this thread sleeps on.
         sleeper = threading.Lock()
         sleeper.acquire()
         self._sleepers.append(sleeper)
