@@ -16,8 +16,9 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.acceptor import Acceptor, cut
 
 logger = logging.getLogger(__name__)
-# At DEBUG it would show every request and message of a client, its token with them.
-logger.setLevel(logging.INFO)
+# At DEBUG websockets would show every request and message of a client, its token with them; and what it tells at INFO
+# has no place in the output of a program that asks for warnings.
+logger.setLevel(logging.WARNING)
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _CLOSE_TIMEOUT: Final = 2.0
 _DONE: Final = 1000
