@@ -12,6 +12,7 @@ from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
 from .concurrency.gate import Gate
 from .concurrency.lifecycle import start_thread
+from .concurrency.shield import shielded
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError
 from .messages import BotReadyData
 from .protocol.states import CloseInfo, TransportState
@@ -105,7 +106,7 @@ class ConnectAttempt:
         """Let `run()` return soon. Any thread, also before `begin()`."""
         self._abandoned = True
         if hasattr(self, "_session"):
-            self._session.end(CloseInfo(initiator="client"))
+            shielded(lambda: self._session.end(CloseInfo(initiator="client")))
 
     # -- on the connect thread ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from . import teardown
 from .announce import Announcer, StateCell
 from .attempt import ConnectAttempt, on_a_thread, was_disconnected
 from .concurrency.cancel import AbortController
@@ -71,8 +72,8 @@ class Connector:
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
         # Guards `_beginning`, `_starting` and the state's owner: of two threads that connect at once one begins a
-        # session. Any thread may hold it, for an assignment.
-        self._lock = threading.Lock()
+        # session. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._beginning = False
         self._starting: AbortController | None = None
         self._closed = False
@@ -85,6 +86,7 @@ class Connector:
 
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
+        self._check_process()
         before = self._session
         attempt = self._attempt(given, start)
 
@@ -153,12 +155,15 @@ class Connector:
             raise RTVIError(_CLOSED)
         return session
 
+    def _check_process(self) -> None:
+        if self._session is not None and self._session.forked:
+            raise forked_error()
+
     def _check_idle(self) -> None:
         if self._closed:
             raise RTVIError(_CLOSED)
+        self._check_process()
         session = self._session
-        if session is not None and session.forked:
-            raise forked_error()
         if self._beginning or (session is not None and not session.closed.is_set()):
             raise BotAlreadyStartedError(
                 f"A session is active (state {self.states.value}); call disconnect() before you connect again"
@@ -166,6 +171,7 @@ class Connector:
 
     def start_bot(self, request: APIRequest) -> Any:
         """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
+        self._check_process()
         deadline = Deadline(self._limit_of(request))
         abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
         return shielded(lambda: self._start_bot(request, deadline, abort), lambda: abort.abort(was_disconnected()))
@@ -209,7 +215,8 @@ class Connector:
         if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
             self._disconnect(session)
         else:
-            shielded(lambda: self._disconnect(session))
+            with contextlib.suppress(TimeoutError):
+                shielded(lambda: self._disconnect(session), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
 
     def _disconnect(self, session: Session | None) -> None:
         with self._lock:
@@ -332,7 +339,7 @@ class Connector:
         )
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._starting is not None:
             self.states.value = TransportState.DISCONNECTED  # nobody is at it here
         self._starting, self._beginning = None, False

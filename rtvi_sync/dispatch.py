@@ -81,15 +81,14 @@ class Dispatcher:
         self._client = weakref.ref(client)
         self.lane = Lane(max_items=max_events, max_bytes=max_bytes, manual=manual)
         self._limits = (max_events, max_bytes)
-        # Guards the replacement of `_handlers` and `_streams`, which are never changed in place, and the numbers of
-        # sessions. Any thread may hold it, for a few assignments.
-        self._lock = threading.Lock()
-        self._handlers: dict[RTVIEvent, tuple[_Handler, ...]] = {}
-        self._streams: tuple[weakref.ref[EventStream], ...] = ()
-        # Sessions are numbered from 1. `_over`: the last one whose last events were, or are being, delivered.
+        # There is no lock, which a thread of the program's could hold while a signal handler on it waits for an event:
+        # the lists and the dicts are changed in single steps, and walked in copies.
+        self._handlers: dict[RTVIEvent, list[_Handler]] = {}
+        self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
+        # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
-        self._over = 0
-        self._over_info = CloseInfo()
+        # The last session whose last events were, or are being, delivered, and how it ended. Written on the lane.
+        self._over = (0, CloseInfo())
         #: The thread that is in a handler now, for whoever has to tell why it takes so long.
         self.busy_thread: threading.Thread | None = None
         self._tally = threading.local()
@@ -102,15 +101,14 @@ class Dispatcher:
         """Call `function` for each `event`, or for the next one only."""
         type_ = event_from(event)
         handler = _Handler(function, _takes_payload(function), once)
-        with self._lock:
-            self._handlers = {**self._handlers, type_: (*self._handlers.get(type_, ()), handler)}
+        self._handlers.setdefault(type_, []).append(handler)
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
         """Call `function`, or nothing at all, for `event` any longer. An unknown function is no error."""
         type_ = event_from(event)
-        with self._lock:
-            kept = tuple(h for h in self._handlers.get(type_, ()) if function is not None and h.function != function)
-            self._handlers = {**self._handlers, type_: kept}
+        for handler in self._handlers_of(type_):
+            if function is None or handler.function == function:
+                self._take(handler, type_)
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
         """A stream of the events of `types` (none: of all) from now on.
@@ -120,12 +118,16 @@ class Dispatcher:
         """
         self.check_process()
         stream = EventStream(self, frozenset(map(event_from, types)), timeout, *self._limits)
-        with self._lock:
+        key, streams = id(stream), self._streams
+        streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
+        while True:
+            over, info = self._over
             # It ends with the session that is live, or with the next one.
-            stream.session = max(self._begun, self._over + 1)
-            stream.after = self._over_info if self._begun == self._over > 0 else None
-            self._streams = (*(ref for ref in self._streams if ref() is not None), weakref.ref(stream))
-        return stream
+            stream.session = max(self._begun, over + 1)
+            stream.after = info if self._begun == over > 0 else None
+            if self._over[0] == over:
+                return stream
+            # A session was over in this very moment, and may have passed by the stream.
 
     def wait_for(self, event: str | RTVIEvent, where: Callable[[Event], object] | None, timeout: float | None) -> Event:
         """The next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
@@ -143,8 +145,7 @@ class Dispatcher:
 
     def close_stream(self, stream: EventStream) -> None:
         """Push no more events to `stream`."""
-        with self._lock:
-            self._streams = tuple(ref for ref in self._streams if ref() not in (None, stream))
+        self._streams.pop(id(stream), None)
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
@@ -156,7 +157,10 @@ class Dispatcher:
         )
 
     def _live_streams(self) -> list[EventStream]:
-        return [stream for ref in self._streams if (stream := ref()) is not None]
+        return [stream for ref in self._streams.copy().values() if (stream := ref()) is not None]
+
+    def _handlers_of(self, type_: RTVIEvent) -> list[_Handler]:
+        return self._handlers.get(type_, []).copy()
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -167,14 +171,13 @@ class Dispatcher:
 
     def begin_session(self) -> int:
         """A session begins. Returns its number."""
-        with self._lock:
-            self._begun += 1
-            return self._begun
+        self._begun += 1
+        return self._begun
 
     def session_over(self, number: int, info: CloseInfo) -> None:
         """The last event of a session is about to be delivered: streams opened from now on belong to the next."""
-        with self._lock:
-            self._over, self._over_info = max(self._over, number), info
+        if number >= self._over[0]:
+            self._over = number, info
 
     def end_streams(self, number: int, info: CloseInfo) -> None:
         """The last event of a session was delivered."""
@@ -218,8 +221,8 @@ class Dispatcher:
         client = self._client()
         if client is None:
             return all(taken)
-        for handler in self._handlers.get(event.type, ()):
-            if handler.once and not self._take(event.type, handler):
+        for handler in self._handlers_of(event.type):
+            if handler.once and not self._take(handler, event.type):
                 continue
             payload = (event.data,) if handler.takes_payload else ()
             taken.append(self._call(handler.function, payload, event))
@@ -246,13 +249,13 @@ class Dispatcher:
         self.lane.run_queued(deadline)
         return int(self._tally.count)
 
-    def _take(self, type_: RTVIEvent, handler: _Handler) -> bool:
-        with self._lock:
-            current = self._handlers.get(type_, ())
-            if handler not in current:
-                return False
-            self._handlers = {**self._handlers, type_: tuple(h for h in current if h is not handler)}
-            return True
+    def _take(self, handler: _Handler, type_: RTVIEvent) -> bool:
+        """Remove `handler`; False if that was done before."""
+        try:
+            self._handlers[type_].remove(handler)
+        except ValueError:
+            return False
+        return True
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], event: Event) -> bool:
         try:
@@ -272,7 +275,6 @@ class Dispatcher:
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
         self.lane.after_fork_in_child()
         self.busy_thread = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import platform
 import threading
+from collections import defaultdict
 from typing import Any, Protocol
 
 from . import teardown
@@ -110,7 +111,6 @@ class Session:
             self.hub = acquire_hub()
             self._begin(dispatcher, states, deadline)
         except BaseException:
-            # Ctrl-C may come anywhere: what was taken is given back.
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "hub"):
                 self.hub.release()
@@ -128,8 +128,9 @@ class Session:
         self.abort.signal.on_abort(self._aborted)
         self.connect_thread: threading.Thread | None = None
         # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
-        # from it. And `messages_sent`. Any thread may hold it, for an assignment.
-        self._lock = threading.Lock()
+        # from it. Any thread of the package may hold it, for an assignment; re-entrant, because a finalizer may end the
+        # session in the midst of one.
+        self._lock = threading.RLock()
         self._ending: CloseInfo | None = None
         self._tearing_down = False
         self._opened = False
@@ -137,7 +138,8 @@ class Session:
         self._close_thread: threading.Thread | None = None
         #: The transport knows of this session: what is changed from now on, it must be told.
         self.initialized = False
-        self.messages_sent = 0
+        # By thread: each counts its own, so that nobody who sends holds a lock.
+        self._sent: defaultdict[int, int] = defaultdict(int)
         self.messages_received = 0  # counted by whoever delivers them: one thread at a time
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
@@ -241,8 +243,12 @@ class Session:
             self._pending.discard(message.id)
 
     def _count_sent(self) -> None:
-        with self._lock:
-            self.messages_sent += 1
+        self._sent[threading.get_ident()] += 1
+
+    @property
+    def messages_sent(self) -> int:
+        """How many were sent."""
+        return sum(self._sent.copy().values())
 
     def failure(self) -> RTVIError:
         """Why the session that has ended, or is ending, did not come to be."""
@@ -429,7 +435,7 @@ class Session:
 
     def _on_own_thread(self) -> bool:
         """True on a thread that the end of the session waits for: it must not wait for the end."""
-        return threading.current_thread() in (self._close_thread, self.connect_thread)
+        return self.hub.io.is_current or threading.current_thread() in (self._close_thread, self.connect_thread)
 
     def _tear_down(self, exit_deadline: Deadline | None = None) -> None:
         """Everything that ends with the session, in order. On the close thread, or, with a deadline, at exit."""

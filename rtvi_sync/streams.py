@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
@@ -46,7 +47,7 @@ class EventStream:
         self._max_events = max_events
         self._max_bytes = max_bytes
         #: The number of the session that it ends with.
-        self.session = 0
+        self.session = sys.maxsize
         #: How the session before that ended, if nothing has followed it yet.
         self.after: CloseInfo | None = None
         # The lane appends and the iterating thread takes, each in one step; so there is no lock, which one of them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -15,12 +15,11 @@ T = TypeVar("T")
 class Waiter(Generic[T]):
     """One call that waits for one answer. Settled at most once, by any thread; later answers are ignored."""
 
-    __slots__ = ("_error", "_gate", "_value")
+    __slots__ = ("_gate", "_outcomes")
 
     def __init__(self) -> None:
         self._gate = Gate()
-        self._value: T | None = None
-        self._error: BaseException | None = None
+        self._outcomes: deque[tuple[T | None, BaseException | None]] = deque()  # the first one counts
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until settled; False if `deadline` passed first."""
@@ -28,13 +27,13 @@ class Waiter(Generic[T]):
 
     def result(self) -> T:
         """The answer, after `wait()` returned True. Raises the error it was rejected with."""
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]
+        value, error = self._outcomes[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
 
     def _settle(self, value: T | None, error: BaseException | None) -> None:
-        self._value = value
-        self._error = error
+        self._outcomes.append((value, error))
         self._gate.set()
 
 
@@ -42,11 +41,12 @@ class Pending(Generic[T]):
     """The calls of one session that wait for an answer, by the id of their request.
 
     Every waiter is settled exactly once: by its answer, by `fail_all`, or it is discarded by the call that gave up.
+
+    There is no lock, which a thread that waits could hold while a signal handler on it makes a request: each change of
+    the dict is one step.
     """
 
     def __init__(self) -> None:
-        # Guards `_waiters` and `_make_failure`. Any thread may hold it, for a dict operation.
-        self._lock = threading.Lock()
         self._waiters: dict[str, Waiter[T]] = {}
         self._make_failure: Callable[[], BaseException] | None = None
 
@@ -58,12 +58,12 @@ class Pending(Generic[T]):
             ValueError: an answer to `key` is expected already.
         """
         waiter: Waiter[T] = Waiter()
-        with self._lock:
-            if self._make_failure is not None:
-                raise self._make_failure()
-            if key in self._waiters:
-                raise ValueError(f"A request with the id {key!r} is waiting for its answer already")
-            self._waiters[key] = waiter
+        if self._waiters.setdefault(key, waiter) is not waiter:
+            raise ValueError(f"A request with the id {key!r} is waiting for its answer already")
+        # Only now: `fail_all` either finds the waiter, or has said so before.
+        if self._make_failure is not None:
+            self.discard(key)
+            raise self._make_failure()
         return waiter
 
     def __contains__(self, key: object) -> bool:
@@ -71,13 +71,11 @@ class Pending(Generic[T]):
 
     def discard(self, key: str) -> None:
         """The call gave up: an answer to `key` that comes later is nobody's."""
-        with self._lock:
-            self._waiters.pop(key, None)
+        self._waiters.pop(key, None)
 
     def resolve(self, key: str, value: T) -> bool:
         """Hand the answer to whoever waits for `key`; False if nobody does."""
-        with self._lock:
-            waiter = self._waiters.pop(key, None)
+        waiter = self._waiters.pop(key, None)
         if waiter is None:
             return False
         waiter._settle(value, None)
@@ -85,8 +83,7 @@ class Pending(Generic[T]):
 
     def reject(self, key: str, error: BaseException) -> bool:
         """Fail the call that waits for `key`; False if nobody does."""
-        with self._lock:
-            waiter = self._waiters.pop(key, None)
+        waiter = self._waiters.pop(key, None)
         if waiter is None:
             return False
         waiter._settle(None, error)
@@ -97,13 +94,12 @@ class Pending(Generic[T]):
 
         Args:
             make_error: makes one exception per call, because an exception raised on two threads mixes their
-                tracebacks. It is called under the lock by `register()`: it must only construct.
+                tracebacks.
         """
-        with self._lock:
-            if self._make_failure is None:
-                self._make_failure = make_error
-            waiters = list(self._waiters.values())
-            self._waiters.clear()
-        for waiter in waiters:
+        if self._make_failure is None:
+            self._make_failure = make_error
+        waiters = self._waiters.copy()
+        for key, waiter in waiters.items():
             waiter._settle(None, make_error())
+            self.discard(key)
         return len(waiters)

@@ -23,13 +23,18 @@ T = TypeVar("T")
 _LEAVE_TIMEOUT = 5.0
 
 
-def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = None) -> T:
+def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = None, limit: float | None = None) -> T:
     """Return what `work()` returns, or raise what it raises; once begun it is done to its end, whatever strikes.
 
     Args:
         work: done on a thread of its own if this is the main thread.
         on_interrupt: called if an exception strikes this thread while it waits, Ctrl-C for example. It has `work` end
             sooner; only then is the exception raised. None: it is raised at once, and the work goes on.
+        limit: seconds that the main thread waits. A signal handler may have struck it where it holds a lock, of
+            `logging` for example, that the work needs.
+
+    Raises:
+        TimeoutError: the limit has passed; the work goes on.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -39,12 +44,14 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
             start_thread("call", call.run)
         except NoThreadError:
             call.run()
-        call.done.wait(Deadline(None))
+        done = call.done.wait(Deadline(limit))
     except BaseException:
         if on_interrupt is not None and not call.withdraw():
             on_interrupt()
             call.done.wait(Deadline(_LEAVE_TIMEOUT))
         raise
+    if not done:
+        raise TimeoutError
     return call.result()
 
 

@@ -267,9 +267,7 @@ class WebSocketTransport(Transport):
 class _Receiver:
     """Takes the WebSocket messages of one session apart. Called on the io thread."""
 
-    def __init__(
-        self, options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager
-    ) -> None:
+    def __init__(self, options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager) -> None:
         self._options = options
         self._on_message = on_message
         self._manager = manager

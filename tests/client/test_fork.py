@@ -260,11 +260,10 @@ class TestLocks:
         "lock",
         [
             lambda client: client._connector._lock,
-            lambda client: client._dispatcher._lock,
             lambda client: client._dispatcher.lane._lock,
             lambda client: signals._registry.lock,
         ],
-        ids=["connector", "dispatcher", "lane", "signals"],
+        ids=["connector", "lane", "signals"],
     )
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""
@@ -285,10 +284,8 @@ class TestLocks:
         "lock",
         [
             lambda client: client._connector._lock,
-            lambda client: client._dispatcher._lock,
             lambda client: client._dispatcher.lane._lock,
             lambda client: client._connector.session()._lock,
-            lambda client: client._connector.session()._pending._lock,
             lambda client: client._connector.session().abort.signal._lock,
             lambda client: transport_of(client)._lock,
             lambda client: transport_of(client)._connection._lock,
@@ -297,10 +294,8 @@ class TestLocks:
         ],
         ids=[
             "connector",
-            "dispatcher",
             "lane",
             "session",
-            "pending",
             "abort",
             "transport",
             "connection",

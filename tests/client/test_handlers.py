@@ -244,7 +244,7 @@ class TestRegistration:
         say(client, 1)
         settle(client)
         assert sorted(heard) == list(range(8))
-        assert client._dispatcher._handlers[RTVIEvent.METRICS] == ()
+        assert client._dispatcher._handlers[RTVIEvent.METRICS] == []
 
 
 class TestOrder:

@@ -16,6 +16,7 @@ import pytest
 from rtvi_sync.concurrency import lifecycle, shield
 from rtvi_sync.concurrency.shield import shielded
 
+from ..client.helpers import until
 from ..conftest import package_threads
 from ..loopback import LIMIT, running
 
@@ -157,9 +158,7 @@ def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
             strikes += 1
         assert begun - calls in (0, 1)
     assert strikes > 50
-    # The last one may be under way.
-    for thread in package_threads():
-        thread.join(LIMIT)
+    until(lambda: not package_threads())  # the last one may be under way
     assert begun == done > 20
 
 
@@ -179,8 +178,7 @@ def test_nothing_is_kept():
         assert shielded(lambda thing=thing: thing) is thing
         with suppress(ValueError):
             shielded(lambda thing=thing: fail(thing))
-        for thread in package_threads():
-            thread.join(LIMIT)
+        until(lambda: not package_threads())
         del thing
         assert gone() is None
     finally:
