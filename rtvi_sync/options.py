@@ -264,14 +264,22 @@ def is_transient(error: BaseException) -> bool:
 
     So are: a line that broke, a server that goes away or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP 408,
     425, 429 and 5xx), a limit that passed. Not so are: a bot that ended the session (Pipecat closes with 1000 however
-    it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a broken protocol, and whatever this
-    program itself did.
+    it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is refused, a
+    broken protocol, and whatever this program itself did.
     """
     if isinstance(error, DisconnectedError):
         return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
     if isinstance(error, (StartBotError, TransportStartError)):
+        if _is_caused_by(error, ssl.SSLCertVerificationError):
+            return False
         return error.status is None or error.status in _PASSING_STATUSES or error.status >= 500
     return isinstance(error, ConnectionTimeoutError)
+
+
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 _PASSING_CODES = (1001, 1006, 1011, 1012, 1013, 1014)

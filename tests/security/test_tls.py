@@ -16,7 +16,7 @@ import httpx
 import pytest
 import trustme
 
-from rtvi_sync import RTVIClient, RTVIError, StartBotError, TransportStartError, WebSocketTransport
+from rtvi_sync import RTVIClient, RTVIError, StartBotError, TransportStartError, WebSocketTransport, is_transient
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.tls import default_context
@@ -135,6 +135,8 @@ def complaint(reach: Reach, tls: ssl.SSLContext, context: ssl.SSLContext, *, pro
     assert heard == []
     text = str(caught.value)
     assert server.authority in text
+    # Nothing that would get better by itself: with a reconnect policy it is not tried again.
+    assert not is_transient(caught.value) or "not trusted" not in text
     # No way out of the trouble is one that lets others in.
     for word in ("CERT_NONE", "verify=False", "check_hostname", "unverified", "disable", "ws://127", "http://"):
         assert word not in text
