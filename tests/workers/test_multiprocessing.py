@@ -90,7 +90,10 @@ def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
         os._exit(4)
     elif ending == "in a thread":
         threading.Thread(target=lambda: heard.put(app.in_shared("from a thread"))).start()
-    elif ending == "signal":
+    elif ending == "SIGTERM":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        os.kill(os.getpid(), signal.SIGTERM)
+    elif ending == "pause":
         signal.pause()
 
 
@@ -119,7 +122,7 @@ class TestEndOfAChild:
             process.close()
         heard.close()
 
-    @pytest.mark.parametrize(("ending", "code"), [("return", 0), ("sys.exit", 3), ("exception", 1)])
+    @pytest.mark.parametrize(("ending", "code"), [("return", 0), ("sys.exit", 3), ("exception", 1), ("SIGTERM", 5)])
     def test_that_comes_to_its_end(self, child: Any, begun: Sessions, ending: str, code: int) -> None:
         """Its session is ended in good order, its handlers are told, and its exit code is kept."""
         process, heard = child(ending)
@@ -141,8 +144,8 @@ class TestEndOfAChild:
         ("ending", "end", "code"),
         [
             ("os._exit", lambda process: None, 4),
-            ("signal", lambda process: process.terminate(), -signal.SIGTERM),
-            ("signal", lambda process: process.kill(), -signal.SIGKILL),
+            ("pause", lambda process: process.terminate(), -signal.SIGTERM),
+            ("pause", lambda process: process.kill(), -signal.SIGKILL),
         ],
         ids=["os._exit", "terminate", "kill"],
     )
