@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from .deadline import Deadline, join_thread
+from .gate import Bell
 from .lifecycle import fork_generation, start_thread
 
 logger = logging.getLogger(__name__)
@@ -18,6 +20,10 @@ logger = logging.getLogger(__name__)
 _LONGEST_WAIT = 3600.0
 
 Step = Callable[[float], "float | None"]
+
+
+def _wait(bell: Bell, ready: Callable[[], bool], timeout: float | None) -> None:
+    bell.wait_for(ready, Deadline(timeout))
 
 
 class PacerTask:
@@ -60,25 +66,26 @@ class Pacer:
 
     Args:
         clock: current time in seconds; never goes back.
-        wait: `wait(condition, timeout)` sleeps, the condition's lock held, until notified or for `timeout` seconds
-            (None: without limit). It and `clock` are parameters for the sake of tests.
+        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds (None: without
+            limit). It and `clock` are parameters for the sake of tests.
     """
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[threading.Condition, float | None], object] = threading.Condition.wait,
+        wait: Callable[[Bell, Callable[[], bool], float | None], object] = _wait,
     ) -> None:
         self._clock = clock
         self._wait = wait
         # Guards every field below and the fields of all tasks. Any thread may hold it, for a few instructions; nobody
-        # holds it while a step runs.
-        self._lock = threading.Lock()
-        # The pacer's thread sleeps on the first until something is due sooner than planned; cancel() and join() sleep
-        # on the second until the step in progress has returned, the thread is known.
-        self._sooner = threading.Condition(self._lock)
-        self._settled = threading.Condition(self._lock)
+        # holds it while a step runs. Re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
+        # The pacer's thread sleeps at the first until something is due sooner than planned; cancel() and join() sleep
+        # at the second until the step in progress has returned, the thread is known.
+        self._sooner = Bell()
+        self._settled = Bell()
+        self._changed = False  # something is due sooner than the pacer's thread knows
         self._heap: list[tuple[float, int, PacerTask]] = []
         self._order = itertools.count()
         self._current: PacerTask | None = None
@@ -117,9 +124,9 @@ class Pacer:
     def close(self) -> None:
         """Take no new work and let the thread leave; what is still planned is dropped. Does not wait."""
         with self._lock:
-            self._closed = True
+            self._closed = self._changed = True
             self._heap.clear()
-            self._sooner.notify()
+        self._sooner.ring()
 
     def join(self, timeout: float) -> bool:
         """Wait until the thread has left after `close()`.
@@ -130,16 +137,11 @@ class Pacer:
         Returns:
             True if no thread is left; False if it is still there, or if this is that thread.
         """
-        deadline = time.monotonic() + timeout
-        with self._lock:
-            self._settled.wait_for(lambda: self._thread is not None or not self._begun, timeout)
-            begun, thread = self._begun, self._thread
-        if thread is None:
-            return not begun
-        if thread is threading.current_thread():
+        deadline = Deadline(timeout)
+        if not self._settled.wait_for(lambda: self._thread is not None or not self._begun, deadline):
             return False
-        thread.join(max(0.0, deadline - time.monotonic()))
-        return not thread.is_alive()
+        thread = self._thread
+        return thread is None or (thread is not threading.current_thread() and join_thread(thread, deadline))
 
     def _begin(self) -> None:
         thread = None
@@ -149,7 +151,7 @@ class Pacer:
             with self._lock:
                 self._thread = thread
                 self._begun = thread is not None
-                self._settled.notify_all()
+            self._settled.ring()
 
     def _run(self) -> None:
         due: float | None = None
@@ -168,7 +170,12 @@ class Pacer:
         """Plan the task whose step has returned `due`, then wait until a task is due; None: the pacer is closed."""
         with self._lock:
             self._put_back(due)
-            while not self._closed:
+        self._settled.ring()
+        while True:
+            with self._lock:
+                if self._closed:
+                    return None
+                self._changed = False
                 timeout = None
                 if self._heap:
                     planned, _, task = self._heap[0]
@@ -182,8 +189,7 @@ class Pacer:
                         task._due, self._current = None, task
                         return task, step
                     timeout = min(timeout, _LONGEST_WAIT)
-                self._wait(self._sooner, timeout)
-            return None
+            self._wait(self._sooner, lambda: self._changed, timeout)
 
     def _put_back(self, due: float | None) -> None:
         """Plan the current task anew unless it was rescheduled meanwhile; the lock is held."""
@@ -195,18 +201,19 @@ class Pacer:
                 task._step = None
             else:
                 self._plan(task, due)
-        self._settled.notify_all()
 
     def _cancel(self, task: PacerTask) -> None:
         with self._lock:
             task._step = None
-            if threading.current_thread() is not self._thread:
-                self._settled.wait_for(lambda: self._current is not task)
+        if threading.current_thread() is not self._thread:
+            self._settled.wait_for(lambda: self._current is not task, Deadline(None))
 
     def _reschedule(self, task: PacerTask, due: float) -> None:
         with self._lock:
             if task._step is not None and not self._closed:
                 self._plan(task, due)
+        if self._changed:
+            self._sooner.ring()
 
     def _plan(self, task: PacerTask, due: float) -> None:
         """Set a task's due time; the lock is held."""
@@ -214,5 +221,4 @@ class Pacer:
         if due < math.inf:
             entry = (due, next(self._order), task)
             heapq.heappush(self._heap, entry)
-            if self._heap[0] is entry:
-                self._sooner.notify()
+            self._changed = self._changed or self._heap[0] is entry

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Bell
 from ..concurrency.pacer import Pacer, PacerTask
 from ..errors import RTVIError
 from . import pcm as pcm_tools
@@ -101,7 +102,8 @@ class AheadReader:
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
         # Guards the fields below; the source's thread and the pacer's hold it for a few instructions.
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._bell = Bell()  # rung when there may be room
         self._buffer = bytearray()
         self._begun = False
         self._halted = False
@@ -110,32 +112,29 @@ class AheadReader:
         self._thread = DeviceThread("mic", source, claim, self._read_all, report)
 
     def begin(self) -> None:
-        with self._changed:
-            self._begun = True
-            self._changed.notify()
+        self._begun = True
+        self._bell.ring()
 
     def look(self) -> None:
-        with self._changed:
-            self._changed.notify()
+        self._bell.ring()
 
     def take(self, frames: int) -> bytes | None:
-        with self._changed:
+        with self._lock:
             if len(self._buffer) < 2 * frames and not self._ended:
                 return None
             data = bytes(self._buffer[: 2 * frames])
             del self._buffer[: 2 * frames]
-            self._changed.notify()
-            return data
+        self._bell.ring()
+        return data
 
     @property
     def exhausted(self) -> bool:
-        with self._changed:
+        with self._lock:
             return self._ended and not self._failed and not self._buffer
 
     def halt(self) -> None:
-        with self._changed:
-            self._halted = True
-            self._changed.notify()
+        self._halted = True
+        self._bell.ring()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
         return self._thread.join(deadline)
@@ -151,20 +150,20 @@ class AheadReader:
                     raise ValueError(f"read() returned {len(data)} bytes; a sample has 2, so the number must be even")
                 if not data:
                     break
-                with self._changed:
+                with self._lock:
                     self._buffer += data
             failed = False
         finally:
-            with self._changed:
+            with self._lock:
                 self._ended, self._failed = True, failed
 
     def _wait_for_room(self) -> bool:
-        with self._changed:
-            while not self._halted:
-                if self._begun and self._enabled() and len(self._buffer) < self._limit_bytes:
-                    return True
-                self._changed.wait()
-            return False
+        def ready() -> bool:
+            room = self._begun and self._enabled() and len(self._buffer) < self._limit_bytes
+            return room or self._halted
+
+        self._bell.wait_for(ready, Deadline(None))
+        return not self._halted
 
 
 class MicFeed:

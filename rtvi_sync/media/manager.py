@@ -10,6 +10,7 @@ from typing import TypeVar
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.pacer import Pacer
+from ..concurrency.shield import shielded
 from ..errors import DeviceError
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource
@@ -175,7 +176,7 @@ class MediaManager:
         self._lock = threading.Lock()
         self._session = None
 
-    # -- the user's side ----------------------------------------------------------------------------------------------
+    # -- the user's side: shielded, so that neither Ctrl-C nor a signal handler meets anything half done ---------------
 
     @property
     def is_mic_enabled(self) -> bool:
@@ -187,6 +188,9 @@ class MediaManager:
 
         Muting sends 1 s of silence, then nothing; the source stands still until it is unmuted.
         """
+        shielded(lambda: self._enable_mic(enable))
+
+    def _enable_mic(self, enable: bool) -> None:
         self._mic_enabled = enable
         with self._lock:
             session = self._session
@@ -206,6 +210,9 @@ class MediaManager:
             TypeError: see the constructor.
         """
         _check("mic", mic, "read", "WavSource(path)")
+        shielded(lambda: self._set_mic(mic))
+
+    def _set_mic(self, mic: str | AudioSource | None) -> None:
         with self._lock:
             session = self._session
             if session is None:
@@ -241,6 +248,9 @@ class MediaManager:
             TypeError: see the constructor.
         """
         _check("speaker", speaker, "write", "WavSink(path)")
+        shielded(lambda: self._set_speaker(speaker))
+
+    def _set_speaker(self, speaker: str | AudioSink | None) -> None:
         with self._lock:
             session = self._session
             if session is None:
@@ -263,11 +273,10 @@ class MediaManager:
 
     def tracks(self) -> Tracks:
         """The audio tracks of the session; None for what is absent. Called on any thread."""
-        with self._lock:
-            session = self._session
-            if session is None:
-                return Tracks()
-            return Tracks(local=ParticipantTracks(audio=session.local), bot=ParticipantTracks(audio=session.bot))
+        session = self._session
+        if session is None:
+            return Tracks()
+        return Tracks(local=ParticipantTracks(audio=session.local), bot=ParticipantTracks(audio=session.bot))
 
     @property
     def counters(self) -> MediaCounters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -59,9 +58,9 @@ class Track:
         self.kind: Literal["audio", "video"] = "audio"
         self.label = label
         self._enabled = enabled
-        # Guards the fields below against readers that come and go; publish() reads `_readers` without it.
-        self._lock = threading.Lock()
-        self._readers: tuple[weakref.ref[TrackFrames], ...] = ()
+        # By identity. There is no lock, which a reader's thread could hold while a signal handler on it waits: the dict
+        # is changed in single steps, and walked in copies.
+        self._readers: dict[int, weakref.ref[TrackFrames]] = {}
         self._ended = False
 
     def __repr__(self) -> str:
@@ -85,42 +84,29 @@ class Track:
         """
         queue = AudioQueue(buffer)
         frames = TrackFrames(queue)
-        with self._lock:
-            if self._ended:
-                queue.end()
-            else:
-                self._readers = (*self._live_readers(), weakref.ref(frames))
+        key, readers = id(frames), self._readers
+        readers[key] = weakref.ref(frames, lambda _: readers.pop(key, None))
+        if self._ended:  # end() may not have seen it any more
+            frames.close()
         return frames
 
     def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
         """Hand a piece of audio to all readers; called by the session, on one thread. Never blocks."""
-        readers = self._readers
-        if not readers:
+        if not self._readers:
             return
         frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)
-        gone = False
-        for reference in readers:
-            reader = reference()
-            if reader is None:
-                gone = True
-            else:
-                reader._queue.put(frame)
-        if gone:
-            with self._lock:
-                self._readers = self._live_readers()
+        for reader in self._live_readers():
+            reader._queue.put(frame)
 
     def end(self) -> None:
         """No more frames will come; called by the session."""
-        with self._lock:
-            self._ended = True
-            readers, self._readers = self._readers, ()
-        for reference in readers:
-            reader = reference()
-            if reader is not None:
-                reader.close()
+        self._ended = True
+        for reader in self._live_readers():
+            reader.close()
+        self._readers.clear()
 
-    def _live_readers(self) -> tuple[weakref.ref[TrackFrames], ...]:
-        return tuple(reference for reference in self._readers if reference() is not None)
+    def _live_readers(self) -> list[TrackFrames]:
+        return [reader for reference in self._readers.copy().values() if (reader := reference()) is not None]
 
 
 @attrs.frozen(kw_only=True)

@@ -6,9 +6,12 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.gate import Bell
 from rtvi_sync.concurrency.pacer import Pacer, PacerTask
 
 LIMIT = 5.0
@@ -21,29 +24,30 @@ class ManualClock:
         self.time = 1000.0
         self.lateness = 0.0  # how much later than asked for the pacer wakes
         self.waits = 0
-        self.condition = threading.Condition()
+        self.woken = 0  # how many of them wake() has ended
+        self.bell = Bell()
         self.until = math.inf
         self._slept = threading.Condition()
 
     def now(self) -> float:
         return self.time
 
-    def wait(self, condition: threading.Condition, timeout: float | None) -> None:
+    def wait(self, bell: Bell, ready: Callable[[], bool], timeout: float | None) -> None:
         with self._slept:
             self.waits += 1
-            self.condition = condition
+            number = self.waits
+            self.bell = bell
             self.until = math.inf if timeout is None else self.time + timeout
             self._slept.notify_all()
-        condition.wait()
+        bell.wait_for(lambda: ready() or self.woken >= number, Deadline(None))
 
     def wake(self, time: float) -> None:
         """Wake the pacer at that time and wait until it sleeps again, having seen all that was added before."""
         with self._slept:
             assert self._slept.wait_for(lambda: self.waits > 0, LIMIT), "the pacer never slept"
-            before = self.waits
-        with self.condition:
+            before = self.woken = self.waits
             self.time = time
-            self.condition.notify_all()
+        self.bell.ring()
         with self._slept:
             assert self._slept.wait_for(lambda: self.waits > before, LIMIT), "the pacer does not sleep"
 

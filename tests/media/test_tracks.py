@@ -156,11 +156,11 @@ def test_reading_an_ended_track(talk):
 
 
 def test_a_reader_nobody_holds_costs_nothing(talk):
-    """A reader that was dropped without close() is forgotten with the next frame."""
+    """A reader that was dropped without close() is forgotten."""
     session = talk().prepare()
     track = session.manager.tracks().bot.audio
     for _ in range(3):
         track.frames()
     gc.collect()
     session.hear(FRAME)
-    assert track._readers == ()
+    assert track._readers == {}
