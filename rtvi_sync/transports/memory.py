@@ -42,8 +42,9 @@ class MemoryTransport(Transport):
         self._bot = bot
         self.sent: list[RTVIMessage] = []
         self.auth_bundle: Any = None
-        # Guards the three fields below. Any thread may hold it, for a few assignments.
-        self._lock = threading.Lock()
+        # Guards the three fields below. Any thread may hold it, for a few assignments; re-entrant, because a signal
+        # handler may send in the midst of them.
+        self._lock = threading.RLock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
         self._delivering = False  # a thread is handing out what has arrived
@@ -58,7 +59,7 @@ class MemoryTransport(Transport):
 
     def after_fork_in_child(self) -> None:
         """The session is the parent's; whoever held the lock does not exist here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._open = self._delivering = False
 
     def disconnect(self) -> None:
@@ -82,8 +83,12 @@ class MemoryTransport(Transport):
             if self._delivering:
                 return  # one thread at a time delivers, in order, and takes this one along
             self._delivering = True
-        while (arrived := self._next()) is not None:
-            self.on_message(arrived)
+        try:
+            while (arrived := self._next()) is not None:
+                self.on_message(arrived)
+        except BaseException:
+            self._delivering = False  # Ctrl-C in the sending thread: the next message finds somebody again
+            raise
 
     def _next(self) -> Inbound | None:
         with self._lock:
