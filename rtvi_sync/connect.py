@@ -15,6 +15,7 @@ from .announce import Announcer, StateCell
 from .attempt import ConnectAttempt, on_a_thread, was_disconnected
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
+from .concurrency.gate import Gate
 from .concurrency.hub import acquire_hub
 from .concurrency.lifecycle import register_for_fork
 from .concurrency.shield import shielded
@@ -99,10 +100,12 @@ class Connector:
 
         return shielded(begin_and_run, attempt.abandon)
 
-    def reconnect(self) -> Session:
+    def reconnect(self, stopped: Gate) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
         attempt = self._attempt(*self._last_start)
         session = attempt.begin(is_replacement=True)
+        if stopped.is_set():  # by a `disconnect()` that did not see this session yet
+            attempt.abandon()
         attempt.run()
         return session
 
@@ -223,7 +226,12 @@ class Connector:
             starting, self._starting = self._starting, None
         if starting is not None:
             starting.abort(was_disconnected())
-        reconnecting = self._reconnector.stop(session) if self._reconnector is not None else None
+        reconnecting = None
+        if self._reconnector is not None:
+            reconnecting = self._reconnector.stop(session)
+            if self._session is not session:  # the reconnector has begun it in this very moment
+                session = self._session
+                reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.end_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:

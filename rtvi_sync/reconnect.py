@@ -63,11 +63,12 @@ class ReconnectFailedData:
 class Sessions(Protocol):
     """What a reconnector needs of the connector."""
 
-    def reconnect(self) -> Session:
-        """Connect as the program did last; returns the session, whose bot is ready.
+    def reconnect(self, stopped: Gate) -> Session:
+        """Connect as the program did last, unless `stopped` is set; returns the session, whose bot is ready.
 
         Raises:
             BotAlreadyStartedError: the program was faster.
+            DisconnectedError: `stopped` is set.
             RTVIError: as `RTVIClient.connect()`.
         """
 
@@ -227,7 +228,7 @@ class _Run:
             raise _Stopped
         self._attempts += 1
         try:
-            session = sessions.reconnect()
+            session = sessions.reconnect(self.stopped)
         finally:
             del sessions
         self._owner.count += 1

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import rtvi_sync.session
 from rtvi_sync import (
     BotAlreadyStartedError,
     BotError,
@@ -411,6 +412,31 @@ def test_disconnect_ends_an_attempt() -> None:
         assert threads_of_package() == []
         assert client.stats().sessions == 2
         assert "reconnect_failed" not in telling.names
+
+
+def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """disconnect() in the moment in which an attempt makes its session, which nobody sees yet: nothing comes of it."""
+    begins, go_on = threading.Event(), threading.Event()
+    about = rtvi_sync.session.about_this_client
+
+    def slowly() -> dict[str, str]:
+        begins.set()
+        assert go_on.wait(SOON)
+        return about()
+
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        monkeypatch.setattr(rtvi_sync.session, "about_this_client", slowly)
+        lose(client)
+        assert begins.wait(SOON)
+        disconnecting = InThread(client.disconnect)
+        until(lambda: client._connector._reconnector is not None and client._connector._reconnector._run is None)
+        go_on.set()
+        disconnecting.result()
+        assert threads_of_package() == []
+        assert client.state == "disconnected"
+        assert telling.names.count("connected") == 1
 
 
 def test_connect_takes_over() -> None:
