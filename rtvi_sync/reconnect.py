@@ -110,7 +110,7 @@ class Reconnector:
         """True if the policy wants another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
-        except Exception:
+        except BaseException:  # also an exit: whoever asks has a session to end
             logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
             return False
 
@@ -194,7 +194,7 @@ class _Run:
             self._retrying()(self._attempt, [error])
         except _Stopped:
             pass
-        except Exception as failure:  # noqa: BLE001 - a transport or handler may be anybody's
+        except BaseException as failure:  # noqa: BLE001 - a transport or handler may be anybody's, and exit
             self._give_up(failure)
         finally:
             self._owner.leave(self)

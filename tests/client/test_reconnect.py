@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import threading
 import time
 import weakref
@@ -532,17 +533,35 @@ def test_retry_on_decides() -> None:
         assert kinds == [DisconnectedError, TransportStartError, StartBotError]
 
 
-def test_a_rule_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """An exception in the program's rule is logged and taken for a no."""
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_a_rule_that_raises(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    """An exception in the program's rule is logged and taken for a no; the session ends as any other."""
 
     def rule(_: BaseException) -> bool:
-        raise ZeroDivisionError
+        raise kind
 
     with reconnecting_client(policy=ReconnectPolicy(retry_on=rule)) as client:
         client.connect()
         lose(client)
         until(lambda: not threads_of_package())
+        assert client.state == "disconnected"
         assert "retry_on of the reconnect policy raised" in caplog.text
+
+
+def test_a_handler_that_exits() -> None:
+    """A connect handler that calls sys.exit() in an attempt ends the attempts, and that is told."""
+
+    def handler(*_: Any) -> Any:
+        if telling.names:
+            sys.exit("enough")
+        return {}
+
+    with reconnecting_client(custom_connect_handler=handler) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert isinstance(telling.data("reconnect_failed")[0].error, SystemExit)
 
 
 def test_manual_mode() -> None:
