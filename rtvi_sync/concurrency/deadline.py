@@ -6,14 +6,21 @@ import os
 import threading
 import time
 
-# On Windows a lock cannot be interrupted while it is waited for: there a wait is cut into slices, so that Ctrl-C is
-# seen in between. Elsewhere one slice is as long as the platform allows.
-_SLICE = 0.2 if os.name == "nt" else threading.TIMEOUT_MAX
+# The main thread, which runs the signal handlers, looks up so often while it waits, in seconds: on Windows no signal
+# interrupts the wait for a lock, and elsewhere one that comes in the very moment before the thread falls asleep does
+# not.
+_SLICE = 0.2 if os.name == "nt" else 1.0
+
+
+def on_main_thread() -> bool:
+    """True on the only thread that signal handlers, the one behind Ctrl-C among them, interrupt."""
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def slice_of(remaining: float | None) -> float:
-    """How long one wait of `remaining` seconds (None: no limit) may last, so that Ctrl-C is seen on every platform."""
-    return _SLICE if remaining is None else min(remaining, _SLICE)
+    """How long one wait of `remaining` seconds (None: no limit) may last, so that no signal is missed."""
+    longest = _SLICE if on_main_thread() else threading.TIMEOUT_MAX
+    return longest if remaining is None else min(remaining, longest)
 
 
 class Deadline:

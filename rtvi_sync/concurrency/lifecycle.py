@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Protocol
 
-from .deadline import Deadline
+from .deadline import Deadline, on_main_thread
 from .gate import Gate
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
         finally:
             started.set()
 
-    if threading.current_thread() is not threading.main_thread():
+    if not on_main_thread():
         start()
     else:
         # `Thread.start()` waits for an Event of the new thread's: Ctrl-C may leave its mutex locked, and then the new

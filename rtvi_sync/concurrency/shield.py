@@ -7,12 +7,11 @@ another thread, and the main thread only waits for it, at a gate.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .deadline import Deadline
+from .deadline import Deadline, on_main_thread
 from .gate import Gate
 from .lifecycle import NoThreadError, start_thread
 
@@ -36,7 +35,7 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
     Raises:
         TimeoutError: the limit has passed; the work goes on.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not on_main_thread():
         return work()
     call = _Call(work)
     try:

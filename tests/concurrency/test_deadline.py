@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync.concurrency import deadline as module
 from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
 
-LIMIT = 5.0
+from ..loopback import LIMIT, running
 
 
 class Clock:
@@ -72,7 +72,15 @@ def test_nan_is_no_limit():
 @pytest.mark.parametrize("timeout", [None, 0.0, 1.0, 1e12, float("inf")])
 def test_a_slice_is_one_that_the_platform_can_wait(timeout):
     """Whatever the limit, a single wait of it fits what a lock of this platform takes."""
-    assert 0.0 <= slice_of(timeout) <= threading.TIMEOUT_MAX
+    with running(lambda: slice_of(timeout)) as elsewhere:
+        assert 0.0 <= elsewhere.get() <= threading.TIMEOUT_MAX
+
+
+def test_the_main_thread_looks_up_now_and_then():
+    """A signal that no wait is interrupted by is seen soon; other threads see none, and need not wake."""
+    assert 0.1 <= slice_of(None) == slice_of(1e12) <= 1.0
+    with running(lambda: slice_of(None)) as elsewhere:
+        assert elsewhere.get() == threading.TIMEOUT_MAX
 
 
 def test_an_ended_thread_is_seen_after_the_limit():
