@@ -443,6 +443,8 @@ class Session:
             if self._tearing_down:
                 return
             self._tearing_down = True
+        if exit_deadline is None:
+            self._close_thread = threading.current_thread()  # before `start_thread()` has returned it
         teardown.tear_down(self, exit_deadline)
 
     def let_go_of_transport(self) -> None:

@@ -533,6 +533,24 @@ def test_retry_on_decides() -> None:
         assert kinds == [DisconnectedError, TransportStartError, StartBotError]
 
 
+def test_a_rule_that_disconnects() -> None:
+    """disconnect() inside of the rule returns at once, and no attempt follows whatever the rule answers."""
+    took: list[float] = []
+
+    def rule(_: BaseException) -> bool:
+        began = time.monotonic()
+        client.disconnect()
+        took.append(time.monotonic() - began)
+        return True
+
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, retry_on=rule)) as client:
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert client.stats().sessions == 1
+        assert max(took) < SOON / 2
+
+
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 def test_a_rule_that_raises(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     """An exception in the program's rule is logged and taken for a no; the session ends as any other."""
