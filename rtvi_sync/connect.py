@@ -35,7 +35,7 @@ from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, c
 from .protocol.states import CloseInfo, TransportState
 from .reconnect import Reconnector
 from .session import Session
-from .start import ConnectRequest
+from .start import Bundle, ConnectRequest
 from .stats import ClientStats
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
@@ -80,6 +80,7 @@ class Connector:
         self._closed = False
         self._session: Session | None = None
         self._reconnector = Reconnector(options.reconnect, self) if options.reconnect is not None else None
+        self._started: Bundle | None = None  # what `start_bot()` has brought last
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
         register_for_fork(self)
 
@@ -191,6 +192,7 @@ class Connector:
                 announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
                 raise
             announcer.move(TransportState.AUTHENTICATED)
+            self._started = bundle
             return bundle.content
 
     @contextlib.contextmanager
@@ -339,6 +341,7 @@ class Connector:
         return ConnectRequest(
             params=lambda: self.params,
             given=given,
+            started=self._started,
             start=start,
             handler=options.custom_connect_handler,
             transport_name=options.transport.name if options.transport is not None else "custom",

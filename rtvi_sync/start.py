@@ -37,6 +37,7 @@ class ConnectRequest:
     Attributes:
         params: the client's, read when the request is made.
         given: parameters that the caller of `connect()` has already; then no request is made.
+        started: what `start_bot()` has brought last; given back, it is a server's answer still, not the caller's own word.
         start: a request that starts the bot instead of the default one.
         handler: the caller's own way to make the request.
         transport_name: for servers that start more than one kind.
@@ -46,6 +47,7 @@ class ConnectRequest:
 
     params: Callable[[], RTVIClientParams]
     given: Any = attrs.field(default=None, repr=False)
+    started: Bundle | None = None
     start: APIRequest | None = None
     handler: ConnectHandler | None = None
     transport_name: str = "custom"
@@ -70,7 +72,8 @@ class ConnectRequest:
             BaseException: the reason for which the attempt was abandoned.
         """
         if not self.needed:
-            return Bundle(self.given)
+            started = self.started
+            return started if started is not None and self.given is started.content else Bundle(self.given)
         abort.signal.raise_if_aborted()
         params = self.params()
         if self.start is not None:

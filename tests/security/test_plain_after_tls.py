@@ -51,6 +51,7 @@ def client_of(transport: WebSocketTransport, base_url: str, **options: Any) -> R
 REACHES: dict[str, Callable[[RTVIClient, str], Any]] = {
     "connect": lambda client, _: client.connect(),
     "start_bot_and_connect": lambda client, url: client.start_bot_and_connect(f"{url}/start"),
+    "start_bot": lambda client, url: client.connect(client.start_bot(f"{url}/start")),
 }
 
 
@@ -72,7 +73,7 @@ def test_it_can_be_allowed_by_name(endpoint: Server, reach: str) -> None:
     """`allow_insecure=True` takes it."""
     url = f"https://{endpoint.authority}"
     with client_of(WebSocketTransport(allow_insecure=True), url) as client:
-        if reach == "start_bot_and_connect":
+        if reach != "connect":
             client.disconnect()
             REACHES[reach](client, url)
         assert client.connected
@@ -99,8 +100,7 @@ def test_what_the_program_gives_itself_is_its_own_affair(bot: EmbeddedBot, endpo
     client = client_of(WebSocketTransport(), f"https://{endpoint.authority}")
     client.connect({"ws_url": bot.ws_url})
     client.disconnect()
-    bundle = client.start_bot(f"https://{endpoint.authority}/start")
-    client.connect(bundle)
+    client.connect(dict(client.start_bot(f"https://{endpoint.authority}/start")))
     client.disconnect()
     with client_of(
         WebSocketTransport(), "https://nowhere.test", custom_connect_handler=lambda *_: {"ws_url": bot.ws_url}
