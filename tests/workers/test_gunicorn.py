@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -168,3 +169,14 @@ def test_a_worker_that_hangs(bot: EmbeddedBot, begun: Sessions, tmp_path: Path, 
             while worker.status() != psutil.STATUS_ZOMBIE:
                 assert time.monotonic() - stopped < SOON
         assert isinstance(request.exception(SOON), OSError)
+
+
+def test_a_request_that_takes_too_long(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) -> None:
+    """A sync worker that gunicorn ends for it, by an exception in the call that waits, ends its session before."""
+    with Gunicorn(tmp_path, bot.ws_url, "sync", timeout=1) as server:
+        with pytest.raises(urllib.error.HTTPError, match="500"):
+            server.get("hang")
+        (session,) = begun()
+        assert session.wait_ended(SOON).code == 1000
+        assert server.get("in_own", "a")["answer"] == "a"
+        assert "WORKER TIMEOUT" in server.log()
