@@ -37,7 +37,7 @@ class ConnectRequest:
     Attributes:
         params: the client's, read when the request is made.
         given: parameters that the caller of `connect()` has already; then no request is made.
-        started: what `start_bot()` has brought last; given back, it is a server's answer still, not the caller's own word.
+        started: what `start_bot()` has brought last. Given back, it is a server's answer still, not the caller's word.
         start: a request that starts the bot instead of the default one.
         handler: the caller's own way to make the request.
         transport_name: for servers that start more than one kind.
