@@ -51,10 +51,12 @@ def connected() -> RTVIClient:
 
 
 def in_shared(word: str) -> Any:
+    """An answer of the bot in the session that all requests share."""
     return connected().send_client_request("echo", word)
 
 
 def in_own(word: str) -> Any:
+    """An answer in a session of the request's own."""
     with new_client() as client:
         return client.send_client_request("echo", word)
 
@@ -113,6 +115,7 @@ def block(_: str) -> None:
 
 
 def leave(_: str) -> None:
+    """End the session that all share."""
     shared.disconnect()
 
 

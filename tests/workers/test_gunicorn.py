@@ -42,9 +42,12 @@ def wait_until_quiet(process: psutil.Process) -> None:
     What it does after that is not made for signals: SIGQUIT in gthread while it starts a thread stops it for ever.
     """
     deadline = time.monotonic() + SOON
-    tasks = Path(f"/proc/{process.pid}/task")
-    while any(" S " not in (task / "stat").read_text() for task in tasks.iterdir()):
+    busy = True
+    while busy:
         assert time.monotonic() < deadline
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            tasks = Path(f"/proc/{process.pid}/task").iterdir()
+            busy = any(" S " not in (task / "stat").read_text() for task in tasks)
 
 
 @pytest.fixture(scope="module")
