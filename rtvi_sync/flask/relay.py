@@ -12,8 +12,9 @@ import attrs
 
 from ..client import RTVIClient
 from ..concurrency.lifecycle import start_thread
+from ..errors import BotNotReadyError
 from ..events import RTVIEvent
-from ..protocol.states import CloseInfo
+from ..protocol.states import CloseInfo, TransportState
 from .event_log import EventLog, Place, as_json
 
 _RETRY_MS: Final = 500
@@ -136,6 +137,9 @@ class Relay:
 
     def send_text(self, text: str, aloud: bool) -> None:
         """Send what the user typed, and tell all pages: not every bot does. Raises as `RTVIClient.send_text()`."""
+        if self.client.state is not TransportState.READY:
+            raise BotNotReadyError("The bot is not ready")
+        text.encode()  # raises ValueError for halves of characters
         # First tell it, because the bot's answer may be here before this thread goes on.
         self._log.add(as_json("relayText", {"text": text}))
         self.client.send_text(text, audio_response=aloud)

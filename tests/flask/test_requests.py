@@ -147,6 +147,8 @@ def test_a_body_that_is_not_understood(relay: Relay, bot: EmbeddedBot, route: st
         assert (answer.status_code, answer.json["error"]) == (400, "bad_request"), body
     assert user.get("session").json == {"state": "ready"}
     assert [message["type"] for message in bot.wait_for_session().messages] == ["client-ready"]
+    user.post("end")
+    assert "relayText" not in [told["event"] for told in user.stream().until("relayEnd")]
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -191,6 +193,8 @@ def test_before_the_bot_is_ready(relay: Relay, bot: EmbeddedBot) -> None:
     stream.until("reconnecting")
     answer = user.post("text", {"text": "x"})
     assert (answer.status_code, answer.json["error"]) == (409, "not_ready")
+    assert user.post("end").status_code == 202
+    assert "relayText" not in [told["event"] for told in stream.until("relayEnd")]
     stream.close()
 
 
