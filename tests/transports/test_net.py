@@ -533,7 +533,7 @@ def test_other_kinds_of_proxies_are_refused(proxy):
         (b"HTTP/1.1 abc\r\n\r\n", None, "did not answer CONNECT with HTTP"),
         (b"\xff\xfe\r\n\r\n", None, "did not answer CONNECT with HTTP"),
         (b"HTTP/1.1 200", None, "did not answer CONNECT with HTTP"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70000, None, "did not answer CONNECT with HTTP"),
+        (b"HTTP/1.1 403 No\r\nX: " + b"x" * 70000 + b"\r\n\r\n", None, "did not answer CONNECT with HTTP"),
     ],
 )
 def test_a_proxy_that_refuses_or_talks_nonsense(attempt, answer, status, text):
