@@ -13,7 +13,7 @@ from .concurrency.deadline import Deadline, join_thread
 from .concurrency.gate import Gate
 from .concurrency.lifecycle import start_thread
 from .concurrency.shield import shielded
-from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError
+from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
 from .messages import BotReadyData
 from .protocol.states import CloseInfo, TransportState
 from .session import Session
@@ -66,6 +66,7 @@ class ConnectAttempt:
         self._deadline = deadline
         self._phase = "devices"
         self._error: BaseException | None = None
+        self._end: CloseInfo | None = None
         self._abandoned = False
 
     def begin(self, *, is_replacement: bool = False) -> Session:
@@ -96,7 +97,7 @@ class ConnectAttempt:
             join_thread(thread, Deadline(_LINGER_TIMEOUT))
             if session.bot is None:
                 own = self._error
-                raise own if own is not None and session.was_ended_by(own) else session.failure()
+                raise own if own is not None and session.info is self._end else session.failure()
             return session.bot
         except BaseException as error:
             session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
@@ -115,8 +116,8 @@ class ConnectAttempt:
         try:
             self._steps()
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
-            self._error = error
-            self._session.end(_end_by(error))
+            self._error, self._end = error, _end_by(error)
+            self._session.end(self._end)
 
     def _steps(self) -> None:
         session, transport, signal = self._session, self._session.transport, self._session.abort.signal
@@ -212,8 +213,10 @@ def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -
 
 def _end_by(error: BaseException) -> CloseInfo:
     """How a session ends whose attempt raised `error`."""
-    if isinstance(error, DisconnectedError):
-        return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=error)
     if isinstance(error, KeyboardInterrupt):
         return CloseInfo(initiator="client")  # the caller's own wish, not a failure
-    return CloseInfo(initiator="client", error=error)
+    # Not the error itself: on its way to the caller it gets a traceback, which keeps the client that is to be collected.
+    kept = anew(error)
+    if isinstance(error, DisconnectedError):
+        return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)
+    return CloseInfo(initiator="client", error=kept)

@@ -24,12 +24,15 @@ RTVIError
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class RTVIError(Exception):
-    """Base of every error of this package.
+    """Base of every error of this package. Can be pickled, to be raised in another process.
 
     Attributes:
         status: HTTP status of the answer that caused the error, or None.
@@ -38,6 +41,30 @@ class RTVIError(Exception):
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by calling the class with `args`, as other errors do it: some of these want more.
+        return _new_error, (type(self), *self.args), self.__dict__
+
+
+def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
+    error = type_.__new__(type_)
+    error.args = args
+    return error
+
+
+def anew(error: E) -> E:
+    """The same error anew, without the traceback of this one, whose frames keep alive all that the program has in them.
+
+    An error is raised once; what is kept, or raised a second time, is another one.
+    """
+    try:
+        twin = copy.copy(error)
+    except Exception:  # noqa: BLE001 - one of the program's own that cannot be copied
+        return error
+    twin.__cause__ = error.__cause__
+    twin.__suppress_context__ = error.__suppress_context__
+    return twin
 
 
 class ConnectionTimeoutError(RTVIError, TimeoutError):

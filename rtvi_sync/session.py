@@ -259,10 +259,6 @@ class Session:
         """How it ends, or has ended."""
         return self._ending or CloseInfo()
 
-    def was_ended_by(self, error: BaseException) -> bool:
-        """True if `error` is what ended it."""
-        return self._ending is not None and self._ending.error is error
-
     def check_wanted(self) -> None:
         """Raise if the attempt was given up: whoever is at work on it must not go on. On the connect thread."""
         self.abort.signal.raise_if_aborted()

@@ -11,7 +11,7 @@ from enum import Enum
 
 import attrs
 
-from ..errors import DisconnectedError, RTVIError
+from ..errors import DisconnectedError, RTVIError, anew
 from .text import one_line
 
 
@@ -92,7 +92,7 @@ class CloseInfo:
 
     def failure(self) -> RTVIError:
         """The error for whoever asks why there is no session."""
-        return self.error if isinstance(self.error, RTVIError) else self.as_error()
+        return anew(self.error) if isinstance(self.error, RTVIError) else self.as_error()
 
     def as_error(self, before: str = "") -> DisconnectedError:
         """A new error for a call that needed the session.

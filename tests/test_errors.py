@@ -1,0 +1,74 @@
+"""The errors as objects: they can be pickled, and made anew."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rtvi_sync import errors
+from rtvi_sync.errors import RTVIError
+
+EXAMPLES = [
+    RTVIError("m", status=500),
+    errors.ConnectionTimeoutError("m", phase="http", elapsed=1.5),
+    errors.StartBotError("m", status=404),
+    errors.TransportStartError("m"),
+    errors.DisconnectedError("m", code=1011, reason="r", initiator="server"),
+    errors.BotError("m", fatal=True),
+    errors.BotNotReadyError("m"),
+    errors.BotAlreadyStartedError("m"),
+    errors.RequestTimeoutError("m"),
+    errors.RequestRejectedError("m", status=403, response={"a": 1}),
+    errors.ConfigUpdateError("m", response=None),
+    errors.MessageTooLargeError("m"),
+    errors.ActionEndpointNotSetError("m"),
+    errors.UnsupportedFeatureError("m", feature="cam"),
+    errors.InvalidTransportParamsError("m"),
+    errors.DeviceError("m", devices=["mic"], type="in-use", details="d"),
+    errors.ProtocolError("m"),
+    errors.WouldDeadlockError("m"),
+    errors.ForkedProcessError("m"),
+    errors.MissingExtraError("Flask", "flask"),
+]
+
+
+def facts(error: RTVIError) -> tuple[object, ...]:
+    """All that an error says."""
+    return type(error), str(error), error.args, vars(error)
+
+
+def test_every_error_is_here() -> None:
+    """The examples of this file are complete."""
+    classes = {error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, RTVIError)}
+    assert {type(error) for error in EXAMPLES} == classes
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_can_be_pickled(error: RTVIError) -> None:
+    """A worker process can raise it in its parent: nothing of it is lost."""
+    assert facts(pickle.loads(pickle.dumps(error))) == facts(error)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_anew(error: RTVIError) -> None:
+    """Another object that says the same and has the same cause, but no traceback."""
+    cause = OSError("why")
+    try:
+        raise error from cause
+    except RTVIError as raised:
+        twin = errors.anew(raised)
+    assert twin is not error
+    assert facts(twin) == facts(error)
+    assert (twin.__cause__, twin.__traceback__) == (cause, None)
+
+
+def test_an_error_that_cannot_be_copied() -> None:
+    """One of the program's own is kept as it is."""
+
+    class StubbornError(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(one)
+
+    error = StubbornError(1, 2)
+    assert errors.anew(error) is error
