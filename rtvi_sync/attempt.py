@@ -215,7 +215,7 @@ def _end_by(error: BaseException) -> CloseInfo:
     """How a session ends whose attempt raised `error`."""
     if isinstance(error, KeyboardInterrupt):
         return CloseInfo(initiator="client")  # the caller's own wish, not a failure
-    # Not the error itself: on its way to the caller it gets a traceback, which keeps the client that is to be collected.
+    # Not the error itself: on its way to the caller it gets a traceback, which would keep the client alive.
     kept = anew(error)
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)

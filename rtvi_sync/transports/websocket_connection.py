@@ -19,7 +19,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Gate
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.lifecycle import register_for_fork
-from ..errors import DisconnectedError
+from ..errors import DisconnectedError, ProtocolError
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from .base import TransportStats
@@ -278,7 +278,8 @@ class WebSocketConnection:
                     self._read_on()
                     return False
         except FrameError as error:
-            info = CloseInfo(code=error.code, reason=str(error), initiator="client", error=error)
+            breach = ProtocolError(str(error))  # under the name that programs know
+            info = CloseInfo(code=error.code, reason=str(error), initiator="client", error=breach)
             self._send_close(error.code, info)
             self._finish(info)
         return self._info is None

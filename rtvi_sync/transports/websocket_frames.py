@@ -15,7 +15,7 @@ _MAX_FRAGMENTS = 65_536
 
 
 class FrameError(ProtocolError):
-    """The server broke RFC 6455; `code` is the close code to answer with."""
+    """The server broke RFC 6455; `code` is the close code to answer with. Programs see a plain `ProtocolError`."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

@@ -85,9 +85,11 @@ class TestCollection:
         assert self.drop(clients)() is None
         until(lambda: not threads_of_package())
 
-    @pytest.mark.parametrize("how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"])
+    @pytest.mark.parametrize(
+        "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
+    )
     def test_dropped_after_an_attempt_that_failed(self, how: dict[str, Any]) -> None:
-        """The error of an earlier `connect()` went through functions that had the client; what is kept of it did not."""
+        """The error of an earlier `connect()` went through functions that had the client; what is kept of it has not."""
 
         def build() -> RTVIClient:
             client = RTVIClient(transport=UnluckyTransport(), connect_timeout=SOON, **how)
