@@ -223,8 +223,10 @@ def test_a_browser_that_reads_nothing(
         for number in range(200):
             session.send({"label": "rtvi-ai", "type": "server-message", "data": f"{number}" + 100_000 * "x"})
         other.start()
+        stream = other.stream()  # without one he would have left as well
         assert ended_within(session, LEAVE)
         assert other.http.get("/bot/session").json() == {"state": "ready"}
+        stream.close()
 
 
 def test_a_sync_worker_says_what_is_wrong(
