@@ -173,6 +173,7 @@ class RTVIBlueprint(flask.Blueprint):
     # -- routes: threads of the web server ----------------------------------------------------------------------------
 
     def _start(self) -> tuple[flask.Response, int]:
+        _body()
         relay = self._find()
         if relay is not None and relay.reason is None:
             return _state_of(relay), 200
@@ -237,6 +238,7 @@ class RTVIBlueprint(flask.Blueprint):
         return flask.jsonify({}), 202
 
     def _end(self) -> tuple[flask.Response, int]:
+        _body()
         self._own().end("user")
         return flask.jsonify({}), 202
 

@@ -134,6 +134,8 @@ NOT_UNDERSTOOD = {
         b'{"type": "x", "data": NaN}',
         b'{"type": "x", "data": "\\udfff"}',
     ),
+    "session": (b"", b"x", b"[]"),
+    "end": (b"", b"x", b"[]"),
 }
 
 
