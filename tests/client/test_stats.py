@@ -1,0 +1,63 @@
+"""`client.stats()`: what is counted, for which session, and that it may be asked at any time."""
+
+from __future__ import annotations
+
+from rtvi_sync import ClientStats, MemoryTransport, RTVIClient
+from rtvi_sync.testing import EmbeddedBot
+from tests.client.helpers import InThread, memory_client, until, websocket_client
+from tests.forking import in_child
+
+
+def test_it_may_always_be_asked() -> None:
+    """Without a transport, before the first session and after close() there is nothing to count, and no error."""
+    assert RTVIClient().stats() == ClientStats()
+    client = RTVIClient(transport=MemoryTransport())
+    assert client.stats() == ClientStats()
+    client.close()
+    assert client.stats() == ClientStats()
+
+
+def test_a_session_is_counted_and_the_next_begins_at_zero() -> None:
+    """Messages and bytes are those of one session, sessions those of the client; what was stays until the next begins."""
+    with EmbeddedBot() as bot, websocket_client(bot) as client:
+        begun = client.stats()
+        for number in range(3):
+            client.send_client_request("echo", number)
+        one = client.stats()
+        assert (one.messages_sent, one.messages_received - begun.messages_received) == (3, 3)
+        assert one.bytes_sent > begun.bytes_sent > 0
+        assert one.bytes_received > begun.bytes_received > 0
+        client.disconnect()
+        last = client.stats()
+        assert (last.sessions, last.messages_sent) == (1, 3)
+        assert last.bytes_sent >= one.bytes_sent
+        client.connect()
+        two = client.stats()
+        assert (two.sessions, two.messages_sent, two.messages_received) == (2, 0, begun.messages_received)
+        assert two.bytes_sent < last.bytes_sent
+
+
+def test_what_threads_send_is_counted_together() -> None:
+    """None of the messages that several threads send at once is missed."""
+    client = memory_client()
+    with client:
+        threads = [InThread(lambda: [client.send_text("x") for _ in range(200)]) for _ in range(5)]
+        for thread in threads:
+            thread.result()
+        assert client.stats().messages_sent == 1000
+
+
+def test_audio_is_counted_in_seconds() -> None:
+    """Audio that was sent counts by how long it lasts, whatever its bytes; none was dropped."""
+    with EmbeddedBot() as bot, websocket_client(bot) as client:
+        until(lambda: client.stats().audio_sent >= 0.1)
+        assert client.stats().audio_sent < 60
+        assert client.stats().audio_unsent == 0
+
+
+def test_in_a_forked_child() -> None:
+    """The child sees what the parent had counted when it forked, and the call waits for nothing."""
+    client = memory_client()
+    with client:
+        client.send_text("x")
+        assert in_child(lambda: client.stats().messages_sent) == 1
