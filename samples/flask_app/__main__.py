@@ -47,6 +47,8 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
             self.cfg.set("workers", 1)
             self.cfg.set("threads", THREADS)
             self.cfg.set("post_worker_init", end_streams)
+            if "control_socket_disable" in self.cfg.settings:  # from version 26 on it takes commands through a file
+                self.cfg.set("control_socket_disable", True)
 
         def load(self) -> Flask:
             return load(bot_url)

@@ -84,3 +84,4 @@ def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) ->
         assert http.get("/", headers={"Host": "evil.example"}).status_code == 400
         process.terminate()
         assert process.wait(LIMIT) in (0, -15)
+        assert "Control socket" not in (tmp_path / "sample.log").read_text()
