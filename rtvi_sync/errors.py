@@ -54,7 +54,7 @@ def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
 
 
 def anew(error: E) -> E:
-    """The same error anew, without the traceback of this one, whose frames keep alive all that the program has in them.
+    """The same error and its causes anew, without tracebacks, whose frames keep alive all that the program has in them.
 
     An error is raised once; what is kept, or raised a second time, is another one.
     """
@@ -62,7 +62,7 @@ def anew(error: E) -> E:
         twin = copy.copy(error)
     except Exception:  # noqa: BLE001 - one of the program's own that cannot be copied
         return error
-    twin.__cause__ = error.__cause__
+    twin.__cause__ = anew(error.__cause__) if error.__cause__ is not None else None
     twin.__suppress_context__ = error.__suppress_context__
     return twin
 
