@@ -42,6 +42,7 @@ class EventLog:
         self._bytes = 0
         self._place = Place()
         self._levels: dict[RTVIEvent, tuple[int, bytes]] = {}
+        self._wakes = 0
         self._closed = False
 
     def add(self, text: str) -> None:
@@ -65,6 +66,12 @@ class EventLog:
             self._levels[level] = (self._place.level, f"data: {text}\n\n".encode())
             self._changed.notify_all()
 
+    def wake(self) -> None:
+        """Let all who wait in `read()` return with what there is, be it nothing."""
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Nothing will follow."""
         with self._changed:
@@ -83,10 +90,12 @@ class EventLog:
         """Wait for what follows `place`.
 
         Returns:
-            The new place, and what is to be sent: nothing when `timeout` seconds have passed, None after the end.
+            The new place, and what is to be sent: nothing when `timeout` seconds have passed or somebody has called
+            `wake()`, None after the end.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._place != place, timeout)
+            wakes = self._wakes
+            self._changed.wait_for(lambda: self._closed or self._place != place or self._wakes != wakes, timeout)
             if self._place == place:
                 return place, None if self._closed else b""
             new = self._place.event - place.event

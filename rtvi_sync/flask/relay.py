@@ -19,6 +19,9 @@ from .event_log import EventLog, Place, as_json
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"
+# How long a new stream waits for a place, each time after a heartbeat to those that are open: of a page that is gone the
+# second one cannot be written, and a proxy in between may need a moment more.
+_MAKE_ROOM: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 _LEVELS: Final = frozenset(
     {
         RTVIEvent.USER_AUDIO_LEVEL,
@@ -69,8 +72,8 @@ class Relay:
         self._limits = limits
         self._forget = forget
         self._log = EventLog(limits.max_events)
-        # Guards `reason` and `_streams`. Held for a moment by any thread.
-        self._lock = threading.Lock()
+        # Guards `reason` and `_streams`, and wakes who waits for a place. Held for a moment by any thread.
+        self._lock = threading.Condition(threading.Lock())
         self._streams = 0
         self._woken = threading.Event()
         self._dropped = threading.Event()
@@ -123,17 +126,24 @@ class Relay:
         self._used = time.monotonic()
 
     def stream(self, last_event_id: str) -> Stream | None:
-        """A new event stream, or None if there are too many."""
+        """A new event stream, or None if there are too many, and none of them is of a page that is gone."""
+        for pause in _MAKE_ROOM:
+            if self._take_place(pause):
+                return Stream(self, self._log, self._limits, self._log.place_of(last_event_id))
+            self._log.wake()
+        return None
+
+    def _take_place(self, timeout: float) -> bool:
         with self._lock:
-            if self._streams >= self._limits.max_streams:
-                return None
-            self._streams += 1
-        return Stream(self, self._log, self._limits, self._log.place_of(last_event_id))
+            free = self._lock.wait_for(lambda: self._streams < self._limits.max_streams, timeout)
+            self._streams += free
+            return free
 
     def stream_ended(self) -> None:
         """A stream that `stream()` returned was closed."""
         with self._lock:
             self._streams -= 1
+            self._lock.notify()
 
     def send_text(self, text: str, aloud: bool) -> None:
         """Send what the user typed, and tell all pages: not every bot does. Raises as `RTVIClient.send_text()`."""

@@ -224,3 +224,38 @@ def test_two_tabs_and_the_button(visitor: Callable[[], Visitor]) -> None:
     page.click("#again")
     becomes(page, "#state", "ready")
     shows(page)
+
+
+def follows(page: Page) -> None:
+    """The page has an open stream."""
+    page.locator("#end:enabled").wait_for()
+
+
+def test_a_page_that_is_loaded_again_and_again(visitor: Callable[[], Visitor]) -> None:
+    """Faster than heartbeats find that the one before is gone: the last one lives."""
+    page, session = visitor().talk()
+    for _ in range(8):
+        follows(page)
+        page.reload()
+    follows(page)
+    session.send(message("bot-transcription", text="Still here?"))
+    shows(page, ("bot", "Still here?"))
+
+
+def test_one_page_too_many_waits(visitor: Callable[[], Visitor]) -> None:
+    """It says why it shows nothing, disturbs none of the others, and follows when one of them is closed."""
+    user = visitor()
+    first, session = user.talk()
+    pages = [first, *(user.open() for _ in range(3))]
+    for page in pages:
+        follows(page)
+    late = user.open()
+    becomes(late, "#notice", "This page follows the conversation as soon as you close one of the others.")
+    session.send(message("bot-transcription", text="Hello, four."))
+    for page in pages:
+        shows(page, ("bot", "Hello, four."))
+    pages.pop().close()
+    shows(late, ("bot", "Hello, four."))
+    becomes(late, "#notice", "")
+    assert all("429" in each for each in user.complaints)
+    user.complaints.clear()

@@ -142,6 +142,23 @@ def test_two_users_of_a_real_server(
     streams[1].close()
 
 
+@pytest.mark.parametrize("kind", ["gthread", "gevent", "werkzeug"])
+def test_a_page_that_is_loaded_again_and_again(
+    kind: str, start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor]
+) -> None:
+    """Faster than heartbeats find that the page before is gone: each has its stream, and one too many has none."""
+    visitor = visit(start_server(kind))
+    visitor.start()
+    for _ in range(10):
+        stream = visitor.stream()
+        stream.until("botReady")
+        stream.close()
+    streams = [visitor.stream() for _ in range(4)]
+    assert visitor.http.get("/bot/events").status_code == 429
+    for stream in streams:
+        stream.close()
+
+
 @pytest.mark.parametrize("kind", ["gthread", "gevent"])
 def test_a_server_that_is_told_to_end(
     kind: str, start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot

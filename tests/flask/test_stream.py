@@ -124,6 +124,40 @@ def test_too_many_pages_of_one_user(relay: Relay) -> None:
     two.close()
 
 
+def test_a_page_that_is_gone_makes_room_at_once(relay: Relay) -> None:
+    """Long before its next heartbeat would be due it is sent one, cannot be, and whoever wants its place has it."""
+    user = User(relay(max_streams=2, heartbeat_interval=60.0, leave_timeout=70.0))
+    user.start()
+    stays, gone = user.stream(), user.stream()
+    gone.until("botReady")
+
+    def serve() -> list[bytes]:
+        """As a server does to whom the second write into a connection that was closed fails."""
+        parts = [next(gone.parts) for _ in range(2)]
+        gone.close()
+        return parts
+
+    with running(serve) as server:
+        began = time.monotonic()
+        user.stream().close()
+        assert time.monotonic() - began < 5.0
+        assert server.get() == [b":\n\n"] * 2
+    stays.close()
+
+
+def test_a_stream_is_closed_once(relay: Relay) -> None:
+    """Servers may close a response twice; that makes room for one page, not for two."""
+    user = User(relay(max_streams=2))
+    user.start()
+    one, two = user.stream(), user.stream()
+    one.close()
+    one.close()
+    three = user.stream()
+    assert user.get("events").status_code == 429
+    for stream in (two, three):
+        stream.close()
+
+
 def test_markup_stays_text(relay: Relay, bot: EmbeddedBot) -> None:
     """What the bot says has no character by which HTML begins or ends, not even inside of a script."""
     user = User(relay())

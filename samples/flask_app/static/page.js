@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const bot = document.body.dataset.bot.replace(/session$/, "");
 let stream = null;
+let retry = null; // the timer of a page that may not follow now, because too many others do
 let interim = null; // the line of what the user is saying just now
 let chosen = {}; // many bots tell the same words by several events: the first kind is listened to
 
@@ -64,8 +65,13 @@ function note(text) {
   $("notice").textContent = text;
 }
 
-function over(text) {
+function leave() {
+  clearTimeout(retry);
   stream?.close();
+}
+
+function over(text) {
+  leave();
   show("ended");
   note(text);
   $("again").hidden = false;
@@ -80,10 +86,7 @@ async function call(route, body) {
 }
 
 async function start() {
-  $("transcript").replaceChildren();
   $("again").hidden = true;
-  interim = null;
-  chosen = {};
   note("");
   show("connecting");
   try {
@@ -91,18 +94,32 @@ async function start() {
   } catch (error) {
     return over(error.message);
   }
+  follow();
+}
+
+function follow() {
+  $("transcript").replaceChildren(); // a new stream tells everything again
+  interim = null;
+  chosen = {};
   stream = new EventSource(bot + "events");
-  stream.onopen = () => ($("end").disabled = false);
+  stream.onopen = () => {
+    $("end").disabled = false;
+    note("");
+  };
   stream.onmessage = (message) => {
     const { event, data } = JSON.parse(message.data);
     if (Object.hasOwn(handlers, event)) handlers[event](data);
   };
   stream.onerror = () => {
     // The browser reconnects by itself, unless it was refused; then the state tells why.
-    const tooMany = "This page cannot follow the conversation. Is it open in many others?";
-    if (stream.readyState === EventSource.CLOSED) {
-      call("session").then(() => over(tooMany), (error) => over(error.message));
-    }
+    if (stream.readyState !== EventSource.CLOSED) return;
+    call("session").then(
+      () => {
+        note("This page follows the conversation as soon as you close one of the others.");
+        retry = setTimeout(follow, 2000);
+      },
+      (error) => over(error.message),
+    );
   };
 }
 
@@ -115,6 +132,6 @@ $("form").addEventListener("submit", (event) => {
 $("end").addEventListener("click", () => call("end", {}).catch((error) => note(error.message)));
 $("again").addEventListener("click", start);
 // A page that the browser keeps for the way back must not keep the session.
-addEventListener("pagehide", () => stream?.close());
+addEventListener("pagehide", leave);
 addEventListener("pageshow", (event) => event.persisted && start());
 start();
