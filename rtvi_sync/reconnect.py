@@ -11,7 +11,7 @@ import attrs
 
 from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
-from .concurrency.hub import acquire_hub
+from .concurrency.hub import Hub, acquire_hub
 from .concurrency.lifecycle import start_thread
 from .errors import BotAlreadyStartedError
 from .events import RTVIEvent
@@ -104,7 +104,7 @@ class Reconnector:
 
     def replaces(self, info: CloseInfo) -> bool:
         """True if a session that ends so is to be replaced."""
-        return (info.initiator != "client" or info.error is not None) and self.goes_on(info.failure())
+        return self.goes_on(info.failure())
 
     def goes_on(self, error: BaseException) -> bool:
         """True if the policy wants another attempt."""
@@ -169,6 +169,8 @@ class _Run:
         self._owner = owner
         self._sessions = sessions
         self._attempts = 0
+        self._first = True
+        self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
         self.stopped = Gate()
         self.thread: threading.Thread | None = None
         self.pending: ReconnectingData | None = None
@@ -176,29 +178,31 @@ class _Run:
     def start(self, lost: Session) -> None:
         try:
             self.thread = start_thread("reconnect", self._work, lost)
-        except RuntimeError:  # the interpreter is shutting down
+        except RuntimeError as error:  # there is no thread to be had
             self._owner.leave(self)
+            self._give_up(error)
 
     def _goes_on(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
             return False  # the program has taken over
-        return self._owner.goes_on(error)
+        return error is self._loss or self._owner.goes_on(error)
 
     # -- on the reconnect thread --------------------------------------------------------------------------------------
 
     def _work(self, lost: Session) -> None:
-        hub = acquire_hub()  # its threads need not end and begin again between two sessions
-        error = lost.failure()
+        self._loss = lost.failure()
         del lost
+        hub: Hub | None = None
         try:
-            self._retrying()(self._attempt, [error])
+            hub = acquire_hub()  # its threads need not end and begin again between two sessions
+            self._retrying()(self._attempt)
         except _Stopped:
             pass
         except BaseException as failure:  # noqa: BLE001 - a transport or handler may be anybody's, and exit
             self._give_up(failure)
         finally:
             self._owner.leave(self)
-            if hub.release():
+            if hub is not None and hub.release():
                 hub.join(Deadline(1.0))
 
     def _retrying(self) -> Retrying:
@@ -219,10 +223,12 @@ class _Run:
             reraise=True,
         )
 
-    def _attempt(self, loss: list[BaseException]) -> None:
+    def _attempt(self) -> None:
         """Replace the session, and wait until the new one is stable. The first call only raises what there is."""
-        if loss:
-            raise loss.pop()
+        if self._first:
+            self._first = False
+            assert self._loss is not None
+            raise self._loss
         sessions = self._sessions()
         if sessions is None:
             raise _Stopped
@@ -236,9 +242,9 @@ class _Run:
         session.finished.wait(Deadline(self._owner.policy.stable_after))
         if self._owner.leave(self, session):
             return
-        error = session.failure()
-        if self._goes_on(error):
-            raise error
+        if session.is_replaced:
+            self._loss = session.failure()
+            raise self._loss
 
     def _announce(self, state: RetryCallState) -> None:
         assert state.outcome is not None

@@ -103,6 +103,7 @@ class Session:
         self.transport = transport
         self._successor = successor
         self._is_replacement = is_replacement
+        self.is_replaced = False
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
@@ -183,10 +184,17 @@ class Session:
         """True until its end begins; False in a forked child."""
         return self._ending is None and not self.foreign
 
-    @property
-    def successor(self) -> Successor | None:
-        """What may replace it, now that it ends."""
-        return self._successor if self.announcer.was_ready or self._is_replacement else None
+    def ask_successor(self) -> None:
+        """Find out, once, whether the session is to be replaced."""
+        info = self.info
+        if self._successor is not None and not info.by_program:
+            # A failed attempt to replace a session is the successor's affair anyway.
+            self.is_replaced = self._successor.replaces(info) if self.announcer.was_ready else self._is_replacement
+
+    def hand_over(self) -> None:
+        """The end is complete: whatever follows may begin."""
+        if self._successor is not None and self.announcer.was_ready and self.is_replaced:
+            self._successor.lost(self)
 
     @property
     def was_opened(self) -> bool:

@@ -31,10 +31,7 @@ _SETTLE_TIMEOUT = 0.1
 
 def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     """End a session whose end has begun. On its close thread, or, with a deadline, at the exit of the interpreter."""
-    announcer, info = session.announcer, session.info
-    successor = session.successor if exit_deadline is None else None
-    if successor is not None and successor.replaces(info):
-        info = attrs.evolve(info, reconnecting=True)
+    announcer = session.announcer
     limit = TEARDOWN_LIMIT * _OWN_SHARE
     deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
     _abandon_attempt(session)
@@ -42,7 +39,9 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
         session.move(TransportState.DISCONNECTING)
     if session.initialized:
         _close(session.transport, deadline)
-    delivered = announcer.finish(info)
+    if exit_deadline is None:
+        session.ask_successor()  # the program's own rule may decide, and take its time
+    delivered = announcer.finish(attrs.evolve(session.info, reconnecting=session.is_replaced))
     session.let_go_of_transport()
     session.closed.set()
     session.settled.set()
@@ -59,8 +58,7 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
             log_stack_of(left, "A session has ended")
     unregister_for_exit(session)
     session.finished.set()
-    if successor is not None and info.reconnecting:
-        successor.lost(session)
+    session.hand_over()
 
 
 def _abandon_attempt(session: Session) -> None:

@@ -90,6 +90,11 @@ class CloseInfo:
             return f"{who} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
         return who
 
+    @property
+    def by_program(self) -> bool:
+        """True if the program itself wanted the end, and nothing went wrong."""
+        return self.initiator == "client" and self.error is None
+
     def failure(self) -> RTVIError:
         """The error for whoever asks why there is no session."""
         return anew(self.error) if isinstance(self.error, RTVIError) else self.as_error()

@@ -551,6 +551,45 @@ def test_a_rule_that_disconnects() -> None:
         assert max(took) < SOON / 2
 
 
+def test_the_rule_is_asked_once() -> None:
+    """One question for each loss and each failed attempt: a rule may count."""
+    asked: list[BaseException] = []
+
+    def rule(error: BaseException) -> bool:
+        asked.append(error)
+        return len(asked) < 4
+
+    bot = MoodyBot("ready", TransportStartError("no"), "flighty", TransportStartError("no"))
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.01, stable_after=SOON, retry_on=rule)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        kinds = [DisconnectedError, TransportStartError, DisconnectedError, TransportStartError]
+        assert [type(error) for error in asked] == kinds
+        assert telling.data("reconnect_failed")[0].attempts == 3
+
+
+def test_a_rule_that_takes_its_time() -> None:
+    """While the rule is thinking the transport is closed already, and waiting calls have failed."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def rule(_: BaseException) -> bool:
+        asked.set()
+        return answer.wait(SOON) and False
+
+    with reconnecting_client(deaf_bot, ReconnectPolicy(retry_on=rule)) as client:
+        client.connect()
+        waiting = InThread(lambda: client.send_client_request("never"))
+        until(lambda: len(transport_of(client).sent) == 2)
+        transport_of(client).options.on_closed(NETWORK)
+        assert asked.wait(SOON)
+        assert isinstance(waiting.error(), DisconnectedError)
+        assert not transport_of(client)._open
+        answer.set()
+
+
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 def test_a_rule_that_raises(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     """An exception in the program's rule is logged and taken for a no; the session ends as any other."""

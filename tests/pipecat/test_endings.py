@@ -191,16 +191,12 @@ def test_a_lost_session_comes_back(pipecat_process: Callable[..., BotServer], pi
         if isinstance(data.error, StartBotError):  # that server is gone: there is another one
             client.params.base_url = pipecat_echo.base_url
 
-    client.connect()
-    for how in (drop, kill):
-        ready = threading.Event()
-        client.once("bot-ready", ready.set)
-        how(server)
-        assert ready.wait(20)
-        assert client.state.value == "ready"
-    assert client.stats().reconnects == 2
-    assert pipecat_echo.live_sessions(expected=1) == 1
-    client.disconnect()
+    with client:
+        for times, how in enumerate((drop, kill), 1):
+            how(server)
+            until(lambda times=times: client.stats().reconnects == times, 30)
+            assert client.state.value == "ready"
+        assert pipecat_echo.live_sessions(expected=1) == 1
     assert not package_threads()
 
 
