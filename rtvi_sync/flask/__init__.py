@@ -8,16 +8,23 @@
     def create_app():
         app = Flask(__name__)
         app.secret_key = os.environ["SECRET_KEY"]
-        app.register_blueprint(RTVIBlueprint(make_client), url_prefix="/bot")
+        bot = RTVIBlueprint(make_client)
+        app.register_blueprint(bot, url_prefix="/bot")
+
+        @app.get("/")
+        def page():
+            bot.set_cookie()
+            return render_template("page.html")
+
         return app
 
 Each browser user has one session with the bot, however many pages of his show it. He is known by an unguessable id in
 Flask's signed session cookie, and by nothing else; no address names a session. Requests that another site's page makes
 are refused.
 
-    POST /bot/session    start the session, or find the one there is: {"state": "ready"}
+    POST /bot/session    start the session, or find the one there is: {"state": "connecting"}
     GET  /bot/session    what state it is in
-    GET  /bot/events     its events, for an EventSource
+    GET  /bot/events     its events, for an EventSource: also when it is ready, and when it could not be started
     POST /bot/text       {"text": "Hello!"}: what the user typed; "audio_response": false for an answer in writing
     POST /bot/message    {"type": "...", "data": ...}: a client message of the application's own
     POST /bot/end        end it

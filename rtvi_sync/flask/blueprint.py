@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -17,7 +16,7 @@ import flask
 
 from ..client import RTVIClient
 from ..concurrency.lifecycle import register_for_fork
-from ..errors import ConnectionTimeoutError, MessageTooLargeError, RTVIError, UnsupportedFeatureError
+from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent, event_from
 from .relay import Limits, Relay
 
@@ -56,14 +55,16 @@ class RTVIBlueprint(flask.Blueprint):
     Args:
         make_client: called with the request for each session that is to be started; returns a client of its own, not
             connected yet. Here the application decides who may talk to which bot: `flask.abort(403)`. Its handlers must
-            run on threads (`events="thread"`, the default of a client).
+            run on threads (`events="thread"`, the default of a client). If a user asks twice at the same moment, it may
+            be called for both requests; then one of the clients is never connected.
         name: of the blueprint, and part of the key in Flask's session.
-        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``.
+        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
+            of the session, outside of any request.
         events: what the page is told, by any name of an event. Of audio levels only the newest is sent.
         heartbeat_interval: seconds between signs of life on a stream where nothing happens. A browser that has left is
             found when the second one cannot be written.
         leave_timeout: seconds without a stream and without a request after which the user has left and the session is
-            ended. A page that is loaded again within that time finds the session as it was.
+            ended, connected or not. A page that is loaded again within that time finds the session as it was.
         idle_timeout: seconds after which a session is ended in which neither user nor bot does anything.
         start_timeout: seconds after which the attempt to connect is broken off, whatever limit the client has.
         stream_lifetime: seconds after which a stream ends and the browser opens the next one. It is how a user whose
@@ -125,7 +126,16 @@ class RTVIBlueprint(flask.Blueprint):
         self._process = secrets.token_hex(4)
         # Guards _relays. Held for a moment by threads of the web server and of the relays.
         self._lock = threading.Lock()
-        self._relays: dict[str, Relay] = {}
+        self._relays: list[Relay] = []
+
+    def set_cookie(self) -> None:
+        """Give the browser that makes this request the cookie by which its session will be known, unless it has one.
+
+        Call it in the view of the page. A session is started only for a browser that has brought the cookie back: so it
+        gets one, however often and however fast it asks.
+        """
+        if not self._cookie()[1]:
+            flask.session[self._key] = f".{secrets.token_urlsafe(32)}"
 
     def close(self, timeout: float = 5.0) -> None:
         """End all sessions and streams of this process, and wait for that. For tests, and for a server's exit hook.
@@ -135,7 +145,7 @@ class RTVIBlueprint(flask.Blueprint):
         """
         deadline = time.monotonic() + timeout
         with self._lock:
-            relays = list(self._relays.values())
+            relays = list(self._relays)
         for relay in relays:
             relay.drop()
         for relay in relays:
@@ -174,20 +184,15 @@ class RTVIBlueprint(flask.Blueprint):
 
     def _start(self) -> tuple[flask.Response, int]:
         _body()
-        relay = self._find()
-        if relay is not None and relay.reason is None:
-            return _state_of(relay), 200
-        relay, secret = self._add(self._make_client(flask.request))
-        try:
-            relay.open(self._connect)
-        except ConnectionTimeoutError as error:
-            logger.warning("A session with the bot could not be started: %s", error)
-            _refuse(504, "bot_timeout", "The bot was not ready in time. Try again.")
-        except RTVIError as error:
-            logger.warning("A session with the bot could not be started: %s", error)
-            _refuse(502, "bot_failed", "The bot could not be reached. Try again later.")
+        secret = self._cookie()[1]
+        if not secret:
+            self.set_cookie()
+            _refuse(428, "no_cookie", "Try again with the cookie that comes with this answer.")
+        relay, status = self._find(), 200
+        if relay is None or relay.reason is not None:
+            relay, status = self._add(secret, self._make_client(flask.request))
         flask.session[self._key] = f"{self._process}.{secret}"
-        return _state_of(relay), 201
+        return _state_of(relay), status
 
     def _state(self) -> flask.Response:
         return _state_of(self._own())
@@ -245,9 +250,10 @@ class RTVIBlueprint(flask.Blueprint):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _find(self) -> Relay | None:
-        """The session of the user who asks, if it is in this process and not forgotten."""
+        """The last session of the user who asks, if it is in this process and not forgotten."""
+        secret = self._cookie()[1]
         with self._lock:
-            relay = self._relays.get(self._cookie()[1])
+            relay = next((relay for relay in reversed(self._relays) if relay.owner == secret), None)
         if relay is not None:
             relay.was_seen()
         return relay
@@ -264,40 +270,46 @@ class RTVIBlueprint(flask.Blueprint):
         return relay
 
     def _cookie(self) -> tuple[str, str]:
-        """The process and the secret in the user's cookie; empty without one."""
+        """The process of the user's last session, and the secret, in his cookie; empty if there is none."""
         value = flask.session.get(self._key)
         process, _, secret = value.partition(".") if isinstance(value, str) else ("", "", "")
         return process, secret
 
-    def _add(self, client: RTVIClient) -> tuple[Relay, str]:
+    def _add(self, owner: str, client: RTVIClient) -> tuple[Relay, int]:
+        """A session for a user with this client, or the one that another request of his has just added; the status."""
         if not isinstance(client, RTVIClient):
             raise TypeError(f"make_client returns an RTVIClient, not {client!r}")
-        secret = secrets.token_urlsafe(32)
-        forget = partial(self._forget, secret)
-        relay = Relay(client, self._limits, forget=forget, stopping=lambda: self._stopping)
+        relay = Relay(owner, client, self._limits, forget=self._forget, stopping=lambda: self._stopping)
         with self._lock:
-            live = [other for other in self._relays.values() if other.reason is None]
-            shared = any(other.client is client for other in self._relays.values())
-            if not shared and len(live) < self._limits.max_sessions:
-                self._relays[secret] = relay
-        if shared:  # or one user would be told what another says
-            raise TypeError("make_client returned a client that serves another user; it makes a new one for each call")
-        if len(live) >= self._limits.max_sessions:
+            if any(other.client is client for other in self._relays):  # or one user would be told what another says
+                raise TypeError("make_client returned a client that serves another session; each has one of its own")
+            live = [other for other in self._relays if other.reason is None]
+            for other in live:
+                if other.owner == owner:
+                    return other, 200
+            before = [other for other in self._relays if other.owner == owner]
+            full = len(live) >= self._limits.max_sessions
+            if not full:
+                self._relays.append(relay)
+        if full:
             _refuse(503, "busy", "Too many people are talking to the bot. Try again later.")
+        for other in before:
+            other.drop()  # its pages are told of this one
         try:
-            relay.start(self._events)
+            relay.start(self._events, self._connect)
         except BaseException:
-            self._forget(secret)
+            self._forget(relay)
             raise
-        return relay, secret
+        return relay, 201
 
-    def _forget(self, secret: str) -> None:
+    def _forget(self, relay: Relay) -> None:
         with self._lock:
-            self._relays.pop(secret, None)
+            if relay in self._relays:
+                self._relays.remove(relay)
 
 
 def _state_of(relay: Relay) -> flask.Response:
-    return flask.jsonify({"state": relay.client.state.value})
+    return flask.jsonify({"state": relay.state.value})
 
 
 def _refuse(status: int, error: str, message: str) -> NoReturn:

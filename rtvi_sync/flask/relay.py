@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,10 +13,12 @@ import attrs
 
 from ..client import RTVIClient
 from ..concurrency.lifecycle import start_thread
-from ..errors import BotNotReadyError
+from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo, TransportState
 from .event_log import EventLog, Place, as_json
+
+logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"
@@ -54,9 +57,10 @@ class Limits:
 
 
 class Relay:
-    """The session of one user. A thread of its own ends it when the user has left.
+    """The session of one user. A thread of its own ends it when the user has left, another one connects it.
 
     Attributes:
+        owner: the secret in the cookie of the user.
         client: connected to the bot while the session lasts.
         reason: why the session is over: "user", "left", "idle", "failed", "bot", "network" or "shutdown"; None while
             it is not.
@@ -64,8 +68,15 @@ class Relay:
     """
 
     def __init__(
-        self, client: RTVIClient, limits: Limits, *, forget: Callable[[], None], stopping: Callable[[], bool]
+        self,
+        owner: str,
+        client: RTVIClient,
+        limits: Limits,
+        *,
+        forget: Callable[[Relay], None],
+        stopping: Callable[[], bool],
     ) -> None:
+        self.owner = owner
         self.client = client
         self.reason: str | None = None
         self.stopping = stopping
@@ -77,29 +88,27 @@ class Relay:
         self._streams = 0
         self._woken = threading.Event()
         self._dropped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._opening = True
         self._began = self._seen = self._used = time.monotonic()
 
-    def start(self, events: Iterable[RTVIEvent]) -> None:
-        """Listen to the client, and watch over the session."""
+    def start(self, events: Iterable[RTVIEvent], connect: Callable[[RTVIClient], object]) -> None:
+        """Listen to the client, watch over the session, and have `connect(client)` called; wait for nothing."""
         for event in events:
             self.client.on(event, partial(self._relay, event))
         self.client.on(RTVIEvent.DISCONNECTED, self._has_ended)
         self.client.on(RTVIEvent.RECONNECT_FAILED, lambda: self.end("network"))
-        self._thread = start_thread("relay", self._watch)
-
-    def open(self, connect: Callable[[RTVIClient], object]) -> None:
-        """Connect; raises what `connect(client)` raises. A session that is not open in the end is over."""
+        self._threads.append(start_thread("relay", self._watch))
         try:
-            connect(self.client)
-        except BaseException:
-            self.end("failed")
+            self._threads.append(start_thread("relay-connect", self._connect, connect))
+        except RuntimeError:
+            self.drop()
             raise
-        finally:
-            self._seen = self._used = time.monotonic()
-            self._opening = False
-            self._woken.set()
+
+    @property
+    def state(self) -> TransportState:
+        """That of the client; `CONNECTING` until the attempt has succeeded, which is later than the bot is ready."""
+        return TransportState.CONNECTING if self._opening else self.client.state
 
     def end(self, reason: str) -> None:
         """End the session; its thread does the work. The first reason counts."""
@@ -114,8 +123,9 @@ class Relay:
 
     def join(self, timeout: float) -> None:
         """Wait until an ended session is gone."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def was_seen(self) -> None:
         """A sign of life of the browser."""
@@ -165,9 +175,23 @@ class Relay:
 
     def _has_ended(self, info: CloseInfo) -> None:
         if not info.reconnecting:
-            self.end("network" if info.initiator == "network" else "bot")
+            self.end("failed" if self._opening else "network" if info.initiator == "network" else "bot")
 
-    # -- on the session's thread --------------------------------------------------------------------------------------
+    # -- on threads of the session ------------------------------------------------------------------------------------
+
+    def _connect(self, connect: Callable[[RTVIClient], object]) -> None:
+        try:
+            connect(self.client)
+        except RTVIError as error:
+            if self.reason in (None, "failed"):  # else it was to be broken off
+                logger.warning("A session with the bot could not be started: %s", error)
+            self.end("failed")
+        except Exception:
+            logger.exception("A session with the bot could not be started")
+            self.end("failed")
+        self._opening = False
+        self.was_used()
+        self._woken.set()
 
     def _watch(self) -> None:
         try:
@@ -183,15 +207,15 @@ class Relay:
             # A page that is just reopening its stream is to be told of the end too.
             self._dropped.wait(self._limits.leave_timeout)
         finally:
-            self._forget()
+            self._forget(self)
 
     def _outlook(self) -> tuple[float, str]:
         """In how many seconds the session is to be ended if nothing happens until then, and why."""
         limits, now = self._limits, time.monotonic()
+        left = self._seen + limits.leave_timeout - now
         if self._opening:
-            return self._began + limits.start_timeout - now, "failed"
-        left, idle = self._seen + limits.leave_timeout - now, self._used + limits.idle_timeout - now
-        return min((left, "left"), (idle, "idle"))
+            return min((left, "left"), (self._began + limits.start_timeout - now, "failed"))
+        return min((left, "left"), (self._used + limits.idle_timeout - now, "idle"))
 
 
 class Stream:

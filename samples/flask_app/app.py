@@ -42,10 +42,12 @@ def create_app(bot_url: str) -> Flask:
         else:
             client.connect()
 
-    app.register_blueprint(RTVIBlueprint(make_client, connect=connect), url_prefix="/bot")
+    bot = RTVIBlueprint(make_client, connect=connect)
+    app.register_blueprint(bot, url_prefix="/bot")
 
     @app.get("/")
     def page() -> str:
+        bot.set_cookie()  # by which the page's requests are known
         return render_template("page.html")
 
     @app.after_request

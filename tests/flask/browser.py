@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,11 +25,26 @@ def client_for(ws_url: str, **options: Any) -> RTVIClient:
 
 
 def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
-    """An application with a relay."""
+    """An application with a page and a relay."""
     app = flask.Flask(__name__)
     app.config.update(SECRET_KEY="known to the tests", TESTING=True)
     app.register_blueprint(blueprint, url_prefix="/bot")
+
+    @app.get("/")
+    def page() -> str:
+        blueprint.set_cookie()
+        return "the page"
+
     return app
+
+
+def wait_until_ready(state: Callable[[], Any]) -> None:
+    """Wait while a session is being connected; `state` asks what it is in."""
+    give_up = time.monotonic() + 10.0
+    while (told := state()) != {"state": "ready"}:
+        assert "state" in told, told
+        assert time.monotonic() < give_up, told
+        threading.Event().wait(0.005)
 
 
 class Stream:
@@ -82,10 +99,16 @@ class User:
         """Send JSON as the page does."""
         return self.http.post(f"/bot/{route}", json={} if body is None else body, headers=self.headers, **options)
 
+    def ask(self) -> TestResponse:
+        """Load the page, and ask for a session."""
+        assert self.http.get("/").text == "the page"
+        return self.post("session")
+
     def start(self) -> None:
         """Start a session that has to succeed."""
-        answer = self.post("session")
-        assert (answer.status_code, answer.json) == (201, {"state": "ready"})
+        answer = self.ask()
+        assert answer.status_code == 201, answer.json
+        wait_until_ready(lambda: self.get("session").json)
 
     def get(self, route: str, **headers: str) -> TestResponse:
         return self.http.get(f"/bot/{route}", headers={**self.headers, **headers})

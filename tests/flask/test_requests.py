@@ -203,7 +203,7 @@ def test_before_the_bot_is_ready(relay: Relay, bot: EmbeddedBot) -> None:
 def test_no_cache_and_no_proxy_keeps_anything(relay: Relay) -> None:
     """Answers are not stored, streams not held back, and neither is taken for a document."""
     user = User(relay())
-    answers = [user.post("session"), user.get("session"), user.get("events"), user.post("text"), user.post("end")]
+    answers = [user.ask(), user.get("session"), user.get("events"), user.post("text"), user.post("end")]
     answers.append(User(relay()).get("events"))
     for answer in answers:
         assert answer.headers["Cache-Control"] == "no-store"

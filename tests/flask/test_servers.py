@@ -17,7 +17,7 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
-from .browser import SAME_ORIGIN, Stream
+from .browser import SAME_ORIGIN, Stream, wait_until_ready
 from .site import HEARTBEAT, LEAVE
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,9 @@ class Visitor:
         return self.http.post(f"/bot/{route}", json=body or {})
 
     def start(self) -> None:
+        self.http.get("/")
         assert self.post("session").status_code == 201
+        wait_until_ready(lambda: self.http.get("/bot/session").json())
 
     def stream(self) -> Stream:
         """Open an event stream; closing it cuts the connection."""

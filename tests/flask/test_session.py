@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import flask
@@ -15,8 +16,8 @@ from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
 
-from ..loopback import black_hole, running
-from .browser import User, client_for, site_of
+from ..loopback import black_hole
+from .browser import User, client_for, site_of, wait_until_ready
 
 Relay = Callable[..., flask.Flask]
 
@@ -191,22 +192,36 @@ def test_a_bot_that_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
     blueprint = RTVIBlueprint(lambda _: client_for("ws://127.0.0.1:1/secret-path?token=secret"))
     user = User(site_of(blueprint))
     with caplog.at_level(logging.WARNING):
-        answer = user.post("session")
-    assert (answer.status_code, answer.json["error"]) == (502, "bot_failed")
-    assert "127.0.0.1" not in answer.get_data(as_text=True)
+        assert user.ask().status_code == 201
+        told = user.stream().until("relayEnd")
+    assert told[-1]["data"] == {"reason": "failed"}
+    assert "127.0.0.1" not in str(told)
+    assert "could not be started: " in caplog.text
     assert "127.0.0.1" in caplog.text
     assert "token=secret" not in caplog.text
-    assert user.get("session").json["error"] == "no_session"
+    assert user.get("session").json["error"] == "ended"
     blueprint.close()
 
 
-def test_a_bot_that_is_not_ready_in_time() -> None:
-    """The client's own limit is told as such."""
+def test_an_application_that_cannot_connect(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
+    """What its own `connect` raises is in the log with its place, and the session is over."""
+    blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), connect=lambda _: 1 / 0)
+    user = User(site_of(blueprint))
+    user.ask()
+    assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
+    blueprint.close()
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+def test_a_bot_that_is_not_ready_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    """The client's own limit is in the log."""
     with EmbeddedBot(ready=False) as bot:
         blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url, connect_timeout=0.2))
-        answer = User(site_of(blueprint)).post("session")
+        user = User(site_of(blueprint))
+        user.ask()
+        assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
         blueprint.close()
-    assert (answer.status_code, answer.json["error"]) == (504, "bot_timeout")
+    assert "0.2" in caplog.text
 
 
 def test_an_attempt_without_a_limit_is_broken_off() -> None:
@@ -215,11 +230,32 @@ def test_an_attempt_without_a_limit_is_broken_off() -> None:
         blueprint = RTVIBlueprint(
             lambda _: client_for(f"ws://127.0.0.1:{port}", connect_timeout=None), start_timeout=0.3
         )
+        user = User(site_of(blueprint))
+        user.ask()
         began = time.monotonic()
-        answer = User(site_of(blueprint)).post("session")
+        assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
         assert time.monotonic() - began < 3.0
         blueprint.close()
-    assert answer.status_code == 502
+
+
+def test_who_leaves_while_he_waits_for_the_bot(caplog: pytest.LogCaptureFixture) -> None:
+    """The attempt is broken off as a session would be, without a word in the log: nothing is wrong."""
+    with EmbeddedBot(ready=False) as bot:
+        blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), heartbeat_interval=0.05, leave_timeout=0.4)
+        user = User(site_of(blueprint))
+        user.ask()
+        stream = user.stream()
+        began = time.monotonic()
+        while time.monotonic() < began + 0.8:  # while he is there it goes on
+            next(stream.parts)
+        assert user.get("session").json == {"state": "connecting"}
+        session = bot.wait_for_session()
+        assert session.ended is None
+        assert session.wait_ended(3.0).initiator == "client"
+        assert stream.until("relayEnd")[-1]["data"] == {"reason": "left"}
+        stream.close()
+        blueprint.close()
+    assert "could not be started" not in caplog.text
 
 
 def test_another_way_to_connect(bot: EmbeddedBot) -> None:
@@ -230,6 +266,55 @@ def test_another_way_to_connect(bot: EmbeddedBot) -> None:
 
     blueprint = RTVIBlueprint(make_client, connect=lambda client: client.start_bot_and_connect(f"{bot.base_url}/start"))
     User(site_of(blueprint)).start()
+    blueprint.close()
+
+
+def test_a_browser_is_known_before_it_may_start(relay: Relay, bot: EmbeddedBot) -> None:
+    """Without the cookie nothing is started; the page has brought it, and the refusal brings it too."""
+    user, eager = User(relay()), User(relay())
+    for _ in range(2):
+        user.http.delete_cookie("session")
+        refused = user.post("session")
+        assert (refused.status_code, refused.json["error"]) == (428, "no_cookie")
+    assert user.get("session").json["error"] == "no_session"
+    assert (user.post("session").status_code, user.post("session").status_code) == (201, 200)
+    assert eager.ask().status_code == 201
+    cookie = eager.http.get_cookie("session")
+    assert eager.ask().status_code == 200
+    assert eager.http.get_cookie("session") == cookie
+    assert [bot.wait_for_session() is not None for _ in range(2)] == [True, True]
+    assert len(bot.sessions) == 2
+
+
+def test_a_browser_that_asks_many_times_at_once(bot: EmbeddedBot) -> None:
+    """It gets one session, also while that is made and connected; the others' clients are not even tried."""
+    made, connected = [], []
+    all_ask, go_on = threading.Barrier(8), threading.Event()
+
+    def make_client(_: flask.Request) -> RTVIClient:
+        all_ask.wait(10)
+        made.append(client_for(bot.ws_url))
+        return made[-1]
+
+    def connect(client: RTVIClient) -> None:
+        connected.append(client)
+        assert go_on.wait(10)
+        client.connect()
+
+    blueprint = RTVIBlueprint(make_client, connect=connect)
+    app = site_of(blueprint)
+    user = User(app)
+    user.http.get("/")
+    pages = [User(app) for _ in range(8)]
+    for page in pages:
+        page.http.set_cookie("session", user.http.get_cookie("session").value)  # type: ignore[union-attr]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda page: page.post("session").status_code, pages))
+    assert sorted(answers) == [200] * 7 + [201]
+    assert user.post("session").status_code == 200  # while it is being connected
+    go_on.set()
+    wait_until_ready(lambda: user.get("session").json)
+    assert (len(made), len(connected), len(bot.sessions)) == (8, 1, 1)
     blueprint.close()
 
 
@@ -246,7 +331,7 @@ def test_the_application_decides_who_may_come(bot: EmbeddedBot) -> None:
     stranger, friend = User(app), User(app)
     friend.headers["X-Key"] = "right"
     friend.start()
-    assert stranger.post("session").status_code == 403
+    assert stranger.ask().status_code == 403
     blueprint.close()
 
 
@@ -260,7 +345,7 @@ def test_a_client_for_two_users_is_refused(bot: EmbeddedBot, wrong: str) -> None
     first = User(app)
     first.start()
     with pytest.raises(TypeError, match="make_client return"):
-        User(app).post("session")
+        User(app).ask()
     assert first.get("session").json == {"state": "ready"}
     blueprint.close()
 
@@ -270,7 +355,7 @@ def test_a_full_worker_says_so(relay: Relay) -> None:
     app = relay(max_sessions=1)
     one, other = User(app), User(app)
     one.start()
-    answer = other.post("session")
+    answer = other.ask()
     assert (answer.status_code, answer.json["error"]) == (503, "busy")
     assert one.post("session").status_code == 200
     one.post("end")
@@ -317,9 +402,11 @@ def test_a_worker_that_closes_breaks_off_attempts(bot: EmbeddedBot) -> None:
         user = User(app)
         user.start()
         stream = user.stream()
-        with running(lambda: User(app).post("session").status_code) as attempt:
-            assert attempt.goes_on(0.2)
-            blueprint.close()
-            assert attempt.get() == 502
+        attempt = User(app)
+        attempt.ask()
+        waiting = attempt.stream()
+        next(waiting.parts)
+        blueprint.close()
+    assert waiting.until("relayEnd")[-1]["data"] == {"reason": "shutdown"}
     assert stream.until("relayEnd")[-1]["data"] == {"reason": "shutdown"}
     assert bot.wait_for_session().wait_ended().initiator == "client"

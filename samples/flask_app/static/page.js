@@ -14,6 +14,7 @@ const endings = {
   idle: "Nobody said anything for long, so the conversation was ended.",
   bot: "The bot has ended the conversation.",
   network: "The connection to the bot was lost.",
+  failed: "The bot could not be reached. Try again later.",
 };
 
 function line(kind, text) {
