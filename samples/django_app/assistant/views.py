@@ -1,5 +1,6 @@
 """The page with the form, and the same for programs."""
 
+import logging
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from rtvi_sync import RTVIError
 
 from . import bot
+
+logger = logging.getLogger(__name__)
 
 # The page needs no script, and nobody can bring one in.
 CONTENT_SECURITY_POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -33,16 +36,19 @@ def ask(request: HttpRequest) -> JsonResponse:
 
 
 def reply_to(request: HttpRequest) -> tuple[HTTPStatus, dict[str, Any]]:
-    """Put the question in a form to the bot. Errors of the package name no token and no header."""
+    """Put the question in a form to the bot. Why it failed, with addresses and the bot's own words, is in the log."""
     question = request.POST.get("question", "").strip()
     if not 0 < len(question) <= settings.LONGEST_QUESTION:
         return HTTPStatus.BAD_REQUEST, {"error": f"Give a question of 1 to {settings.LONGEST_QUESTION} characters"}
     if not settings.BOT_URL:
-        return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "RTVI_URL does not say where the bot is"}
+        logger.error("RTVI_URL does not say where the bot is")
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "There is no bot to be asked."}
     try:
         answer = bot.ask(question, settings.BOT_URL, settings.BOT_SECONDS)
     except TimeoutError as error:
-        return HTTPStatus.GATEWAY_TIMEOUT, {"question": question, "error": str(error)}
+        logger.warning("A question was not answered in time: %s", error)
+        return HTTPStatus.GATEWAY_TIMEOUT, {"question": question, "error": "The bot did not answer in time. Try again."}
     except RTVIError as error:
-        return HTTPStatus.BAD_GATEWAY, {"question": question, "error": str(error)}
+        logger.warning("A question could not be put to the bot: %s", error)
+        return HTTPStatus.BAD_GATEWAY, {"question": question, "error": "The bot cannot be reached. Try again later."}
     return HTTPStatus.OK, {"question": question, "answer": answer.text, "seconds": round(answer.seconds, 3)}
