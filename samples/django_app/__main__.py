@@ -2,7 +2,7 @@
 
     python3 run.py sample django_app --url ws://localhost:7860/ws-client
 
-Without a URL they ask the built-in bot. Then open the address that it prints.
+Without a URL they ask the built-in bot. Then open the address that the web server prints when it listens.
 """
 
 import argparse
@@ -47,5 +47,4 @@ if __name__ == "__main__":
     with contextlib.ExitStack() as stack:
         # In a process that does not fork: the bot's threads would not be there in the workers.
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
-        print(f"Open http://127.0.0.1:{given.port}/", flush=True)
         sys.exit(serve(url, given.port))

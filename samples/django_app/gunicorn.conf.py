@@ -1,6 +1,7 @@
 """How gunicorn serves it, when it is started in this folder."""  # noqa: N999 (gunicorn looks for this name)
 
 import os
+from typing import Any
 
 bind = f"127.0.0.1:{os.environ.get('PORT', '8000')}"
 workers = 2
@@ -12,3 +13,8 @@ threads = 8
 timeout = graceful_timeout = 30
 # From version 26 on it would take commands through a file of this user's.
 control_socket_disable = True
+
+
+def when_ready(server: Any) -> None:
+    """It listens now."""
+    print(f"Open {server.LISTENERS[0]}/", flush=True)

@@ -11,6 +11,7 @@ import signal
 from typing import Any
 
 from flask import Flask
+from werkzeug.serving import make_server
 
 from rtvi_sync.testing import EmbeddedBot
 
@@ -35,6 +36,11 @@ def end_streams(worker: Any) -> None:
     worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
 
 
+def tell(port: int) -> None:
+    """Called when the server listens."""
+    print(f"Open http://127.0.0.1:{port}/", flush=True)
+
+
 def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
     from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
@@ -46,6 +52,7 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
             self.cfg.set("worker_class", "gthread")
             self.cfg.set("workers", 1)
             self.cfg.set("threads", THREADS)
+            self.cfg.set("when_ready", lambda _: tell(port))
             self.cfg.set("post_worker_init", end_streams)
             if "control_socket_disable" in self.cfg.settings:  # from version 26 on it takes commands through a file
                 self.cfg.set("control_socket_disable", True)
@@ -57,7 +64,9 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
 
 
 def serve_with_werkzeug(bot_url: str | None, port: int) -> None:
-    load(bot_url).run("127.0.0.1", port, threaded=True)
+    server = make_server("127.0.0.1", port, load(bot_url), threaded=True)
+    tell(port)
+    server.serve_forever()
 
 
 if __name__ == "__main__":
@@ -67,7 +76,6 @@ if __name__ == "__main__":
     )
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    print(f"Open http://127.0.0.1:{given.port}/", flush=True)
     try:
         serve_with_gunicorn(given.url, given.port)
     except ModuleNotFoundError:  # on Windows it is not to be had
