@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"
-# How long a new stream waits for a place, each time after a heartbeat to those that are open: of a page that is gone the
+# How long a new stream waits for a place, each time after a heartbeat to those that are open: if the page is gone, the
 # second one cannot be written, and a proxy in between may need a moment more.
 _MAKE_ROOM: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 _LEVELS: Final = frozenset(
