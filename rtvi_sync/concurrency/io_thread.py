@@ -52,6 +52,24 @@ class Timer:
         self.call = None
 
 
+class _Waker(socket.socket):
+    """The writing end of a pair of sockets that wakes the io thread.
+
+    It is closed when the last thread that writes to it has let go of it. Sooner, its number could be somebody else's by
+    the time it is written to; and a lock against that is one that a thread would hold while a signal handler strikes
+    it.
+    """
+
+    def wake(self) -> None:
+        """Wake the io thread. Never blocks."""
+        # A full pipe means that the thread is awake already; a closed one, that it has ended.
+        with contextlib.suppress(OSError):
+            self.send(b"\0")
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class IOThread:
     """Waits for the readiness of all channels, runs commands of other threads and timers.
 
@@ -59,10 +77,6 @@ class IOThread:
     """
 
     def __init__(self) -> None:
-        # Guards the wake pair: a thread that wakes this one must not write to a descriptor that is being closed, whose
-        # number may be somebody else's by then. Any thread may hold it, for one non-blocking send; re-entrant, because
-        # a finalizer or signal handler that calls `call()` may interrupt exactly that.
-        self._lock = threading.RLock()
         self._commands: deque[tuple[Callable[[], object], Channel | None]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_numbers = itertools.count()
@@ -71,14 +85,8 @@ class IOThread:
         register_for_fork(self)
         try:
             self.thread = start_thread("io", self._run)
-        except RuntimeError:  # there is no thread: the interpreter is shutting down
+        except BaseException:  # there is no thread
             self._close()
-            raise
-        except BaseException:
-            # Ctrl-C, perhaps after the thread has begun: what it uses is its own to close.
-            self._commands.append((self._stop, None))
-            with contextlib.suppress(OSError):
-                self._wake_writer.send(b"\0")
             raise
 
     # -- any thread ---------------------------------------------------------------------------------------------------
@@ -92,9 +100,9 @@ class IOThread:
         """
         self._commands.append((command, channel))
         if not self.is_current:
-            # A full pipe means that the thread is awake already; a closed one, that it has ended.
-            with self._lock, contextlib.suppress(OSError):
-                self._wake_writer.send(b"\0")
+            waker = self._waker
+            if waker is not None:
+                waker.wake()
 
     @property
     def is_current(self) -> bool:
@@ -143,8 +151,7 @@ class IOThread:
                 self._run_timers()
         finally:
             left = self._channels()
-            with self._lock:
-                self._close()
+            self._close()
             for key in left:
                 self._end(key.data, RuntimeError("The io thread has ended"))
 
@@ -165,9 +172,8 @@ class IOThread:
     def _start_over(self, error: BaseException) -> None:
         """Somebody closed a descriptor that is not his (a daemonizing program, say): fail its channel, go on."""
         channels = self._channels()
-        with self._lock:
-            self._close()
-            self._open()
+        self._close()
+        self._open()
         for key in channels:
             try:
                 socket.close(socket.dup(key.fd))  # not every selector looks at what it is given
@@ -218,20 +224,23 @@ class IOThread:
     def _open(self) -> None:
         with contextlib.ExitStack() as undo:
             self._selector = undo.enter_context(selectors.DefaultSelector())
-            self._wake_reader, self._wake_writer = socket.socketpair()
+            self._wake_reader, writer = socket.socketpair()
             undo.callback(self._wake_reader.close)
-            undo.callback(self._wake_writer.close)
+            waker = _Waker(fileno=writer.detach())
             self._wake_reader.setblocking(False)
-            self._wake_writer.setblocking(False)
+            waker.setblocking(False)
             self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
             undo.pop_all()
+        self._waker: _Waker | None = waker
 
     def _close(self) -> None:
-        for thing in (self._selector, self._wake_reader, self._wake_writer):
+        self._waker = None
+        for thing in (self._selector, self._wake_reader):
             with contextlib.suppress(OSError):
                 thing.close()
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. No unregister(): the epoll instance is shared with the parent."""
-        self._lock = threading.RLock()
+        if self._waker is not None:
+            self._waker.close()  # a thread that was writing to it does not exist here
         self._close()

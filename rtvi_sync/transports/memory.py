@@ -9,6 +9,7 @@ from typing import Any
 
 from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
@@ -42,8 +43,8 @@ class MemoryTransport(Transport):
         self._bot = bot
         self.sent: list[RTVIMessage] = []
         self.auth_bundle: Any = None
-        # Guards the three fields below. Any thread may hold it, for a few assignments; re-entrant, because a signal
-        # handler may send in the midst of them.
+        # Guards the three fields below. Any thread may hold it, for a few assignments; re-entrant, because a finalizer
+        # may send in the midst of them.
         self._lock = threading.RLock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
@@ -76,6 +77,10 @@ class MemoryTransport(Transport):
 
     def receive(self, message: Inbound) -> None:
         """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is lost."""
+        # What it sets off must neither be torn apart by Ctrl-C nor be met half done by a signal handler.
+        shielded(lambda: self._deliver(message))
+
+    def _deliver(self, message: Inbound) -> None:
         with self._lock:
             if not self._open:
                 return
@@ -83,12 +88,8 @@ class MemoryTransport(Transport):
             if self._delivering:
                 return  # one thread at a time delivers, in order, and takes this one along
             self._delivering = True
-        try:
-            while (arrived := self._next()) is not None:
-                self.on_message(arrived)
-        except BaseException:
-            self._delivering = False  # Ctrl-C in the sending thread: the next message finds somebody again
-            raise
+        while (arrived := self._next()) is not None:
+            self.on_message(arrived)
 
     def _next(self) -> Inbound | None:
         with self._lock:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import attrs
 from websocket import ABNF
 
-from ..concurrency.deadline import Deadline
+from ..concurrency.deadline import Deadline, on_main_thread
 from ..concurrency.gate import Gate
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.lifecycle import register_for_fork
@@ -49,7 +49,7 @@ class _Outgoing:
     frame: bytes
     audio: float  # seconds of audio in it; 0 for anything else
     refused: bool = False  # it came after the close frame
-    written: list[int] = attrs.field(factory=list)  # what each write took of it
+    written: int = 0  # bytes of it that have left
 
     @property
     def size(self) -> int:
@@ -57,7 +57,7 @@ class _Outgoing:
 
     @property
     def rest(self) -> memoryview:
-        return memoryview(self.frame)[sum(self.written) :]
+        return memoryview(self.frame)[self.written :]
 
 
 class WebSocketConnection:
@@ -66,9 +66,9 @@ class WebSocketConnection:
     Every callback is called on the io thread.
 
     `send()` must work wherever the program is: a signal handler or a finalizer may call it in the midst of another
-    `send()` on the same thread, and Ctrl-C may end that one between any two calls. Hence: what is sent arrives in a
-    queue that needs no lock; whoever comes while the socket is being written on the same thread leaves his frame there,
-    and the writer looks again; and what must not be torn apart is one call of C.
+    `send()` on the same thread, and wait for the answer. Hence: what is sent arrives in a queue that needs no lock. The
+    main thread, which signals strike, leaves the writing to the io thread; and if a finalizer comes while the socket is
+    being written on the same thread, the writer looks into the queue again.
 
     Args:
         sock: connected, after the handshake; owned from now on.
@@ -107,8 +107,6 @@ class WebSocketConnection:
         self._stall_timeout = stall_timeout
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
-        # An SSLSocket is made in Python, so Ctrl-C may tear its `send()` from what it returns.
-        self._only_io_writes_for_main = isinstance(sock, ssl.SSLSocket)
         self._reader = FrameReader(max_message_bytes)
         self._closed = Gate()
         # All but the last are the io thread's. How the connection will end once the peer has answered our close frame,
@@ -160,15 +158,8 @@ class WebSocketConnection:
         item = _Outgoing(ABNF.create_frame(payload, opcode).format(), audio)
         if self._accepts and self._failure is None:
             self._arrived.append(item)
-            if self._only_io_writes_for_main and threading.current_thread() is threading.main_thread():
+            if on_main_thread() or self._flush():
                 self._io.call(self._wait_for_room, self)
-            else:
-                must_tell_io = True  # unless all goes well
-                try:
-                    must_tell_io = self._flush()
-                finally:
-                    if must_tell_io:
-                        self._io.call(self._wait_for_room, self)
         else:
             item.refused = True
         if item.refused:
@@ -426,9 +417,10 @@ class WebSocketConnection:
                 self._queued_bytes, self._queued_audio = 0, 0.0
                 if not self._blocked:
                     self._progress_at = time.monotonic()
-            self._queue.extend(map(deque.popleft, (self._arrived,)))  # in one call
-            self._queued_bytes += self._queue[-1].size
-            self._queued_audio += self._queue[-1].audio
+            item = self._arrived.popleft()
+            self._queue.append(item)
+            self._queued_bytes += item.size
+            self._queued_audio += item.audio
 
     def _limit_queue(self) -> None:
         self._drop_audio(_MAX_QUEUED_AUDIO)
@@ -458,15 +450,12 @@ class WebSocketConnection:
             if self._begun is None:
                 if not self._queue:
                     return True
-                self._begun = self._queue[0]
-            item = self._begun
-            if self._queue and self._queue[0] is item:
-                self._queue.popleft()
+                self._begun = item = self._queue.popleft()
                 self._queued_bytes -= item.size
                 self._queued_audio = max(0.0, self._queued_audio - item.audio) if self._queue else 0.0
+            item = self._begun
             try:
-                # In one call: what was written must not come to be written again.
-                item.written.extend(map(self._sock.send, (item.rest[:_CHUNK_BYTES],)))
+                item.written += self._sock.send(item.rest[:_CHUNK_BYTES])
             except _WOULD_BLOCK:
                 return False
             except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ import pytest
 
 from rtvi_sync.concurrency import io_thread as module
 from rtvi_sync.concurrency.io_thread import IOThread
+from rtvi_sync.concurrency.lifecycle import NoThreadError
 
 from ..forking import in_child
 from ..loopback import LIMIT, running
@@ -392,28 +393,19 @@ def test_a_finalizer_may_give_a_command(io):
 def test_a_finalizer_inside_the_wake_up_itself(io):
     """A finalizer or signal handler that interrupts `call()` at its innermost point may call it again."""
     inner: list[int] = []
-    send = io._wake_writer.send
+    real = io._waker
 
     class Interrupted:
-        def __init__(self) -> None:
-            self.first = True
+        def wake(self) -> None:
+            io._waker = real
+            io.call(lambda: inner.append(1))
+            real.wake()
 
-        def send(self, data: bytes) -> int:
-            if self.first:
-                self.first = False
-                io.call(lambda: inner.append(1))
-            return send(data)
-
-        def close(self) -> None:
-            writer.close()
-
-    writer = io._wake_writer
-    io._wake_writer = Interrupted()  # type: ignore[assignment]
+    io._waker = Interrupted()  # type: ignore[assignment]
     with running(lambda: io.call(int)) as calling:
         calling.get()
     on(io, int)
     assert inner == [1]
-    io._wake_writer = writer
 
 
 def test_close_runs_what_was_given_before():
@@ -435,30 +427,28 @@ def test_close_runs_what_was_given_before():
     assert seen[-1] == 99
 
 
-def test_no_wake_up_reaches_a_descriptor_that_was_closed():
+def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     """The wake pair is not closed while a thread writes to it: its number could be somebody else's by then."""
+    sending, go_on = threading.Event(), threading.Event()
+    send = module._Waker.send
+
+    def slow(waker: socket.socket, data: bytes) -> int:
+        sending.set()
+        assert go_on.wait(LIMIT)
+        numbers.append(waker.fileno())
+        return send(waker, data)
+
     io = IOThread()
-    real = io._wake_writer
-    sending, closed = threading.Event(), threading.Event()
-    closed_while_sending: list[bool] = []
-
-    class Slow:
-        def send(self, data: bytes) -> None:
-            sending.set()
-            closed_while_sending.append(closed.wait(0.2))
-
-        def close(self) -> None:
-            closed.set()
-            real.close()
-
-    io._wake_writer = Slow()  # type: ignore[assignment]
-    with running(lambda: io.call(int)):
+    numbers: list[int] = []
+    monkeypatch.setattr(module._Waker, "send", slow)
+    with running(lambda: io.call(io._stop)):
         assert sending.wait(LIMIT)
-        io._commands.append((io._stop, None))
-        real.send(b"\0")
-    io.thread.join(LIMIT)
-    assert closed_while_sending == [False]
-    assert closed.is_set()
+        send(io._waker, b"\0")
+        io.thread.join(LIMIT)
+        assert not io.thread.is_alive()
+        assert io._waker is None
+        go_on.set()
+    assert numbers[0] != -1
 
 
 def test_channels_that_are_left_at_the_end_are_told():
@@ -483,20 +473,15 @@ def test_a_thread_that_cannot_start_leaves_nothing_open(monkeypatch):
         IOThread()
 
 
-def test_ctrl_c_as_the_thread_starts(monkeypatch):
-    """An interruption that comes when the thread has begun lets it end by itself, and close what it uses."""
-    started = []
-    start_thread = module.start_thread
+def test_no_thread_no_descriptors(monkeypatch):
+    """When the system gives no thread, nothing stays open."""
 
-    def start_and_interrupt(*args: object) -> None:
-        started.append(start_thread(*args))
-        raise KeyboardInterrupt
+    def refuse(*_: object) -> None:
+        raise NoThreadError
 
-    monkeypatch.setattr(module, "start_thread", start_and_interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(module, "start_thread", refuse)
+    with pytest.raises(NoThreadError):
         IOThread()
-    started[0].join(LIMIT)
-    assert not started[0].is_alive()
 
 
 def test_no_descriptors_no_thread(monkeypatch):
@@ -517,10 +502,11 @@ def test_a_forked_child_closes_its_copies(io):
         def child() -> object:
             io.call(int)
             io.close()
-            return io._wake_reader.fileno(), io._wake_writer.fileno(), io._selector.get_map()
+            return io._wake_reader.fileno(), waker.fileno(), io._selector.get_map()
 
-        with io._lock:
-            assert in_child(child) == (-1, -1, None)
+        waker = io._waker
+        assert waker is not None
+        assert in_child(child) == (-1, -1, None)
         line.peer.sendall(b"x")
         line.wait(lambda: line.received == b"x")
         on(io, lambda: io.watch_writes(line, True))

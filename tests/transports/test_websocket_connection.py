@@ -189,7 +189,7 @@ def blocked(client: Client, size: int = 32 * MB) -> bytes:
     """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
     payload = b"\xa5" * size
     client.connection.send(BINARY, payload)
-    on(client.io, int)  # over TLS the main thread leaves the writing to the io thread
+    on(client.io, int)  # the main thread leaves the writing to the io thread
     assert client.connection._blocked
     return payload
 
@@ -544,6 +544,7 @@ def test_what_was_sent_before_close_arrives(pair):
     payload = blocked(client)
     client.connection.send(BINARY, b"audio", 0.5)
     client.connection.send(BINARY, b"control")
+    on(client.io, int)  # they are queued
     with running(lambda: client.connection.close(LIMIT)) as closing:
         assert bot.receive() == (BINARY, payload)
         assert bot.receive() == (BINARY, b"control")
