@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 from collections.abc import Callable, Iterable
@@ -154,21 +155,30 @@ def until(condition: Callable[[], Any], timeout: float = SOON) -> None:
 ROOT = Path(__file__).parents[2]
 
 
-def python(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a Python process that runs `script`; use it as a context manager and bound every wait."""
+def python(script: str, *arguments: str, executable: str = sys.executable) -> subprocess.Popen[str]:
+    """Start a Python process that runs `script`; use it as a context manager and bound every wait.
+
+    Args:
+        script: indented as one likes.
+        arguments: for the script.
+        executable: a Python of any version; it uses the packages of this one.
+    """
+    packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
+        [executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONPATH": packages, "PYTHONUNBUFFERED": "1"},
     )
 
 
-def run_python(script: str, *arguments: str, timeout: float = 30.0) -> tuple[int, str, str]:
+def run_python(
+    script: str, *arguments: str, timeout: float = 30.0, executable: str = sys.executable
+) -> tuple[int, str, str]:
     """Run `script` in a fresh process. Returns exit code, stdout and stderr."""
-    with python(script, *arguments) as process:
+    with python(script, *arguments, executable=executable) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

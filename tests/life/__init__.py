@@ -1,0 +1,1 @@
+"""How programs that use the package live and die: interrupts, signals, exits, errors, collection."""

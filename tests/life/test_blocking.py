@@ -1,0 +1,32 @@
+"""Ctrl-C in every call that blocks."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.client.helpers import python, rest_of
+from tests.life.blocking import CALLS
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_ctrl_c(call: str) -> None:
+    """`KeyboardInterrupt` is raised at once; the client works afterwards; the process ends, and no thread is left."""
+    script = "import sys; from tests.life import blocking; blocking.main(sys.argv[1])"
+    with python(script, call) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "blocked\n"
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline().startswith("interrupted ")
+            assert time.monotonic() - begun < 2.0
+            out, err = rest_of(process)
+        finally:
+            process.kill()
+    assert (out, err, process.returncode) == ("ended\n", "", 0)
+    assert time.monotonic() - begun < 8.0
