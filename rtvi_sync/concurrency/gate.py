@@ -11,9 +11,29 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from ..errors import WouldDeadlockError
 from .deadline import Deadline, slice_of
+
+# Identities of the threads on which nobody may wait.
+_sleepless: set[int] = set()
+
+
+@contextlib.contextmanager
+def sleepless() -> Iterator[None]:
+    """Around the work of a thread that all others wait for: whoever waits on it, as a finalizer may, is refused."""
+    me = threading.get_ident()
+    _sleepless.add(me)
+    try:
+        yield
+    finally:
+        _sleepless.discard(me)
+
+
+def forget_sleepless() -> None:
+    """In a forked child: those threads do not exist here, and others may be given their identities."""
+    _sleepless.clear()
 
 
 class Bell:
@@ -43,6 +63,9 @@ class Bell:
         Args:
             ready: called on this thread, at first and after each `ring()`. Not called again once it was true.
             deadline: limit of the wait.
+
+        Raises:
+            WouldDeadlockError: this is a thread on which nobody may wait, see `sleepless()`.
         """
         if ready():
             return True
@@ -55,6 +78,11 @@ class Bell:
             while not ready():
                 if deadline.expired:
                     return False
+                if threading.get_ident() in _sleepless:
+                    raise WouldDeadlockError(
+                        "A call waits on the thread that reads the network, and so for itself. Was it made in a "
+                        "finalizer? Those run on any thread, and must not wait."
+                    )
                 sleeper.acquire(timeout=slice_of(deadline.remaining()))
             return True
         finally:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from .gate import forget_sleepless, sleepless
 from .lifecycle import register_for_fork, start_thread
 
 logger = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ class IOThread:
     def _stop(self) -> None:
         self._closing = True
 
+    @sleepless()
     def _run(self) -> None:
         try:
             while not (self._closing and not self._commands):
@@ -241,6 +243,7 @@ class IOThread:
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. No unregister(): the epoll instance is shared with the parent."""
+        forget_sleepless()
         if self._waker is not None:
             self._waker.close()  # a thread that was writing to it does not exist here
         self._close()

@@ -16,7 +16,8 @@ import pytest
 from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import gate as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import Bell, Gate
+from rtvi_sync.concurrency.gate import Bell, Gate, forget_sleepless, sleepless
+from rtvi_sync.errors import WouldDeadlockError
 
 from ..client.helpers import until
 from ..forking import in_child
@@ -247,3 +248,27 @@ def test_a_gate_in_a_forked_child():
         assert not gate.is_set()
         gate.set()
         assert other.get() is True
+
+
+def test_nobody_waits_where_nobody_may():
+    """A thread that all others wait for refuses to wait, but may look, and open gates."""
+    gate = Gate()
+
+    def serve() -> tuple[bool, bool]:
+        with sleepless():
+            with pytest.raises(WouldDeadlockError, match="finalizer"):
+                gate.wait(Deadline(None))
+            looked = gate.wait(Deadline(0.0))
+            gate.set()
+            return looked, gate.wait(Deadline(None))
+
+    with running(serve) as served:
+        assert served.get() == (False, True)
+    assert not gate._bell._sleepers
+    assert not Gate().wait(Deadline(0.01))
+
+
+def test_a_child_has_no_such_thread():
+    """In a forked child the identity of the thread is free for others, on which one may wait."""
+    with sleepless():
+        assert in_child(lambda: (forget_sleepless(), Gate().wait(Deadline(0.01)))) == (None, False)
