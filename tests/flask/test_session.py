@@ -174,6 +174,20 @@ def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: Embedded
     stream.close()
 
 
+def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> None:
+    """A session is not idle while texts and messages go to the bot, though nothing comes from it."""
+    user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=5.0, idle_timeout=1.0))
+    user.start()
+    stream = user.stream()
+    for body in ({"type": "x"}, {"text": "x"}):
+        threading.Event().wait(0.6)
+        assert user.post("message" if "type" in body else "text", body).status_code == 202
+    used = time.monotonic()
+    assert stream.until("relayEnd")[-1]["data"] == {"reason": "idle"}
+    assert time.monotonic() - used > 0.8
+    stream.close()
+
+
 @pytest.mark.parametrize(("how", "reason"), [("close", "bot"), ("drop", "network")])
 def test_the_bot_ends_the_session(relay: Relay, bot: EmbeddedBot, how: str, reason: str) -> None:
     """The page is told whether the bot has ended it or the line was lost, also a page that comes back just then."""
