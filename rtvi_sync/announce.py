@@ -43,10 +43,11 @@ class Announcer:
 
     Args:
         dispatcher: of the client.
-        states: of the client; from now on only this announcer changes it.
+        states: of the client.
         workers: the threads that deliver events.
         session: number of the session, 0 without one.
         on_overflow: called when an event finds the queue full.
+        takes_states: from now on only this announcer changes the state. False: it only queues events.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Announcer:
         *,
         session: int = 0,
         on_overflow: Callable[[], object] = lambda: None,
+        takes_states: bool = True,
     ) -> None:
         self._dispatcher = weakref.ref(dispatcher)
         self._states = states
@@ -70,7 +72,8 @@ class Announcer:
         self._said_connected = False
         self.was_ready = False  # the state READY was entered
         self._silenced = False  # what is still queued is dropped
-        states.owner = self
+        if takes_states:
+            states.owner = self
 
     @property
     def state(self) -> TransportState:

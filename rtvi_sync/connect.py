@@ -116,12 +116,12 @@ class Connector:
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
         # The program may have begun a session meanwhile: then there is nothing to tell.
-        with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
+        with contextlib.suppress(RTVIError), self._outside_of_sessions(takes_states=False) as announcer:
             announcer.event(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
         """Tell whoever waits for a session that none follows. See `Sessions`."""
-        with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
+        with contextlib.suppress(RTVIError), self._outside_of_sessions(takes_states=False) as announcer:
             announcer.give_up(info)
 
     def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
@@ -196,13 +196,13 @@ class Connector:
             return bundle.content
 
     @contextlib.contextmanager
-    def _outside_of_sessions(self) -> Iterator[Announcer]:
-        """Announces states while there is no session."""
+    def _outside_of_sessions(self, *, takes_states: bool = True) -> Iterator[Announcer]:
+        """Announces events, and states if it takes them, while there is no session."""
         hub = acquire_hub()
         try:
             with self._lock:
                 self._check_idle()
-                announcer = Announcer(self._dispatcher, self.states, hub.workers)
+                announcer = Announcer(self._dispatcher, self.states, hub.workers, takes_states=takes_states)
             yield announcer
         finally:
             if hub.release():

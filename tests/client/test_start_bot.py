@@ -10,17 +10,19 @@ import pytest
 from rtvi_sync import (
     APIRequest,
     BotAlreadyStartedError,
+    CloseInfo,
     ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
     RTVIClient,
     RTVIError,
+    RTVIEvent,
     StartBotError,
     TransportState,
     WebSocketTransport,
 )
 from tests.client.helpers import SOON, InThread, memory_client, threads_of_package, transport_of
-from tests.client.http_server import Answer, ScriptedServer
+from tests.client.http_server import Answer, Request, ScriptedServer
 from tests.loopback import Peer, Server
 
 
@@ -169,6 +171,21 @@ class TestStartBot:
                 client.start_bot(f"{server.url}/start")
             assert client.send_client_request("ping", 1) == 1
         assert server.requests == []
+
+    def test_what_is_told_of_the_last_session_meanwhile(self, server: ScriptedServer) -> None:
+        """That no further attempt replaces a lost session may be told while a bot is being started: its state stays."""
+        client = memory_client()
+
+        def answer(_: Request) -> Answer:
+            client._connector.announce(RTVIEvent.RECONNECT_FAILED, None)
+            client._connector.give_up(CloseInfo())
+            return Answer({})
+
+        server.answers["/start"] = answer
+        client.start_bot(f"{server.url}/start")
+        assert client.state is TransportState.AUTHENTICATED
+        client.disconnect()
+        assert client.state is TransportState.DISCONNECTED
 
     def test_start_bot_and_connect(self, server: ScriptedServer) -> None:
         """Both in one: one request, its answer to the transport, all states, and the ready bot as the result."""

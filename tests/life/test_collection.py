@@ -89,7 +89,7 @@ class TestCollection:
         "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
     )
     def test_dropped_after_an_attempt_that_failed(self, how: dict[str, Any]) -> None:
-        """The error of an earlier `connect()` went through functions that had the client; what is kept of it has not."""
+        """The error of an earlier `connect()` went through functions that had the client; what is kept has not."""
 
         def build() -> RTVIClient:
             client = RTVIClient(transport=UnluckyTransport(), connect_timeout=SOON, **how)
