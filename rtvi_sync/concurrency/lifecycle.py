@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Protocol
 
+from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
 from .gate import Gate
 
@@ -52,7 +53,7 @@ _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
 
 
-class NoThreadError(RuntimeError):
+class NoThreadError(RTVIError, RuntimeError):
     """No thread can be started: the interpreter is shutting down, or the system has none left."""
 
 

@@ -1,10 +1,14 @@
-"""Live sessions when the interpreter exits."""
+"""Live sessions when the interpreter exits, on each Python there is."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.client.helpers import run_python
+from tests.life.pythons import OTHERS, python_of
 
 PREAMBLE = """
     import sys, threading, time
@@ -27,24 +31,44 @@ PREAMBLE = """
 """
 
 
-def run(script: str, timeout: float = 15.0) -> tuple[int, str, str]:
-    return run_python(PREAMBLE + script, timeout=timeout)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(None, id="this"),
+        *(pytest.param(minor, id=f"3.{minor}", marks=pytest.mark.matrix) for minor in OTHERS),
+    ]
+)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a script on one of the Pythons; returns exit code, output and errors."""
+    executable = sys.executable if request.param is None else python_of(request.param)
+
+    def run(script: str, timeout: float = 15.0, needs: str = "rtvi_sync") -> tuple[int, str, str]:
+        if executable != sys.executable and run_python(f"import {needs}", executable=executable)[0]:
+            pytest.skip(f"Python 3.{request.param} cannot use this one's {needs}")
+        return run_python(PREAMBLE + script, timeout=timeout, executable=executable)
+
+    return run
 
 
 @pytest.mark.parametrize("kind", ["memory", "websocket"])
-def test_a_live_session(kind: str) -> None:
+def test_a_live_session(run: Run, kind: str) -> None:
     """Invariant "process": a program that just ends while connected exits with 0, without noise or hang, and
     `disconnected` is delivered."""
-    code, out, err = run(f"""
+    code, out, err = run(
+        f"""
     client = {kind}()
     client.connect()
     print("connected", flush=True)
-    """)
+    """,
+        needs={"memory": "rtvi_sync", "websocket": "websockets.sync.server"}[kind],
+    )
     assert (code, out, err) == (0, "connected\ndisconnected client\n", "")
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(3)", "raise SystemExit(3)"])
-def test_the_exit_code_is_kept(ending: str) -> None:
+def test_the_exit_code_is_kept(run: Run, ending: str) -> None:
     """The program's own exit code is the process's."""
     code, out, err = run(f"""
     client = memory()
@@ -54,7 +78,7 @@ def test_the_exit_code_is_kept(ending: str) -> None:
     assert (code, out, err) == (3, "disconnected client\n", "")
 
 
-def test_an_unhandled_exception() -> None:
+def test_an_unhandled_exception(run: Run) -> None:
     """A program that dies shows its own traceback and nothing else."""
     code, out, err = run("""
     client = memory()
@@ -66,7 +90,7 @@ def test_an_unhandled_exception() -> None:
     assert err.rstrip().endswith("ValueError: the program's own")
 
 
-def test_many_live_sessions() -> None:
+def test_many_live_sessions(run: Run) -> None:
     """Fifty of them end as well, in bounded time."""
     code, out, err = run("""
     clients = [memory() for _ in range(50)]
@@ -79,7 +103,7 @@ def test_many_live_sessions() -> None:
     assert (code, out, err) == (0, "disconnected client\n" * 50, "")
 
 
-def test_soon() -> None:
+def test_soon(run: Run) -> None:
     """The end of a live session takes a moment, and no time-out."""
     code, out, err = run("""
     import atexit
@@ -95,7 +119,7 @@ def test_soon() -> None:
     assert "fast" in out
 
 
-def test_manual_mode() -> None:
+def test_manual_mode(run: Run) -> None:
     """What nobody processes is dropped."""
     code, out, err = run("""
     client = memory(events="manual")
@@ -104,7 +128,7 @@ def test_manual_mode() -> None:
     assert (code, out, err) == (0, "", "")
 
 
-def test_a_handler_that_blocks() -> None:
+def test_a_handler_that_blocks(run: Run) -> None:
     """A handler that never returns delays the exit by its limit and no more; its stack is logged."""
     code, out, err = run(
         """
@@ -127,7 +151,7 @@ def test_a_handler_that_blocks() -> None:
     assert "Traceback" not in err
 
 
-def test_a_thread_that_waits() -> None:
+def test_a_thread_that_waits(run: Run) -> None:
     """A thread of the program's that waits for an answer at the exit gets `DisconnectedError`."""
     code, out, err = run("""
     client = memory(request_timeout=None)
@@ -147,7 +171,7 @@ def test_a_thread_that_waits() -> None:
     assert sorted(out.splitlines()) == ["disconnected client", "told"]
 
 
-def test_while_connecting() -> None:
+def test_while_connecting(run: Run) -> None:
     """A connect() that a daemon thread is in does not hold up the exit."""
     code, out, err = run(
         """
@@ -167,7 +191,7 @@ def test_while_connecting() -> None:
     assert out in ("told client\n", "")
 
 
-def test_disconnect_in_an_atexit_function() -> None:
+def test_disconnect_in_an_atexit_function(run: Run) -> None:
     """A program may end its sessions in its own exit hooks, also where no thread can be started any more."""
     code, out, err = run("""
     import atexit
@@ -182,13 +206,7 @@ def test_disconnect_in_an_atexit_function() -> None:
     assert out == "disconnected client\nleft disconnected\n"
 
 
-def test_connect_in_an_atexit_function() -> None:
-    """Where threads cannot be started any more `connect()` raises and does not hang."""
-    code, _, err = run(
-        """
-    import atexit
-    client = memory(connect_timeout=5)
-    def connect():
+def connect():
         try:
             client.connect()
         except Exception as error:
@@ -201,7 +219,7 @@ def test_connect_in_an_atexit_function() -> None:
     assert (code, err) == (0, "")
 
 
-def test_a_client_that_dies_with_the_module() -> None:
+def test_a_client_that_dies_with_the_module(run: Run) -> None:
     """Clients in reference cycles at the exit make no noise."""
     code, out, err = run("""
     class Agent:
@@ -220,7 +238,7 @@ def test_a_client_that_dies_with_the_module() -> None:
     assert out == "disconnected client\n"
 
 
-def test_a_dropped_client_warns() -> None:
+def test_a_dropped_client_warns(run: Run) -> None:
     """Dropped while connected: with `-W error` the warning is told, and the process still ends well."""
     code, _, err = run("""
     client = memory()
@@ -235,7 +253,7 @@ def test_a_dropped_client_warns() -> None:
     assert "disconnect()" in err
 
 
-def test_a_transport_that_hangs_at_exit() -> None:
+def test_a_transport_that_hangs_at_exit(run: Run) -> None:
     """The exit is bounded even then, where Python lets a thread be started, and the hang is logged."""
     code, _, err = run(
         """
@@ -251,3 +269,158 @@ def test_a_transport_that_hangs_at_exit() -> None:
     )
     assert code == 0
     assert "Traceback" not in err
+
+
+def test_a_thread_that_connects(run: Run) -> None:
+    """The interpreter waits for a thread of the program's that is no daemon; its `connect()` has a limit."""
+    code, out, err = run("""
+    client = RTVIClient(transport=MemoryTransport(lambda *_: None), connect_timeout=0.3)
+    def connect():
+        try:
+            client.connect()
+        except ConnectionTimeoutError as error:
+            print(error.phase, flush=True)
+    threading.Thread(target=connect).start()
+    while client.state is not TransportState.CONNECTED:
+        threading.Event().wait(0.01)
+    """)
+    assert (code, out, err) == (0, "bot-ready\n", "")
+
+
+def test_a_thread_that_connects_too_late(run: Run) -> None:
+    """Where the end of the program has begun and Python starts no more threads, `connect()` says so, and nothing hangs."""
+    code, out, err = run("""
+    import atexit
+    client = memory(connect_timeout=5)
+    def connect():
+        try:
+            client.connect()
+            client.disconnect()
+            print("connected", flush=True)
+        except RTVIError as error:
+            print("shutdown" in str(error), flush=True)
+    atexit.register(connect)
+    """)
+    assert (code, err) == (0, "")
+    assert out in ("connected\ndisconnected client\n", "disconnected client\nconnected\n", "True\n")
+
+
+def test_exit_in_a_handler(run: Run) -> None:
+    """A handler that exits ends neither its thread nor the program: it is logged, and the next event is delivered."""
+    code, out, err = run("""
+    client = memory()
+    told = threading.Event()
+    client.on("server_message", lambda: sys.exit(3))
+    client.on("metrics", told.set)
+    client.connect()
+    for type_ in "server-message", "metrics":
+        client._connector.transport.receive({"label": "rtvi-ai", "type": type_, "data": {}})
+    print("told", told.wait(5), flush=True)
+    """)
+    assert (code, out) == (0, "told True\ndisconnected client\n")
+    assert "A handler of 'serverMessage' raised" in err
+    assert "SystemExit: 3" in err
+
+
+def test_exit_in_a_handler_in_manual_mode(run: Run) -> None:
+    """There the handler runs on the program's own thread, whose exit it is."""
+    code, out, err = run("""
+    client = memory(events="manual")
+    client.on("server_message", lambda: sys.exit(3))
+    client.connect()
+    client._connector.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
+    client.process_events()
+    print("not reached", flush=True)
+    """)
+    assert (code, out, err) == (3, "", "")
+
+
+def test_a_hard_exit_in_a_handler(run: Run) -> None:
+    """`os._exit()` ends the process there and then, as it does everywhere."""
+    code, out, err = run("""
+    import os
+    client = memory()
+    client.on("server_message", lambda: os._exit(4))
+    client.connect()
+    client._connector.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
+    threading.Event().wait(10)
+    """)
+    assert (code, out, err) == (4, "", "")
+
+
+def test_exit_in_a_request(run: Run) -> None:
+    """The end of the main thread ends the session under other threads that use it; they are told, and make no noise."""
+    code, out, err = run("""
+    client = memory()
+    client.connect()
+    begun = threading.Barrier(4)
+    def use(call):
+        call()
+        begun.wait()
+        try:
+            while True:
+                call()
+        except (BotNotReadyError, DisconnectedError, TimeoutError):
+            pass
+    def wait():
+        try:
+            client.wait_for("metrics", timeout=0.01)
+        except RequestTimeoutError:
+            pass
+    for call in (lambda: client.send_text("x"), lambda: client.send_client_request("echo", 1), wait):
+        threading.Thread(target=use, args=(call,), daemon=True).start()
+    begun.wait()
+    """)
+    assert (code, out, err) == (0, "disconnected client\n", "")
+
+
+def test_exit_while_another_thread_disconnects(run: Run) -> None:
+    """Both ends of one session are one."""
+    code, out, err = run("""
+    class Slow(MemoryTransport):
+        def disconnect(self):
+            ending.set()
+            threading.Event().wait(0.3)
+    ending = threading.Event()
+    client = RTVIClient(transport=Slow())
+    client.on("disconnected", lambda info: sys.stdout.write(f"disconnected {info.initiator}\\n"))
+    client.connect()
+    threading.Thread(target=client.disconnect, daemon=True).start()
+    ending.wait()
+    """)
+    assert (code, err) == (0, "")
+    assert out in ("disconnected client\n", "")
+
+
+def test_exit_while_the_client_reconnects(run: Run) -> None:
+    """A session that is about to be replaced is not, and the exit does not wait for it."""
+    code, out, err = run("""
+    import atexit
+    client = memory(reconnect=ReconnectPolicy(initial_delay=60.0, max_delay=60.0))
+    lost = threading.Event()
+    client.on("reconnecting", lost.set)
+    client.connect()
+    client._connector.transport.end()
+    print("lost", lost.wait(5), flush=True)
+    begun = time.monotonic()
+    atexit.register(lambda: print(time.monotonic() - begun < 2, flush=True))
+    """)
+    assert (code, out, err) == (0, "disconnected network\nlost True\nTrue\n", "")
+
+
+def test_an_exit_hook_that_was_there_before() -> None:
+    """A hook that was registered before the package was imported runs when its sessions have ended."""
+    code, out, err = run_python("""
+    import atexit
+    def look():
+        print(client.state, flush=True)
+        try:
+            client.send_text("x")
+        except BotNotReadyError:
+            print("told", flush=True)
+    atexit.register(look)
+    from rtvi_sync import *
+    client = RTVIClient(transport=MemoryTransport())
+    client.connect()
+    """)
+    assert (code, out, err) == (0, "disconnected\ntold\n", "")
