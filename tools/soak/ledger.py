@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rtvi_sync import RTVIError
+from rtvi_sync import RTVIError, errors
 
 # What a busy machine may add to the limit of a call, in seconds.
 GRACE: Final = 10.0
 _MOST_FAULTS_TOLD: Final = 50
+_NAMED: Final = {error for error in vars(errors).values() if isinstance(error, type)}
 
 
 class Ledger(logging.Handler):
@@ -62,8 +63,8 @@ class Ledger(logging.Handler):
         except RTVIError as error:
             with self._lock:
                 self.errors[name, type(error).__name__] += 1
-            if not str(error):
-                self.blame(f"{name}: {type(error).__name__} says nothing")
+            if type(error) not in _NAMED or not str(error):
+                self.blame(f"{name}: {error!r} has no name that programs know, or says nothing")
         except Exception:  # noqa: BLE001 - it is told, and fails the soak
             self.blame(f"{name}: {traceback.format_exc()}")
         over = time.monotonic() - began - limit

@@ -15,7 +15,7 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 
 # So many live moments can be told apart in the picture.
-_MOST_POINTS: Final = 600
+_MOST_POINTS: Final = 300
 
 
 def draw(samples: Sequence[Sample], path: Path) -> None:
