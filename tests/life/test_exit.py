@@ -206,19 +206,6 @@ def test_disconnect_in_an_atexit_function(run: Run) -> None:
     assert out == "disconnected client\nleft disconnected\n"
 
 
-def connect():
-        try:
-            client.connect()
-        except Exception as error:
-            print(type(error).__name__, flush=True)
-        client.disconnect()
-    atexit.register(connect)
-    """,
-        timeout=10,
-    )
-    assert (code, err) == (0, "")
-
-
 def test_a_client_that_dies_with_the_module(run: Run) -> None:
     """Clients in reference cycles at the exit make no noise."""
     code, out, err = run("""
@@ -288,7 +275,7 @@ def test_a_thread_that_connects(run: Run) -> None:
 
 
 def test_a_thread_that_connects_too_late(run: Run) -> None:
-    """Where the end of the program has begun and Python starts no more threads, `connect()` says so, and nothing hangs."""
+    """Where the program is ending and Python starts no more threads, `connect()` says so, and nothing hangs."""
     code, out, err = run("""
     import atexit
     client = memory(connect_timeout=5)
