@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from ..concurrency.cancel import AbortSignal
-from ..errors import StartBotError
+from ..errors import RTVIError, StartBotError
 from ..protocol import envelope
 from ..protocol.text import one_line
 from .net import USER_AGENT, Detach, Network, basic_authorization, check_headers, parse_url, printable, socket_timeout
@@ -213,7 +213,13 @@ def _follow(
             timeout=socket_timeout(signal),
             extensions=extensions,
         )
-        response = client.send(request, stream=True, follow_redirects=False)
+        try:
+            response = client.send(request, stream=True, follow_redirects=False)
+        except Exception as error:
+            signal.raise_if_aborted()
+            if watch is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
+                raise
+            raise StartBotError(f"The http_client raised {type(error).__name__}: {one_line(str(error))}") from error
         try:
             if watch is not None:
                 watch.answered(response)
