@@ -349,7 +349,7 @@ class Session:
                 return
         try:
             self.transport.start_media()
-        except Exception as error:  # noqa: BLE001 - a transport may be anybody's
+        except BaseException as error:  # noqa: BLE001 - a transport may be anybody's
             failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
             failure.__cause__ = error
             self.end(CloseInfo(initiator="client", error=failure))
@@ -362,7 +362,7 @@ class Session:
     def _interrupt(self) -> None:
         try:
             self.transport.interrupt_playback()
-        except Exception:
+        except BaseException:
             logger.exception("The %s transport could not drop what the bot said", self.transport.name)
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ class IOThread:
         """No channel, command or timer can end the thread that serves the others."""
         try:
             call()
-        except Exception as error:
+        except BaseException as error:  # an exit too: the thread is everybody's
             if channel is None:
                 logger.exception("A command of the io thread failed")
             else:
@@ -218,7 +218,7 @@ class IOThread:
     def _end(self, channel: Channel, error: BaseException) -> None:
         try:
             channel.on_failure(error)
-        except Exception:
+        except BaseException:
             logger.exception("Closing a failed connection failed")
 
     # -- descriptors --------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ class Pacer:
             task, step = ready
             try:
                 due = step(self._clock())
-            except Exception:
+            except BaseException:
                 logger.exception("A paced step failed; its task has ended")
                 task.cancel()
 

@@ -172,12 +172,17 @@ def test_many_threads_give_commands(io):
         assert [n for g, n in seen if g == giver] == list(range(500))
 
 
-def test_a_command_that_raises_is_logged(io, caplog):
-    """An error in a command ends nothing."""
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_a_command_that_raises_is_logged(io, caplog, error):
+    """An error in a command, or an exit, ends nothing."""
+
+    def fail() -> None:
+        raise error
+
     with caplog.at_level(logging.ERROR):
-        io.call(lambda: 1 / 0)
+        io.call(fail)
         assert on(io, lambda: 5) == 5
-    assert "ZeroDivisionError" in caplog.text
+    assert error.__name__ in caplog.text
 
 
 def test_timers(io):
@@ -477,7 +482,7 @@ def test_no_thread_no_descriptors(monkeypatch):
     """When the system gives no thread, nothing stays open."""
 
     def refuse(*_: object) -> None:
-        raise NoThreadError
+        raise NoThreadError("none to be had")
 
     monkeypatch.setattr(module, "start_thread", refuse)
     with pytest.raises(NoThreadError):

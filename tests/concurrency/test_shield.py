@@ -128,7 +128,7 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
     """At the exit of the interpreter the caller does it himself."""
 
     def refuse(*_: object) -> None:
-        raise lifecycle.NoThreadError
+        raise lifecycle.NoThreadError("none to be had")
 
     monkeypatch.setattr(shield, "start_thread", refuse)
     assert shielded(threading.current_thread) is threading.current_thread()
