@@ -17,12 +17,15 @@ from rtvi_sync import (
     TransportStartError,
 )
 from rtvi_sync.concurrency.cancel import AbortSignal
+from rtvi_sync.media import SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
+    InThread,
     bot_says,
     memory_client,
     own_threads,
+    server_message,
     silent_bot,
     threads_of_package,
     transport_of,
@@ -161,3 +164,63 @@ class TestCollection:
         bot_says(clients[0], "server-message", 1)
         assert self.drop(clients)() is None
         until(lambda: not threads_of_package())
+
+    def test_what_it_gave_out_ends(self) -> None:
+        """Whoever waits for its events, its audio or its source is told; none of these keeps the client."""
+        source = SilenceSource()
+        with EmbeddedBot() as bot:
+            clients = [websocket_client(bot, mic=source)]
+            clients[0].connect()
+            events = clients[0].events("server_message")
+            track = clients[0].tracks().bot.audio
+            assert track is not None
+            frames = track.frames()
+            waiting = InThread(lambda: next(events, "ended"))
+            listening = InThread(lambda: list(frames))
+            sending = InThread(source.wait)
+            assert self.drop(clients)() is None
+            assert waiting.result() == "ended"
+            assert listening.result() == []
+            assert sending.result() is False
+            assert track.ready_state == "ended"
+            until(lambda: not own_threads())
+
+    def test_collected_in_its_own_handler(self) -> None:
+        """A handler may drop the last reference to its client; it goes when the handler has returned."""
+        clients = [memory_client()]
+        gone = weakref.ref(clients[0])
+        transport = transport_of(clients[0])
+
+        def drop() -> None:
+            clients.clear()
+            gc.collect()
+
+        clients[0].on("server_message", drop)
+        clients[0].connect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            transport.receive(server_message("drop me"))
+            until(lambda: not clients)
+            until(lambda: (gc.collect(), gone() is None)[1])
+            until(lambda: not threads_of_package())
+
+    def test_collected_on_the_thread_that_reads_the_network(self) -> None:
+        """The garbage collector runs where it likes; there it must not wait for the end, which this thread brings."""
+        with EmbeddedBot() as bot, websocket_client(bot) as other:
+            clients = [websocket_client(bot)]
+            clients[0].connect()
+            gone = weakref.ref(clients[0])
+            clients[0].me = clients[0]  # type: ignore[attr-defined]
+            done = threading.Event()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.disable()
+                try:
+                    clients.clear()
+                    other._connector.session().hub.io.call(lambda: (gc.collect(), done.set()))
+                    assert done.wait(SOON)
+                finally:
+                    gc.enable()
+            assert gone() is None
+            assert other.send_client_request("echo", 1) == 1
+        until(lambda: not own_threads())
