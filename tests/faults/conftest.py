@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from .side_by_side import Tally
+from .side_by_side import Tally, tell
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of combinations, and how they ended."""
-    if Tally.endings:
-        told = ", ".join(f"{number} {ending}" for ending, number in Tally.endings.most_common())
-        judged = f"{Tally.bad} ended badly" if Tally.bad else "all ended well"
-        terminalreporter.write_line(f"fault table: {Tally.endings.total()} combinations, {judged} ({told})")
+    """Print the table, and the number of combinations."""
+    if Tally.combinations:
+        for line in tell():
+            terminalreporter.write_line(line)

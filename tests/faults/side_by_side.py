@@ -11,16 +11,40 @@ from typing import Final
 from rtvi_sync.testing import faults
 
 from .scenario import Scenario, landmarks
+from .table import ANYWHERE, HARMS, MOMENTS, SLOW
 
 # Each scenario has some 25 descriptors, of which a process has 1024 where nobody asked for more.
-_AT_A_TIME: Final = 16
+_AT_A_TIME: Final = 24
 
 
 class Tally:
-    """How many combinations came to which end in this run, and how many of them should not have."""
+    """What this run has been through: by ending; by moment and fault; and what of that ended as it should not have."""
 
     endings: Final[collections.Counter[str]] = collections.Counter()
-    bad = 0
+    combinations: Final[collections.Counter[tuple[str, str]]] = collections.Counter()
+    bad: Final[collections.Counter[tuple[str, str]]] = collections.Counter()
+
+
+def tell() -> list[str]:
+    """The fault table: how often each fault struck at each moment; an exclamation mark where it ended badly."""
+    seen = Tally.combinations
+    moments = [name for name in (*map(str, MOMENTS), ANYWHERE) if any(name == moment for moment, _ in seen)]
+    kinds = [name for name in dict.fromkeys(harm.name for harm in HARMS) if any(name == kind for _, kind in seen)]
+    width = max(map(len, moments))
+    table = [" " * width + "  " + "  ".join(kinds)]
+    for moment in moments:
+        cells = [
+            f"{Tally.combinations[moment, kind] or '-'}{'!' * bool(Tally.bad[moment, kind])}".rjust(len(kind))
+            for kind in kinds
+        ]
+        table.append(f"{moment:{width}}  " + "  ".join(cells))
+    told = ", ".join(f"{number} {ending}" for ending, number in Tally.endings.most_common())
+    judged = f"{Tally.bad.total()} ended badly" if Tally.bad else "all ended well"
+    table.append(
+        f"fault table: {len(moments)} moments x {len(kinds)} faults in each direction, "
+        f"{Tally.combinations.total()} combinations, {judged} ({told})"
+    )
+    return table
 
 
 def live_through(scenarios: Iterable[Scenario]) -> list[str]:
@@ -28,18 +52,27 @@ def live_through(scenarios: Iterable[Scenario]) -> list[str]:
     for secure in (False, True):
         landmarks(secure)  # measured while nothing else goes on
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
-        runs = {scenario: pool.submit(scenario.run) for scenario in scenarios}
+        # Those that run into limits begin first, or the others would wait for them in the end.
+        slow_first = sorted(scenarios, key=lambda scenario: isinstance(scenario.harm.fault, SLOW), reverse=True)
+        runs = {scenario: pool.submit(scenario.run) for scenario in slow_first}
     failures = []
     for scenario, run in runs.items():
         error = run.exception()
         ending = run.result() if error is None else type(error).__name__
+        wrong = "".join(traceback.format_exception(error)) if error is not None else _what_is_wrong(scenario, ending)
+        cell = str(scenario.moment), scenario.harm.name
         Tally.endings[ending] += 1
-        what = f"{scenario.moment}, {scenario.harm}{', over TLS' if scenario.secure else ''}"
-        if error is not None:
-            failures.append(f"{what}: {''.join(traceback.format_exception(error))}")
-        elif scenario.harmless and ending not in ("works", "ended"):
-            failures.append(f"{what}: nothing was lost, and yet: {ending}")
-        elif isinstance(scenario.harm.fault, faults.Reset) and "Timeout" in ending:
-            failures.append(f"{what}: noticed only when the time was up: {ending}")
-    Tally.bad += len(failures)
+        Tally.combinations[cell] += 1
+        if wrong:
+            Tally.bad[cell] += 1
+            secure = ", over TLS" if scenario.secure else ""
+            failures.append(f"{scenario.moment.name}, {scenario.harm}{secure}: {wrong}")
     return failures
+
+
+def _what_is_wrong(scenario: Scenario, ending: str) -> str:
+    if scenario.harmless and ending not in ("works", "ended"):
+        return f"nothing was lost, and yet: {ending}"
+    if isinstance(scenario.harm.fault, faults.Reset) and "Timeout" in ending:
+        return f"noticed only when the time was up: {ending}"
+    return ""

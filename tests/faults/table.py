@@ -56,6 +56,8 @@ _CUTTING: Final[dict[str, faults.Fault]] = {
     "reset": faults.Reset(),
     "black hole": faults.BlackHole(),
 }
+#: After these somebody waits until a limit has passed, or has many bytes to handle one by one.
+SLOW: Final = (faults.Drop, faults.BlackHole, faults.Split)
 NOTHING: Final = Harm("nothing", None, None, harmless=True)
 REFUSAL: Final = Harm("refuse", None, None)
 HARMS: Final = [
@@ -70,13 +72,18 @@ HARMS: Final = [
 
 @attrs.frozen(kw_only=True)
 class Landmarks:
-    """Where the parts of a clean session lie in the bytes of its two connections. Without TLS most are 0."""
+    """Where the parts of a clean session lie in the bytes of its two connections. Without TLS the beginnings are 0."""
 
     request: int
     answer: int
     answer_end: int
     upgrade: int
     upgraded: int
+    upgraded_end: int
+
+
+#: The name of all moments that are chosen by chance.
+ANYWHERE: Final = "any byte"
 
 
 @attrs.frozen
@@ -104,7 +111,7 @@ class Moment:
     sure: bool = True
 
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.sure else ANYWHERE
 
     @property
     def harms(self) -> list[Harm]:
@@ -215,7 +222,9 @@ MOMENTS: Final = [
     at_byte("WebSocket", "certificate", "to_client", lambda _: 300, tls_only=True),
     at_byte("WebSocket", "request", "to_server", lambda at: at.upgrade + 30),
     at_byte("WebSocket", "answer", "to_client", lambda at: at.upgraded + 30),
+    at_byte("WebSocket", "open", "to_client", lambda at: at.upgraded_end),
     Moment("before bot-ready", lambda scenario: scenario.on("client-ready", while_idle)),
+    at_byte("WebSocket", "bot-ready", "to_client", lambda at: at.upgraded_end + 30),
     Moment("idle", act=while_idle),
     Moment("in an inbound frame", act=in_inbound_frame),
     Moment("in an outbound frame", act=in_outbound_frame),
