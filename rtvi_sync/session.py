@@ -160,6 +160,7 @@ class Session:
             "on_closed": self.end,
             "on_event": self.announcer.event,
             "hub": self.hub,
+            "check_wanted": self.check_wanted,
         }
 
     def initialize_transport(self, options: TransportOptions) -> None:

@@ -213,11 +213,13 @@ class LaneWorkers:
     """The threads that drain lanes: as many as handlers are running at once."""
 
     def __init__(self) -> None:
-        # Guards `_idle`, `_all` and `_closed`. Any thread may hold it, for a list operation.
-        self._lock = threading.Lock()
+        # Guards `_idle`, `_all` and `_closed`. Any thread may hold it, for a list operation; re-entrant, because a
+        # finalizer may come in between.
+        self._lock = threading.RLock()
         self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
+        self._all: list[_Worker] = []  # some of them may have left
         self._closed = False
+        self._started = Bell()  # rung when a worker has begun, or cannot begin
 
     def submit(self, lane: Lane) -> None:
         """Have `lane` drained by an idle worker, or by a new one; after `close()` too, that worker then leaves."""
@@ -230,13 +232,15 @@ class LaneWorkers:
             return
         worker = _Worker(lane)
         with self._lock:
-            self._all.add(worker)
+            self._all = [w for w in self._all if w.thread is None or w.thread.is_alive()]
+            self._all.append(worker)
         try:
-            worker.thread = start_thread("lane", self._run, worker)
+            start_thread("lane", self._run, worker)
         except RuntimeError:
             # The interpreter is shutting down and starts no more threads: the exit hook drains the lane itself.
             with self._lock:
-                self._all.discard(worker)
+                self._all.remove(worker)
+            self._started.ring()
             lane.release()
 
     def close(self) -> None:
@@ -250,11 +254,17 @@ class LaneWorkers:
             worker.bell.ring()
 
     def threads(self) -> list[threading.Thread]:
-        """The threads that have not left yet."""
+        """The threads that have not left yet. Waits for those that are on their way in, which takes a moment."""
+        self._started.wait_for(lambda: all(worker.thread is not None for worker in self._workers()), Deadline(1.0))
+        return [worker.thread for worker in self._workers() if worker.thread is not None and worker.thread.is_alive()]
+
+    def _workers(self) -> list[_Worker]:
         with self._lock:
-            return [worker.thread for worker in self._all if worker.thread is not None]
+            return self._all.copy()
 
     def _run(self, worker: _Worker) -> None:
+        worker.thread = threading.current_thread()
+        self._started.ring()
         generation = fork_generation()
         while worker.lane is not None:
             worker.lane.drain()
@@ -263,7 +273,6 @@ class LaneWorkers:
             with self._lock:
                 worker.lane = None
                 if self._closed:
-                    self._all.discard(worker)
                     return
                 worker.idle = True
                 self._idle.append(worker)
@@ -271,7 +280,4 @@ class LaneWorkers:
                 with self._lock:
                     if worker.idle:  # still: no work was handed over in the very moment
                         self._idle.remove(worker)
-                        self._all.discard(worker)
                         return
-        with self._lock:
-            self._all.discard(worker)

@@ -35,6 +35,8 @@ class TransportOptions:
         enable_mic, enable_cam: whether they are on at the start.
         network: TLS and proxy.
         hub: the threads that sessions share. A transport of your own may ignore it.
+        check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
+            change what the next session may be using.
     """
 
     client_ready: RTVIMessage
@@ -48,6 +50,7 @@ class TransportOptions:
     enable_cam: bool = False
     network: Network = attrs.field(factory=Network)
     hub: Hub
+    check_wanted: Callable[[], None] = lambda: None
 
 
 @attrs.frozen(kw_only=True)
@@ -105,7 +108,12 @@ class Transport(abc.ABC):
     state: TransportState = TransportState.DISCONNECTED
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
-        """A session begins. Called on the connect thread, before anything else of that session."""
+        """A session begins. Called on the connect thread, before anything else of that session.
+
+        Raises:
+            RTVIError: the session was given up before this was reached.
+        """
+        options.check_wanted()  # one that was held up may come too late, when another session has begun
         self.options = options
         self.on_message = on_message
 

@@ -18,6 +18,7 @@ from rtvi_sync import (
     CloseInfo,
     ConnectionTimeoutError,
     DisconnectedError,
+    MemoryTransport,
     MessageTooLargeError,
     RTVIClient,
     RTVIEvent,
@@ -425,3 +426,30 @@ class TestSwitches:
         client.enable_mic(False)
         assert client.is_mic_enabled is False
         assert client.tracks().local.audio is None
+
+
+def test_a_late_initialize_changes_nothing() -> None:
+    """One that hangs past the limit of its attempt, and returns in the next session, leaves that one its options."""
+    release, returned = threading.Event(), threading.Event()
+
+    class Slow(MemoryTransport):
+        first = True
+
+        def initialize(self, options: TransportOptions, on_message: Any) -> None:
+            late, Slow.first = Slow.first, False
+            if late:
+                release.wait(SOON)
+            try:
+                super().initialize(options, on_message)
+            finally:
+                if late:
+                    returned.set()
+
+    client = RTVIClient(transport=Slow(), connect_timeout=0.2)
+    with pytest.raises(ConnectionTimeoutError):
+        client.connect()
+    with client:
+        release.set()
+        assert returned.wait(SOON)
+        assert client.send_client_request("echo", 1) == 1
+    until(lambda: not threads_of_package())

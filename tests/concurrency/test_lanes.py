@@ -100,6 +100,25 @@ def test_there_are_as_many_workers_as_items_run_at_once(workers):
         blocker.let_go.set()
 
 
+def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
+    """Whoever waits for the threads to be gone hears of one that has been started and not begun."""
+    begin = threading.Event()
+    start_thread = lanes.start_thread
+
+    def start_late(role: str, target, *args) -> threading.Thread:
+        return start_thread(role, lambda: (begin.wait(LIMIT), target(*args)))
+
+    monkeypatch.setattr(lanes, "start_thread", start_late)
+    lane, done = Lane(), threading.Event()
+    lane.post(done.set, workers)
+    with running(workers.threads) as asking:
+        assert asking.goes_on(0.05)
+        begin.set()
+        (thread,) = asking.get()
+    assert done.wait(LIMIT)
+    assert thread in package_threads()
+
+
 def test_idle_workers_leave(workers, monkeypatch):
     """A worker that has had nothing to do for a while ends, and the next item gets a new one."""
     monkeypatch.setattr(lanes, "IDLE_TIMEOUT", 0.01)
