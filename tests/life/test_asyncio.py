@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, run_python, websocket_client
+from tests.client.helpers import SOON, python, rest_of, run_python, websocket_client
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +163,44 @@ def test_asyncio_stays_out() -> None:
     print("asyncio" in sys.modules)
     """)
     assert (code, out, err) == (0, "False\n", "")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
+def test_ctrl_c_under_asyncio_run() -> None:
+    """Since Python 3.11 the first one is asyncio's, for the task; the second ends the call that holds the loop up."""
+    script = """
+    import asyncio, threading
+    from tests.client.helpers import memory_client
+    from tests.life.blocking import tell, tell_when_blocked
+
+    async def main():
+        with memory_client() as client:
+            threading.Thread(target=tell_when_blocked, daemon=True).start()
+            try:
+                client.wait_for("server_message")
+            except KeyboardInterrupt:
+                tell("interrupted", client.send_client_request("echo", 1))
+
+    asyncio.run(main())
+    tell("ended")
+    """
+    with python(script) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "blocked\n"
+            heard = threading.Event()
+
+            def press() -> None:
+                while not heard.wait(0.2):
+                    process.send_signal(signal.SIGINT)
+
+            pressing = threading.Thread(target=press)
+            pressing.start()
+            line = process.stdout.readline()
+            heard.set()
+            pressing.join()
+            rest_of(process)
+        finally:
+            heard.set()
+            process.kill()
+    assert line == "interrupted 1\n"

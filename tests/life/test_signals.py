@@ -1,18 +1,23 @@
-"""SIGTERM while a session is live: by default, with handlers of all kinds, and wherever it strikes."""
+"""SIGTERM while a session is live: by default, with handlers of all kinds, wherever it strikes; and finalizers."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from rtvi_sync import TransportState, WouldDeadlockError
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.client.helpers import SOON, python, rest_of
+from tests.client.helpers import SOON, own_threads, python, rest_of, until, websocket_client
+from tests.life.blocking import hanging
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 
@@ -174,3 +179,56 @@ def test_a_handler_that_asks() -> None:
         process.send_signal(signal.SIGTERM)
         assert rest_of(process) == ("from the handler\ndisconnected client\n", "")
         assert process.returncode == 0
+
+
+def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even then does `disconnect()` wait for ever: the package logs that a transport hangs, and the interrupted
+    program is in the midst of logging."""
+    monkeypatch.setattr("rtvi_sync.teardown.TEARDOWN_LIMIT", 0.3)
+    monkeypatch.setattr("rtvi_sync.connect._STOP_TIMEOUT", 0.2)
+    client, let_go = hanging()
+    log = logging.StreamHandler(io.StringIO())
+    logging.getLogger("rtvi_sync").addHandler(log)
+    before = signal.signal(signal.SIGUSR1, lambda *_: client.disconnect())
+    try:
+        with log.lock:  # type: ignore[union-attr]
+            begun = time.monotonic()
+            signal.raise_signal(signal.SIGUSR1)
+            assert 0.45 < time.monotonic() - begun < 3.0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        logging.getLogger("rtvi_sync").removeHandler(log)
+        let_go()
+    until(lambda: client.state is TransportState.DISCONNECTED)
+    until(lambda: not own_threads())
+
+
+def test_a_finalizer_on_the_thread_that_reads_the_network() -> None:
+    """There `disconnect()` returns at once, what can only wait raises, and sending is as everywhere."""
+    with EmbeddedBot() as bot, websocket_client(bot) as other:
+        client = websocket_client(bot)
+        client.connect()
+        told: list[Any] = []
+        done = threading.Event()
+
+        class Agent:
+            def __del__(self) -> None:
+                client.send_text("bye")
+                for call in (
+                    lambda: client.send_client_request("echo", 1, timeout=None),
+                    lambda: client.wait_for("server_message"),
+                    client.disconnect,
+                ):
+                    try:
+                        told.append(call())
+                    except WouldDeadlockError as error:
+                        told.append(type(error))
+                done.set()
+
+        agents = [Agent()]
+        other._connector.session().hub.io.call(agents.clear)
+        assert done.wait(SOON)
+        assert told == [WouldDeadlockError, WouldDeadlockError, None]
+        until(lambda: client.state is TransportState.DISCONNECTED)
+        assert other.send_client_request("echo", 1) == 1
+    until(lambda: not own_threads())
