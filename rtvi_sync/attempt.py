@@ -85,6 +85,7 @@ class ConnectAttempt:
         session = self._session
         try:
             if self._abandoned:
+                session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
                 raise was_disconnected()
             thread = start_thread("connect", self._work)
             if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):

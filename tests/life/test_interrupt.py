@@ -162,6 +162,22 @@ def test_a_signal_handler_that_disconnects_while_connecting() -> None:
     assert client.state is TransportState.DISCONNECTED
 
 
+def test_ctrl_c_before_the_session_has_begun() -> None:
+    """The attempt is given up before its session is there: that is the program's wish as well, and no failure."""
+    client = memory_client()
+    states: list[TransportState] = []
+    client.on("transport_state_changed", states.append)
+    attempt = client._connector._attempt(None, None)
+    attempt.abandon()
+    attempt.begin()
+    with pytest.raises(DisconnectedError):
+        attempt.run()
+    assert client.state is TransportState.DISCONNECTED
+    assert TransportState.ERROR not in states
+    with client:
+        assert client.send_client_request("echo", 1) == 1
+
+
 def test_ctrl_c_in_manual_mode() -> None:
     """`process_events()` without a limit can be interrupted, also while a handler runs; the rest is delivered later."""
     heard: list[Any] = []
