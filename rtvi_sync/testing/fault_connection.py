@@ -87,8 +87,11 @@ class Plan:
         """What the arguments of `inject()` mean.
 
         Raises:
+            TypeError: what is given is not a fault.
             ValueError: a direction that there is not, or a negative number of bytes.
         """
+        if not isinstance(fault, Fault):
+            raise TypeError(f"A fault is an object of rtvi_sync.testing.faults, such as Reset(), not {fault!r}")
         for given in (direction, counted_in):
             if given not in (None, *DIRECTIONS):
                 raise ValueError(f"A direction is one of {', '.join(DIRECTIONS)}, not {given!r}")

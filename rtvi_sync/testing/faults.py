@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+import math
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
+from attrs import validators
 
 #: The bytes that go there.
 Direction: TypeAlias = Literal["to_client", "to_server"]
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
 
+_Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], Any]"
+
+# Checked when a fault is made: on the proxy's thread nobody would see the mistake.
+_NOT_NEGATIVE: Final[_Validator] = validators.and_(validators.ge(0), validators.lt(math.inf))
+_POSITIVE: Final[_Validator] = validators.and_(validators.gt(0), validators.lt(math.inf))
+_POSITIVE_OR_NONE: Final[_Validator] = validators.optional(_POSITIVE)
+_SOME_BITS: Final[_Validator] = validators.and_(validators.ge(1), validators.le(255))
+
 
 @attrs.frozen
 class Fault:
-    """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted."""
+    """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted.
+
+    A number that makes no sense (a rate of 0, say) raises `ValueError`.
+    """
 
 
 @attrs.frozen
@@ -24,7 +38,7 @@ class Delay(Fault):
         seconds: by how much.
     """
 
-    seconds: float
+    seconds: float = attrs.field(validator=_NOT_NEGATIVE)
 
 
 @attrs.frozen
@@ -35,7 +49,7 @@ class Split(Fault):
         size_bytes: of a piece.
     """
 
-    size_bytes: int = 1
+    size_bytes: int = attrs.field(default=1, validator=_POSITIVE)
 
 
 @attrs.frozen
@@ -47,8 +61,8 @@ class Coalesce(Fault):
         seconds: the longest that a byte is held back.
     """
 
-    size_bytes: int
-    seconds: float
+    size_bytes: int = attrs.field(validator=_POSITIVE)
+    seconds: float = attrs.field(validator=_NOT_NEGATIVE)
 
 
 @attrs.frozen
@@ -59,7 +73,7 @@ class Throttle(Fault):
         bytes_per_second: its rate.
     """
 
-    bytes_per_second: float
+    bytes_per_second: float = attrs.field(validator=_POSITIVE)
 
 
 @attrs.frozen
@@ -70,7 +84,7 @@ class Drop(Fault):
         size_bytes: how many; None: all.
     """
 
-    size_bytes: int | None = None
+    size_bytes: int | None = attrs.field(default=None, validator=_POSITIVE_OR_NONE)
 
 
 @attrs.frozen
@@ -82,8 +96,8 @@ class Corrupt(Fault):
         mask: the bits, as a number from 1 to 255.
     """
 
-    size_bytes: int | None = 1
-    mask: int = 0x01
+    size_bytes: int | None = attrs.field(default=1, validator=_POSITIVE_OR_NONE)
+    mask: int = attrs.field(default=0x01, validator=_SOME_BITS)
 
 
 @attrs.frozen

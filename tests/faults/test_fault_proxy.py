@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -313,6 +313,34 @@ def test_orders_that_make_no_sense() -> None:
 
 
 # The proxy itself
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (faults.Delay, {"seconds": -1}),
+        (faults.Delay, {"seconds": float("inf")}),
+        (faults.Split, {"size_bytes": 0}),
+        (faults.Coalesce, {"seconds": 1, "size_bytes": 0}),
+        (faults.Coalesce, {"size_bytes": 1, "seconds": float("nan")}),
+        (faults.Throttle, {"bytes_per_second": 0}),
+        (faults.Throttle, {"bytes_per_second": float("inf")}),
+        (faults.Drop, {"size_bytes": -1}),
+        (faults.Corrupt, {"size_bytes": 0}),
+        (faults.Corrupt, {"mask": 0}),
+        (faults.Corrupt, {"mask": 256}),
+    ],
+)
+def test_faults_that_make_no_sense(kind: Callable[..., faults.Fault], arguments: dict[str, float]) -> None:
+    """They are refused when they are made, and do not end the proxy's thread when they strike."""
+    with pytest.raises(ValueError, match=next(reversed(arguments))):
+        kind(**arguments)
+
+
+def test_what_is_no_fault() -> None:
+    """A class in the place of a fault, for instance, is refused, and not passed over in silence."""
+    with FaultProxy("127.0.0.1", 1) as proxy, pytest.raises(TypeError, match=r"such as Reset\(\)"):
+        proxy.inject(faults.Reset)  # type: ignore[arg-type]
 
 
 def test_urls() -> None:
