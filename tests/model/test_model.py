@@ -31,7 +31,7 @@ CHECKS: Final[list[Callable[..., None]]] = [
     invariants.a_blocked_handler_holds_up_nothing_else,
     invariants.connect_works_in_the_last_handler,
 ]
-EXAMPLES: Final = 6
+EXAMPLES: Final = 3
 
 
 @pytest.fixture(autouse=True)
