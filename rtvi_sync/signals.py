@@ -7,7 +7,7 @@ blinker: pass ``weak=False`` for a lambda or a function that nothing else refers
 from __future__ import annotations
 
 import inspect
-import threading
+import itertools
 import weakref
 from collections.abc import Callable, Generator
 from types import MethodType
@@ -16,27 +16,9 @@ from typing import Any, TypeVar
 import attrs
 from blinker import ANY, Signal
 
-from .concurrency.lifecycle import register_for_fork
 from .events import RTVIEvent
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Registry:
-    """What all signals share."""
-
-    def __init__(self) -> None:
-        # Guards the replacement of a signal's connections, which are never changed in place. Any thread may hold it,
-        # to build a tuple. Reentrant, because building one may run the finalizers of garbage, and those may
-        # disconnect receivers.
-        self.lock = threading.RLock()
-        register_for_fork(self)
-
-    def after_fork_in_child(self) -> None:
-        self.lock = threading.RLock()
-
-
-_registry = _Registry()
 
 
 @attrs.frozen(eq=False)
@@ -52,13 +34,14 @@ class _Connection:
 class EventSignal(Signal):
     """A signal that may be connected, disconnected and sent on several threads at once; plain blinker's may not.
 
-    It keeps the connections in a tuple that is replaced as a whole, where blinker keeps dicts that it changes in
-    place, also from the callbacks of weak references.
+    It takes no lock, which a thread of the program's could hold while a signal handler on it waits for an event: the
+    dicts are changed in single steps, and walked in copies.
     """
 
     def __init__(self, doc: str) -> None:
         super().__init__(doc)
-        self._connections: tuple[_Connection, ...] = ()
+        self._connections: dict[int, _Connection] = {}  # by number; blinker's `receivers` has the same numbers
+        self._numbers = itertools.count()
 
     def connect(self, receiver: F, sender: Any = ANY, weak: bool = True) -> F:
         """Call `receiver(client, event)` for the events of `sender`, a client; without it for those of every client.
@@ -67,49 +50,41 @@ class EventSignal(Signal):
             TypeError: `receiver` is a coroutine function.
         """
         refuse_coroutine_function(receiver)
-        connection = _Connection(_reference(receiver, weak), _always(ANY) if sender is ANY else weakref.ref(sender))
-        self._replace(added=(connection,))
+        number = next(self._numbers)
+
+        def gone(_: object) -> None:
+            self._drop(number)
+
+        connection = _Connection(
+            _reference(receiver, gone) if weak else _always(receiver),
+            _always(ANY) if sender is ANY else weakref.ref(sender, gone),
+        )
+        self._connections[number] = connection
+        self.receivers[number] = connection.receiver
         return receiver
 
     def disconnect(self, receiver: Callable[..., Any], sender: Any = ANY) -> None:
         """Call `receiver` no longer for the events of `sender`; without it for those of no client."""
-        self._replace(dropped=lambda connection: connection.is_of(receiver, sender))
+        for number, connection in self._connections.copy().items():
+            if connection.is_of(receiver, sender):
+                self._drop(number)
 
     def receivers_for(self, sender: Any) -> Generator[Callable[..., Any], None, None]:
         """The live receivers of the events of `sender`, in the order in which they were connected."""
         called: list[Callable[..., Any]] = []
-        stale = False
-        for connection in self._connections:
+        for connection in self._connections.copy().values():
             receiver, of = connection.receiver(), connection.sender()
-            stale = stale or receiver is None or of is None
             if receiver is not None and (of is ANY or of is sender) and receiver not in called:
                 called.append(receiver)
-        if stale:
-            self._replace()
         yield from called
 
     def has_receivers_for(self, sender: Any) -> bool:
         """True if anybody listens to the events of `sender`."""
         return next(self.receivers_for(sender), None) is not None
 
-    def _replace(
-        self, added: tuple[_Connection, ...] = (), dropped: Callable[[_Connection], bool] = lambda _: False
-    ) -> None:
-        """Add connections and drop some, as well as those whose receiver or sender is gone."""
-        while True:
-            with _registry.lock:
-                # Kept until the lock is free: what is dropped with it may have a finalizer that comes back here.
-                before = self._connections
-                after = (
-                    *(c for c in before if c.receiver() is not None and c.sender() is not None and not dropped(c)),
-                    *added,
-                )
-                receivers = {number: c.receiver for number, c in enumerate(after)}
-                if self._connections is before:
-                    self._connections = after
-                    # Blinker's public sign of whether anybody listens at all.
-                    self.receivers = receivers
-                    return
+    def _drop(self, number: int) -> None:
+        self._connections.pop(number, None)
+        self.receivers.pop(number, None)
 
 
 def refuse_coroutine_function(function: Callable[..., Any]) -> None:
@@ -120,10 +95,8 @@ def refuse_coroutine_function(function: Callable[..., Any]) -> None:
         )
 
 
-def _reference(receiver: Callable[..., Any], weak: bool) -> Callable[[], Callable[..., Any] | None]:
-    if not weak:
-        return _always(receiver)
-    return weakref.WeakMethod(receiver) if isinstance(receiver, MethodType) else weakref.ref(receiver)
+def _reference(receiver: Callable[..., Any], gone: Callable[[object], None]) -> Callable[[], Callable[..., Any] | None]:
+    return weakref.WeakMethod(receiver, gone) if isinstance(receiver, MethodType) else weakref.ref(receiver, gone)
 
 
 def _always(value: Any) -> Callable[[], Any]:

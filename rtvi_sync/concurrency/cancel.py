@@ -31,7 +31,8 @@ class AbortSignal:
         self._gate = Gate()
         # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
         # is called under it, so that no socket is closed between being looked up and being shut down.
-        self._lock = threading.Lock()
+        # Re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._reason: BaseException | None = None
         self._callbacks: list[Callable[[], object]] = []
         self._sockets: set[socket.socket] = set()
@@ -108,7 +109,7 @@ class AbortSignal:
         return True
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # The duplicates share their connection with the parent: close(), never shutdown().
         for sock in self._sockets:
             sock.close()

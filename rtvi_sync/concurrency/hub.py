@@ -59,8 +59,9 @@ class _HubSlot:
     def __init__(self) -> None:
         # Guards `_current` and the `users` of every hub. Any thread may hold it, for a few assignments. A hub is made
         # outside of it, because that starts a thread: where gevent came after this lock, it would be held while
-        # greenlets take turns, and the second one to ask for it would stop them all.
-        self._lock = threading.Lock()
+        # greenlets take turns, and the second one to ask for it would stop them all. Re-entrant, because a finalizer
+        # may come in between.
+        self._lock = threading.RLock()
         self._current: Hub | None = None
         register_for_fork(self)
 
@@ -92,7 +93,7 @@ class _HubSlot:
             return True
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._current = None
 
 

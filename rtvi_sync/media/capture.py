@@ -101,8 +101,9 @@ class AheadReader:
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
-        # Guards the fields below; the source's thread and the pacer's hold it for a few instructions.
-        self._lock = threading.Lock()
+        # Guards the fields below; the source's thread and the pacer's hold it for a few instructions. Re-entrant, as
+        # the other one here, because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._bell = Bell()  # rung when there may be room
         self._buffer = bytearray()
         self._begun = False
@@ -198,7 +199,7 @@ class MicFeed:
         self._completed = False
         # Guards the fields below. The pacer's thread and those that start, mute and halt the feed hold it, for a few
         # instructions.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pacer: Pacer | None = None
         self._task: PacerTask | None = None
         self._send: SendAudio | None = None

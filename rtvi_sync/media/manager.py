@@ -50,8 +50,8 @@ class MediaManager:
         _check("speaker", speaker, "write", "WavSink(path)")
         # Guards the fields below and what the session says it guards. Any thread may hold it, for a few instructions;
         # sources, sinks, the pacer and `on_event` are never called under it. The io thread reads `_session`, and all
-        # threads `_mic_enabled`, without it.
-        self._lock = threading.Lock()
+        # threads `_mic_enabled`, without it. Re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._mic = mic
         self._speaker = speaker
         self._mic_enabled = enable_mic
@@ -173,7 +173,7 @@ class MediaManager:
 
     def after_fork_in_child(self) -> None:
         """The session, its threads and whoever held the lock are the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session = None
 
     # -- the user's side: shielded, so that neither Ctrl-C nor a signal handler meets anything half done ---------------

@@ -52,8 +52,9 @@ class DirectSpeaker:
         self._sink = sink
         self._report = report
         # Guards the fields below, and the sink against a write that comes while the session ends. The io thread holds
-        # it while it writes, which is an operation in memory, and the close thread.
-        self._lock = threading.Lock()
+        # it while it writes, which is an operation in memory, and the close thread. Re-entrant, because a finalizer may
+        # come in between.
+        self._lock = threading.RLock()
         self._claim = claim
         self._open = True
 

@@ -43,8 +43,9 @@ class DeviceThread:
         self._device = device
         self._work = work
         self._report = report
-        # Guards `_claim`, which either the thread or who gives it up takes, once.
-        self._lock = threading.Lock()
+        # Guards `_claim`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
+        # because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._claim: Claim | None = claim
         try:
             self._thread = start_thread(role, self._run)

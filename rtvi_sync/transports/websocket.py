@@ -94,7 +94,8 @@ class WebSocketTransport(Transport):
         self._last_stats = TransportStats()
         self._devices: tuple[object, object] = (None, None)  # what the manager was made with
         # Guards `_connection` and `_abort`: an attempt that was abandoned must not install its connection later.
-        self._lock = threading.Lock()
+        # Re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
         self._connection: WebSocketConnection | None = None
         self._abort: AbortSignal | None = None
         register_for_fork(self)
@@ -204,7 +205,7 @@ class WebSocketTransport(Transport):
 
     def after_fork_in_child(self) -> None:
         """The session is the parent's; whoever held the lock does not exist here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._connection = self._abort = None
 
     # -- where to -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from rtvi_sync import (
     ForkedProcessError,
     RTVIMessage,
     TransportState,
-    signals,
 )
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
@@ -261,9 +260,8 @@ class TestLocks:
         [
             lambda client: client._connector._lock,
             lambda client: client._dispatcher.lane._lock,
-            lambda client: signals._registry.lock,
         ],
-        ids=["connector", "lane", "signals"],
+        ids=["connector", "lane"],
     )
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""
