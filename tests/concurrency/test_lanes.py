@@ -66,6 +66,21 @@ def test_items_run_in_order_one_at_a_time(workers):
     assert seen == list(range(1000))
 
 
+def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
+    """What is posted after the worker's last look, while it still has the lane, is run and not left lying."""
+    lane, late = Lane(), threading.Event()
+    release = lane.release
+
+    def post_and_release() -> None:
+        monkeypatch.setattr(lane, "release", release)
+        lane.post(late.set, workers)
+        release()
+
+    monkeypatch.setattr(lane, "release", post_and_release)
+    lane.post(int, workers)
+    assert late.wait(LIMIT)
+
+
 def test_a_blocked_lane_holds_up_nobody_else(workers):
     """While the item of one lane blocks, the others run on; its own later items wait."""
     blocked, other = Lane(), Lane()
