@@ -36,9 +36,10 @@ def main() -> None:
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?", "And in Rome?"])
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        os.environ["CELERY_BROKER_URL"] = given.broker or "filesystem://localhost/"
-        os.environ["CELERY_FOLDER"] = "" if given.broker else folder
+        if given.broker:
+            os.environ["CELERY_BROKER_URL"] = given.broker
+        else:
+            os.environ["CELERY_FOLDER"] = stack.enter_context(tempfile.TemporaryDirectory())
         os.environ["RTVI_URL"] = given.url or stack.enter_context(EmbeddedBot()).ws_url
         from .tasks import ask
 

@@ -8,10 +8,13 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_process_shutdown
 
-from . import app
-from .celery_folder import use_folder
+from samples.celery_task.folder import use_folder
 
-celery = Celery()
+from . import app
+
+celery = Celery(backend=f"file://{os.environ['RTVI_CELERY_FOLDER']}")
+celery.conf.worker_lost_wait = 0.1
+celery.conf.worker_prefetch_multiplier = 1
 use_folder(celery, os.environ["RTVI_CELERY_FOLDER"])
 
 

@@ -20,8 +20,8 @@ from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from samples.celery_task.folder import use_folder
 
-from .celery_folder import use_folder
 from .conftest import ROOT, new_sessions
 
 SOON = 20.0
@@ -66,8 +66,6 @@ class Worker:
 @contextlib.contextmanager
 def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: str) -> Iterator[Worker]:
     """A worker, which is killed at the end unless it was stopped before."""
-    for name in ("messages", "control", "results"):
-        (folder / name).mkdir()
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", f"{__package__}.tasks", "worker", "--without-mingle", *options],
@@ -82,7 +80,7 @@ def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: 
             stderr=log,
         )
         try:
-            with Celery() as celery:
+            with Celery(backend=f"file://{folder}") as celery:
                 use_folder(celery, str(folder))
                 yield Worker(folder, process, celery)
         finally:
