@@ -25,7 +25,7 @@ def ask(question: str) -> str:
     client = RTVIClient(
         transport=WebSocketTransport(os.environ["RTVI_URL"]), enable_mic=False, speaker=NullSink(), connect_timeout=15
     )
-    words = []
+    words: list[str] = []
     with client, client.events("bot-llm-text", "bot-llm-stopped", timeout=60) as events:
         client.send_text(question, audio_response=False)
         for event in events:
