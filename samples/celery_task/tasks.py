@@ -4,7 +4,7 @@ import os
 
 from celery import Celery  # type: ignore[import-untyped]
 
-from rtvi_sync import RTVIClient, RTVIEvent, WebSocketTransport
+from rtvi_sync import RTVIClient, RTVIEvent, TransportStartError, WebSocketTransport
 from rtvi_sync.media import NullSink
 
 from .folder import use_folder
@@ -18,8 +18,8 @@ if "CELERY_FOLDER" in os.environ:
 app.conf.task_soft_time_limit, app.conf.task_time_limit = 90, 120
 
 
-# What the network spoils may go well a moment later: those errors of the client are OSErrors as well.
-@app.task(autoretry_for=(OSError,), retry_backoff=True, max_retries=3)  # type: ignore # Celery has no annotations
+# What the network spoils may go well a moment later. Sessions that are lost or late are OSErrors as well.
+@app.task(autoretry_for=(OSError, TransportStartError), retry_backoff=True)  # type: ignore # Celery has no annotations
 def ask(question: str) -> str:
     """What the bot answers. A session for each question: tasks are independent of each other, and of the process."""
     client = RTVIClient(

@@ -16,9 +16,18 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import MemoryTransport, RTVIClient
+from rtvi_sync import (
+    BotReadyData,
+    MemoryTransport,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIEvent,
+    WebSocketTransport,
+)
+from rtvi_sync.media import NullSink
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
+from ..forking import in_child
 from .conftest import ROOT
 
 LIMIT = 30.0
@@ -164,3 +173,26 @@ def test_a_client_that_is_sent_to_another_process() -> None:
     """A client cannot be pickled, and says what to do instead."""
     with pytest.raises(TypeError, match="Make a client in the other process"):
         pickle.dumps(RTVIClient(transport=MemoryTransport()))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_what_a_child_returns(bot: EmbeddedBot) -> None:
+    """What calls return, and what they raise, reaches another process as it was."""
+
+    def ask() -> Any:
+        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), enable_mic=False, speaker=NullSink())
+        ready = client.connect()
+        with client.events("bot-llm-text", timeout=10) as words:
+            client.send_text("Hello!")
+            word = next(words)
+        with pytest.raises(RequestTimeoutError) as failed:
+            client.send_client_request("never", timeout=0.01)
+        client.disconnect()
+        return ready, word, failed.value
+
+    ready, word, error = in_child(ask)
+    assert isinstance(ready, BotReadyData)
+    assert ready.about.library == "rtvi_sync.testing"
+    assert (word.type, word.data.text) == (RTVIEvent.BOT_LLM_TEXT, "You")
+    assert isinstance(error, RequestTimeoutError)
+    assert "within 0.01 s" in str(error)
