@@ -67,10 +67,22 @@ class ConnectAttempt:
         self._phase = "devices"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
-        self._abandoned = False
+        self.abandoned = False
+        #: Whoever makes the attempt is at it, or was.
+        self.begun = False
+        #: Nothing of it is left.
+        self.over = Gate()
+
+    @property
+    def has_session(self) -> bool:
+        """True once there is a session that can be ended."""
+        return hasattr(self, "_session")
 
     def begin(self, *, is_replacement: bool = False) -> Session:
         """Begin the session, if the client is idle."""
+        self.begun = True
+        if self.abandoned:
+            raise was_disconnected()
         self._session = self._connector.begin_session(self._deadline, is_replacement=is_replacement)
         return self._session
 
@@ -84,7 +96,7 @@ class ConnectAttempt:
         """
         session = self._session
         try:
-            if self._abandoned:
+            if self.abandoned:
                 session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
                 raise was_disconnected()
             thread = start_thread("connect", self._work)
@@ -106,8 +118,8 @@ class ConnectAttempt:
 
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `begin()`."""
-        self._abandoned = True
-        if hasattr(self, "_session"):
+        self.abandoned = True
+        if self.has_session:
             shielded(lambda: self._session.end(CloseInfo(initiator="client")))
 
     # -- on the connect thread ----------------------------------------------------------------------------------------

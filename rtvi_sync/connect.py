@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,7 @@ class Connector:
         self._starting: AbortController | None = None
         self._closed = False
         self._session: Session | None = None
+        self._under_way: deque[ConnectAttempt] = deque()
         self._reconnector = Reconnector(options.reconnect, self) if options.reconnect is not None else None
         self._started: Bundle | None = None  # what `start_bot()` has brought last
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
@@ -93,13 +95,29 @@ class Connector:
         attempt = self._attempt(given, start)
 
         def begin_and_run() -> BotReadyData:
-            attempt.begin()
-            if self._reconnector is not None:
-                self._reconnector.stop(before)
-            self._last_start = given, start
-            return attempt.run()
+            try:
+                for other in self._under_way.copy():
+                    if other is not attempt and other.abandoned and other.begun:
+                        other.over.wait(Deadline(_STOP_TIMEOUT))
+                attempt.begin()
+                if self._reconnector is not None:
+                    self._reconnector.stop(before)
+                self._last_start = given, start
+                return attempt.run()
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._under_way.remove(attempt)
+                attempt.over.set()
 
-        return shielded(begin_and_run, attempt.abandon)
+        # Before anything else: of a call that Ctrl-C strikes twice, `disconnect()` has to know.
+        self._under_way.append(attempt)
+        try:
+            return shielded(begin_and_run, attempt.abandon)
+        finally:
+            if not attempt.begun:
+                attempt.abandoned = True  # should it begin all the same, it ends at once
+                with contextlib.suppress(ValueError):
+                    self._under_way.remove(attempt)
 
     def reconnect(self, stopped: Gate) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
@@ -215,19 +233,24 @@ class Connector:
         session = self._session
         if session is not None and session.foreign:
             return
-        if session is None and self._starting is None and self.states.value is not TransportState.AUTHENTICATED:
+        if not (session or self._under_way or self._starting) and self.states.value is not TransportState.AUTHENTICATED:
             return
+        attempts = self._under_way.copy()  # what begins later is not meant
         if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
-            self._disconnect(session)
+            self._disconnect(session, attempts)
         else:
             with contextlib.suppress(TimeoutError):
-                shielded(lambda: self._disconnect(session), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
+                shielded(lambda: self._disconnect(session, attempts), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
 
-    def _disconnect(self, session: Session | None) -> None:
+    def _disconnect(self, session: Session | None, attempts: deque[ConnectAttempt]) -> None:
         with self._lock:
             starting, self._starting = self._starting, None
         if starting is not None:
             starting.abort(was_disconnected())
+        for attempt in attempts:
+            attempt.abandon()
+            if attempt.begun and not attempt.has_session:
+                attempt.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
@@ -354,6 +377,7 @@ class Connector:
         if self._starting is not None:
             self.states.value = TransportState.DISCONNECTED  # nobody is at it here
         self._starting, self._beginning = None, False
+        self._under_way.clear()
         if self._reconnector is not None:
             self._reconnector.after_fork_in_child()
         if self._session is not None and self._session.forked:

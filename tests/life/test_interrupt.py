@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient, TransportState
-from tests.client.helpers import deaf_bot, memory_client, python, rest_of, silent_bot, transport_of, until
+from tests.client.helpers import (
+    SOON,
+    InThread,
+    deaf_bot,
+    memory_client,
+    python,
+    rest_of,
+    silent_bot,
+    transport_of,
+    until,
+)
 
 SCRIPT = """
     import sys, threading, time
@@ -162,18 +172,51 @@ def test_a_signal_handler_that_disconnects_while_connecting() -> None:
     assert client.state is TransportState.DISCONNECTED
 
 
-def test_ctrl_c_before_the_session_has_begun() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     """The attempt is given up before its session is there: that is the program's wish as well, and no failure."""
     client = memory_client()
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
     attempt = client._connector._attempt(None, None)
-    attempt.abandon()
-    attempt.begin()
-    with pytest.raises(DisconnectedError):
-        attempt.run()
+    if begun:
+        attempt.begin()
+        attempt.abandoned = True  # it was given up in the midst of that
+        with pytest.raises(DisconnectedError):
+            attempt.run()
+    else:
+        attempt.abandon()
+        with pytest.raises(DisconnectedError):
+            attempt.begin()
     assert client.state is TransportState.DISCONNECTED
     assert TransportState.ERROR not in states
+    with client:
+        assert client.send_client_request("echo", 1) == 1
+
+
+def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
+    """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
+    client = memory_client()
+    connector = client._connector
+    entered, go_on = threading.Event(), threading.Event()
+    begin_session = connector.begin_session
+
+    def slowly(*arguments: Any, **keywords: Any) -> Any:
+        entered.set()
+        assert go_on.wait(SOON)
+        return begin_session(*arguments, **keywords)
+
+    connector.begin_session = slowly  # type: ignore[method-assign]
+    connecting = InThread(client.connect)
+    assert entered.wait(SOON)
+    disconnecting = InThread(client.disconnect)
+    until(lambda: connector._under_way[0].abandoned)
+    go_on.set()
+    disconnecting.result()
+    assert isinstance(connecting.error(), DisconnectedError)
+    assert not connector._under_way
+    assert client.state is TransportState.DISCONNECTED
+    connector.begin_session = begin_session  # type: ignore[method-assign]
     with client:
         assert client.send_client_request("echo", 1) == 1
 
