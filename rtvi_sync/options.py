@@ -300,8 +300,8 @@ class ReconnectPolicy:
         stable_after: seconds after which a new session counts as good. One that is lost sooner is one more failed
             attempt, so a server that lets everybody in and out again is not hammered.
         retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether to go
-            on. None: `is_transient`, which lists what it lets pass. Asked once for each, on a thread of the package; the
-            `disconnected` of a lost session waits for the answer.
+            on. None: `is_transient`, which lists what it lets pass. Asked once for each, on a thread of the package;
+            the `disconnected` of a lost session waits for the answer.
     """
 
     max_attempts: int | None = 10

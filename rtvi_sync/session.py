@@ -375,7 +375,9 @@ class Session:
         if self._close_thread is not None or self._tearing_down:
             return
         try:
-            self._close_thread = start_thread("close", self._tear_down)
+            thread = start_thread("close", self._tear_down)
+            # Of two threads that are started at once one does the work, and says so.
+            self._close_thread = self._close_thread or thread
         except RuntimeError:  # the interpreter is shutting down and starts no more threads
             self._tear_down(Deadline(teardown.TEARDOWN_LIMIT))
 

@@ -412,12 +412,15 @@ class WebSocketConnection:
                 item.refused = True
             self._arrived.clear()
             return
-        while self._arrived:
+        while True:
+            try:
+                item = self._arrived.popleft()
+            except IndexError:  # a look before would not do: a finalizer may come in between
+                return
             if not self._queue:
                 self._queued_bytes, self._queued_audio = 0, 0.0
                 if not self._blocked:
                     self._progress_at = time.monotonic()
-            item = self._arrived.popleft()
             self._queue.append(item)
             self._queued_bytes += item.size
             self._queued_audio += item.audio
