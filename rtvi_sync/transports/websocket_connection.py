@@ -34,6 +34,10 @@ _TURN = 0.01
 # else.
 _CHUNK_BYTES = 16 * 1024
 _MAX_QUEUED_AUDIO = 1.0  # seconds
+# More than about this may not wait for the io thread to look at it, or a program that sends in a loop would fill the
+# memory before any limit is looked at. The io thread runs nothing that blocks, so that takes no time to speak of.
+_MAX_ARRIVED_BYTES = 256 * 1024
+_CATCH_UP_TIMEOUT = 1.0
 # What a queued frame costs besides its bytes: many small ones must not get past the limit of what may be queued.
 _ITEM_BYTES = 128
 # How much the system may hold that it has not sent. By default that is megabytes: minutes of audio that could not be
@@ -158,7 +162,13 @@ class WebSocketConnection:
         item = _Outgoing(ABNF.create_frame(payload, opcode).format(), audio)
         if self._accepts and self._failure is None:
             self._arrived.append(item)
-            if on_main_thread() or self._flush():
+            if on_main_thread():
+                self._io.call(self._wait_for_room, self)
+                if len(self._arrived) * item.size > _MAX_ARRIVED_BYTES:
+                    caught_up = Gate()
+                    self._io.call(caught_up.set)
+                    caught_up.wait(Deadline(_CATCH_UP_TIMEOUT))
+            elif self._flush():
                 self._io.call(self._wait_for_room, self)
         else:
             item.refused = True
