@@ -111,7 +111,12 @@ class ClientMachine(RuleBasedStateMachine):
         if self.world.options.manual or not all(map(self._connect, range(CLIENTS))):
             return
         entered, leave = threading.Event(), threading.Event()
-        self.world.parties[number].ears.arm(lambda _: entered.set() or leave.wait(GRACE))
+
+        def block(_: object) -> None:
+            entered.set()
+            leave.wait(GRACE)
+
+        self.world.parties[number].ears.arm(block)
         try:
             self.world.bot_acts("say")
             assert entered.wait(GRACE), "an event does not come"

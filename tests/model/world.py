@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import gc
 import threading
 import time
@@ -30,6 +31,7 @@ GRACE: Final = 5.0
 _FLOOD: Final = 50
 _PING_INTERVAL: Final = 0.3
 _PING_TIMEOUT: Final = 1.0
+_RECONNECT: Final = ReconnectPolicy(max_attempts=2, initial_delay=0.02, stable_after=0.1)
 _SOON: Final = 3.0
 
 
@@ -90,7 +92,7 @@ class Party:
 
 
 class World:
-    """One example's."""
+    """All that one example acts on."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -123,9 +125,7 @@ class World:
             proxy=False,
             mic=SilenceSource(),
             speaker=NullSink(),
-            reconnect=ReconnectPolicy(max_attempts=2, initial_delay=0.02, stable_after=0.1)
-            if options.reconnect
-            else None,
+            reconnect=_RECONNECT if options.reconnect else None,
         )
         return Party(client, Ears(client, manual=options.manual))
 
@@ -168,8 +168,8 @@ class World:
         numbers = {number for _, number, _ in calls}
         settled = {number for number in numbers if self.parties[number].ears.at_rest}
         by_thread: dict[int, list[tuple[int, str]]] = {}
-        for thread, number, name in calls:
-            by_thread.setdefault(thread, []).append((number, name))
+        for worker, number, name in calls:
+            by_thread.setdefault(worker, []).append((number, name))
 
         def work(own: list[tuple[int, str]]) -> None:
             for number, name in own:
@@ -216,13 +216,8 @@ class World:
             party.live = False
         elif call.name == "disconnect_bot" and call.error is None:
             party.live = None
-        elif call.name != "disconnect_bot" and call.name != "start_bot":
-            party.live = self._after_connect(party.live, call)
-
-    def _after_connect(self, live: bool | None, call: Call) -> bool | None:
-        if call.error is None:
-            return True if self.calm else None
-        return live if live is not False else False
+        elif call.name not in ("disconnect_bot", "start_bot") and call.error is None:
+            party.live = True if self.calm else None
 
     # -- what happens to them -----------------------------------------------------------------------------------------
 
@@ -271,8 +266,8 @@ class World:
         if act in ("close", "drop"):
             self.lose_certainty()
 
-    def drop(self, number: int) -> Counter[str]:
-        """Drop a client as it is. Returns the warnings that this has caused, and sees that it was collected."""
+    def drop(self, number: int) -> None:
+        """Drop a client as it is, and see that it is collected, with a warning if it was connected."""
         party = self.parties[number]
         was_live = party.live and party.client.connected
         gone = weakref.ref(party.client)
@@ -285,9 +280,8 @@ class World:
                 gc.collect()
                 threading.Event().wait(0.01)
         assert gone() is None, "a client that was dropped is not collected"
-        seen = Counter(warning.category.__name__ for warning in caught)
-        assert not was_live or seen["ResourceWarning"] == 1, seen
-        return seen
+        seen = [warning.category for warning in caught]
+        assert not was_live or seen.count(ResourceWarning) == 1, seen
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -329,14 +323,7 @@ def _unfinished_before(events: list[Event], ears: Ears) -> tuple[RTVIEvent, ...]
     return tuple(one.type for one in earlier if events and not one.done)
 
 
-def _trusting() -> Any:
-    global _context
-    if _context is None:
-        _context = trusting()
-    return _context
-
-
-_context: Any = None
+_trusting: Final = functools.cache(trusting)
 
 
 def _obey(session: BotSession, message: dict[str, Any]) -> bool:
