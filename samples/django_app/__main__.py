@@ -26,11 +26,13 @@ def serve(bot_url: str, port: int) -> int:
     command = ["-m", "gunicorn", "mysite.wsgi"]
     if os.name != "posix" or importlib.util.find_spec("gunicorn") is None:
         command = ["manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
-    server = subprocess.Popen([sys.executable, *command], cwd=HERE, env=environ)
+    # Ctrl-C reaches all processes of a terminal. gunicorn's workers, interrupted and told to stop at once, may hang: so
+    # it is for this process alone, which tells the server.
+    server = subprocess.Popen([sys.executable, *command], cwd=HERE, env=environ, start_new_session=True)
     try:
         return server.wait()
     except KeyboardInterrupt:
-        return 0  # the server was interrupted too
+        return 0
     finally:
         server.terminate()
         server.wait()
@@ -43,7 +45,9 @@ if __name__ == "__main__":
     )
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the server is stopped, and the bot
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # so that the server is stopped, and the bot
+            signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
     with contextlib.ExitStack() as stack:
         # In a process that does not fork: the bot's threads would not be there in the workers.
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
