@@ -58,8 +58,6 @@ class SessionMaker(Protocol):
 class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end."""
 
-    _session: Session  # from `begin()` on
-
     def __init__(self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline) -> None:
         self._connector = connector
         self._request = request
@@ -67,24 +65,21 @@ class ConnectAttempt:
         self._phase = "devices"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
+        #: From `begin()` on.
+        self.session: Session | None = None
         self.abandoned = False
         #: Whoever makes the attempt is at it, or was.
         self.begun = False
         #: Nothing of it is left.
         self.over = Gate()
 
-    @property
-    def has_session(self) -> bool:
-        """True once there is a session that can be ended."""
-        return hasattr(self, "_session")
-
     def begin(self, *, is_replacement: bool = False) -> Session:
         """Begin the session, if the client is idle."""
         self.begun = True
         if self.abandoned:
             raise was_disconnected()
-        self._session = self._connector.begin_session(self._deadline, is_replacement=is_replacement)
-        return self._session
+        self.session = self._connector.begin_session(self._deadline, is_replacement=is_replacement)
+        return self.session
 
     def run(self) -> BotReadyData:
         """Connect. Blocks until the bot is ready.
@@ -94,12 +89,13 @@ class ConnectAttempt:
             RTVIError: what else went wrong; the session has ended.
             KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
         """
-        session = self._session
+        session = self.session
+        assert session is not None, "begin() comes first"
         try:
             if self.abandoned:
                 session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
                 raise was_disconnected()
-            thread = start_thread("connect", self._work)
+            thread = start_thread("connect", self._work, session)
             if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
@@ -119,23 +115,24 @@ class ConnectAttempt:
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `begin()`."""
         self.abandoned = True
-        if self.has_session:
-            shielded(lambda: self._session.end(CloseInfo(initiator="client")))
+        session = self.session
+        if session is not None:
+            shielded(lambda: session.end(CloseInfo(initiator="client")))
 
     # -- on the connect thread ----------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        self._session.connect_thread = threading.current_thread()
+    def _work(self, session: Session) -> None:
+        session.connect_thread = threading.current_thread()
         try:
-            self._steps()
+            self._steps(session)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
             self._error, self._end = error, _end_by(error)
-            self._session.end(self._end)
+            session.end(self._end)
 
-    def _steps(self) -> None:
-        session, transport, signal = self._session, self._session.transport, self._session.abort.signal
+    def _steps(self, session: Session) -> None:
+        transport, signal = session.transport, session.abort.signal
         session.move(TransportState.INITIALIZING)
-        with self._may_fail("could not be prepared"):
+        with _may_fail(session, "could not be prepared"):
             self._connector.initialize_transport(session)
             session.check_wanted()
             transport.init_devices()
@@ -151,26 +148,26 @@ class ConnectAttempt:
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure
-        with self._may_fail("failed to connect"):
+        with _may_fail(session, "failed to connect"):
             transport.connect(bundle.content, signal)
         self._phase = "bot-ready"
         session.opened()
-        with self._may_fail("could not send client-ready"):
+        with _may_fail(session, "could not send client-ready"):
             transport.send_ready_message()
 
-    @contextlib.contextmanager
-    def _may_fail(self, how: str) -> Iterator[None]:
-        """Around a call of a transport, which may be anybody's."""
-        session = self._session
+
+@contextlib.contextmanager
+def _may_fail(session: Session, how: str) -> Iterator[None]:
+    """Around a call of a transport, which may be anybody's."""
+    session.check_wanted()
+    try:
+        yield
+    except Exception as error:
         session.check_wanted()
-        try:
-            yield
-        except Exception as error:
-            session.check_wanted()
-            if isinstance(error, RTVIError):
-                raise
-            raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
-        session.check_wanted()
+        if isinstance(error, RTVIError):
+            raise
+        raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
+    session.check_wanted()
 
 
 def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:

@@ -249,8 +249,9 @@ class Connector:
             starting.abort(was_disconnected())
         for attempt in attempts:
             attempt.abandon()
-            if attempt.begun and not attempt.has_session:
+            if attempt.begun and attempt.session is None:
                 attempt.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+            session = attempt.session or session
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)

@@ -13,7 +13,7 @@ from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
 from .concurrency.hub import Hub, acquire_hub
 from .concurrency.lifecycle import start_thread
-from .errors import BotAlreadyStartedError
+from .errors import BotAlreadyStartedError, anew
 from .events import RTVIEvent
 from .options import ReconnectPolicy, is_transient
 from .protocol.states import CloseInfo
@@ -254,7 +254,7 @@ class _Run:
             attempt=state.attempt_number,
             max_attempts=self._owner.policy.max_attempts,
             delay=state.upcoming_sleep,
-            error=_without_frames(error),
+            error=anew(error),  # the frames of this one keep the client, which is to be collected if dropped
         )
         logger.info("The session is lost (%s); %s", error, self.pending.describe())
         sessions = self._sessions()
@@ -271,15 +271,6 @@ class _Run:
         if self.stopped.is_set() or sessions is None or isinstance(error, BotAlreadyStartedError):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        data = ReconnectFailedData(attempts=self._attempts, error=_without_frames(error))
+        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
         sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
         sessions.give_up(CloseInfo(initiator="network", error=data.error))
-
-
-def _without_frames(error: BaseException) -> BaseException:
-    """`error` without its tracebacks, whose frames would keep the client alive that is to be collected if dropped."""
-    seen: BaseException | None = error
-    while seen is not None:
-        seen.__traceback__ = None
-        seen = seen.__cause__ or seen.__context__
-    return error
