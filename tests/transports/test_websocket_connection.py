@@ -381,6 +381,24 @@ def test_the_stall_limit_counts_from_the_blockage(link):
     assert "has read nothing" in str(client.ended().error)
 
 
+def test_what_is_sent_in_the_midst_of_a_send(pair, monkeypatch):
+    """A finalizer may send in the midst of a send on the same thread: the writer looks again, nothing stays behind."""
+    client, bot = pair
+    on(client.io, int)  # it reads already
+    write, come = client.connection._write, [b"in between"]
+
+    def interrupted() -> bool:
+        done = write()
+        if come:
+            client.connection.send(BINARY, come.pop())
+        return done
+
+    monkeypatch.setattr(client.connection, "_write", interrupted)
+    with running(lambda: client.connection.send(BINARY, b"first")):
+        assert bot.receive() == (BINARY, b"first")
+        assert bot.receive() == (BINARY, b"in between")
+
+
 # -- audio ------------------------------------------------------------------------------------------------------------
 
 
