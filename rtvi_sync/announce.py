@@ -145,7 +145,7 @@ class Announcer:
             self._over = True
             return True
 
-        failed = not self.was_ready and (info.initiator != "client" or info.error is not None)
+        failed = not self.was_ready and not info.by_program
         self._post(self._item(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Gate()

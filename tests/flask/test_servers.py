@@ -185,16 +185,21 @@ def test_a_server_that_is_told_to_end(
         assert bot.wait_for_session().wait_ended(0.5).initiator == "client"
 
 
+def talk_with(visitor: Visitor) -> tuple[Stream, psutil.Process]:
+    """Start a session; returns its events, and the worker process that has it."""
+    visitor.start()
+    stream = visitor.stream()
+    stream.until("botReady")
+    return stream, psutil.Process(int(visitor.http.get("/process").text))
+
+
 def test_a_server_that_does_not_tell_its_streams(
     start_server: Callable[[str], WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
 ) -> None:
     """Without the signal's handler the server cuts them, and the sessions, when its own time has passed."""
     server = start_server("preload")
     visitor = visit(server)
-    visitor.start()
-    stream = visitor.stream()
-    stream.until("botReady")
-    worker = psutil.Process(int(visitor.http.get("/process").text))
+    stream, worker = talk_with(visitor)
     worker.suspend()  # it can do nothing any more
     server.process.terminate()
     began = time.monotonic()
@@ -210,10 +215,7 @@ def test_a_worker_that_is_replaced(
     """A worker that ends takes its sessions along; the next one says so, and starts others."""
     server = start_server("gthread")
     visitor = visit(server)
-    visitor.start()
-    stream = visitor.stream()
-    stream.until("botReady")
-    worker = psutil.Process(int(visitor.http.get("/process").text))
+    stream, worker = talk_with(visitor)
     worker.terminate()
     assert list(stream) == []
     stream.close()

@@ -351,6 +351,15 @@ SCENES = [
 ]
 
 
+def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> None:
+    """The client can have another session, and the session of another one goes on."""
+    client.connect()
+    assert client.send_client_request("echo", 1) == 1
+    client.disconnect()
+    assert bystander.send_client_request("echo", 2) == 2
+    assert bystander.state is TransportState.READY
+
+
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_an_exception(
     scene: Callable[[Fault, EmbeddedBot], Scene], bot: EmbeddedBot, caplog: pytest.LogCaptureFixture
@@ -376,11 +385,7 @@ def test_an_exception(
         assert given.says in told
         assert given.keeps or "a mistake of mine" in told
         fault.over = True
-        client.connect()
-        assert client.send_client_request("echo", 1) == 1
-        client.disconnect()
-        assert bystander.send_client_request("echo", 2) == 2
-        assert bystander.state is TransportState.READY
+        assert_nobody_else_is_hurt(client, bystander)
     until(lambda: not own_threads())
 
 
@@ -398,9 +403,5 @@ def test_an_exit(scene: Callable[[Fault, EmbeddedBot], Scene], bot: EmbeddedBot)
         assert fault.struck
         client.disconnect()
         fault.over = True
-        client.connect()
-        assert client.send_client_request("echo", 1) == 1
-        client.disconnect()
-        assert bystander.send_client_request("echo", 2) == 2
-        assert bystander.state is TransportState.READY
+        assert_nobody_else_is_hurt(client, bystander)
     until(lambda: not own_threads())
