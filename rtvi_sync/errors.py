@@ -158,11 +158,18 @@ class UnsupportedFeatureError(RTVIError):
 
     Attributes:
         feature: name of the missing feature.
+        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None where it is not
+            a matter of the version.
+        bot_version: the protocol version that the bot speaks; None where it is not a matter of the version.
     """
 
-    def __init__(self, message: str, *, feature: str) -> None:
+    def __init__(
+        self, message: str, *, feature: str, needed_version: str | None = None, bot_version: str | None = None
+    ) -> None:
         super().__init__(message)
         self.feature = feature
+        self.needed_version = needed_version
+        self.bot_version = bot_version
 
 
 class InvalidTransportParamsError(RTVIError):

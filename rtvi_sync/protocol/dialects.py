@@ -43,6 +43,7 @@ class MessageSpec:
         since: the first protocol version that knows it; None: all do.
         until: the first protocol version that no longer knows it; None: none yet.
         feature: what an `UnsupportedFeatureError` calls it.
+        answer: the type of the inbound message that answers an outbound one and has its id; None: none does.
     """
 
     type: str
@@ -52,6 +53,7 @@ class MessageSpec:
     since: Version | None = None
     until: Version | None = None
     feature: str = attrs.field(default=attrs.Factory(_own_type, takes_self=True))
+    answer: str | None = None
     _decode: Decoder | None = attrs.field(
         init=False, repr=False, eq=False, default=attrs.Factory(_decoder, takes_self=True)
     )
@@ -101,12 +103,16 @@ def require_feature(type: str, bot_version: str | None) -> None:
             f"{type!r} needs a bot that speaks RTVI {_text(spec.since)} or later; this one speaks {bot_version}. "
             "Update the bot.",
             feature=spec.feature,
+            needed_version=f"{_text(spec.since)} or later",
+            bot_version=bot_version,
         )
     if spec.until is not None and version >= spec.until:
         raise UnsupportedFeatureError(
             f"{type!r} needs a bot that speaks RTVI before {_text(spec.until)}; this one speaks {bot_version}. "
             "Use client messages instead.",
             feature=spec.feature,
+            needed_version=f"before {_text(spec.until)}",
+            bot_version=bot_version,
         )
 
 
@@ -124,8 +130,14 @@ def _in(
     return MessageSpec(type=type, direction="in", event=event, payload=payload, since=since, until=until)
 
 
-def _out(type: str, since: Version | None = None, until: Version | None = None, feature: str = "") -> MessageSpec:
-    return MessageSpec(type=type, direction="out", since=since, until=until, feature=feature or type)
+def _out(
+    type: str,
+    since: Version | None = None,
+    until: Version | None = None,
+    feature: str = "",
+    answer: str | None = None,
+) -> MessageSpec:
+    return MessageSpec(type=type, direction="out", since=since, until=until, feature=feature or type, answer=answer)
 
 
 def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
@@ -206,23 +218,23 @@ INBOUND = _by_type(
 """Every message that a bot may send, by type."""
 
 OUTBOUND = _by_type(
-    _out("client-ready"),
+    _out("client-ready", answer="bot-ready"),
     _out("disconnect-bot"),
     _out("raw-audio"),
     _out("raw-audio-batch"),
     _out("llm-function-call-result"),
-    _out("client-message", since=(1, 0)),
+    _out("client-message", since=(1, 0), answer="server-response"),
     _out("send-text", since=(1, 0)),
     _out("send-file", since=(2, 2)),
-    _out("append-to-context", since=(1, 0), until=(2, 0)),
+    _out("append-to-context", since=(1, 0), until=(2, 0), answer="append-to-context-result"),
     _out("dtmf", since=(2, 0)),
     _out("ui-event", since=(1, 3)),
     _out("ui-snapshot", since=(1, 3)),
     _out("ui-cancel-job-group", since=(1, 4)),
-    _out("describe-config", until=(2, 0), feature="config"),
-    _out("get-config", until=(2, 0), feature="config"),
-    _out("update-config", until=(2, 0), feature="config"),
-    _out("describe-actions", until=(2, 0), feature="actions"),
-    _out("action", until=(2, 0), feature="actions"),
+    _out("describe-config", until=(2, 0), feature="config", answer="config-available"),
+    _out("get-config", until=(2, 0), feature="config", answer="config"),
+    _out("update-config", until=(2, 0), feature="config", answer="config"),
+    _out("describe-actions", until=(2, 0), feature="actions", answer="actions-available"),
+    _out("action", until=(2, 0), feature="actions", answer="action-response"),
 )
 """Every message that this package may send, by type. `send_message()` sends others too."""

@@ -16,25 +16,14 @@ from ..errors import BotError, ProtocolError
 from ..events import RTVIEvent
 from ..messages import BotReadyData, RTVIMessage
 from . import envelope
-from .dialects import INBOUND, MessageSpec, decode_payload, require_feature
+from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, require_feature
 from .text import one_line
 
 # What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
 PROTOCOL_VERSION = "2.2.0"
 
 # Types that answer a request, by its id. Anything else with an id is an event that happens to have one.
-REPLY_TYPES = frozenset(
-    {
-        "bot-ready",
-        "server-response",
-        "error-response",
-        "config",
-        "config-available",
-        "actions-available",
-        "action-response",
-        "append-to-context-result",
-    }
-)
+REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
 
 
 @attrs.frozen
