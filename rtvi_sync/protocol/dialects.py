@@ -1,7 +1,8 @@
 """Which messages there are: one table for all versions of the protocol.
 
-Decoding, the gate for outbound messages and the documentation all read it. The versions are those that Pipecat
-announced when it began or ceased to know a message; a version here is (major, minor).
+Decoding, the gate for outbound messages and the tables of docs/protocol.md all come from it. The versions are those
+that Pipecat announced when it began or ceased to know a message, as the sources of its published releases say; a
+version here is (major, minor).
 """
 
 from __future__ import annotations
@@ -31,6 +32,22 @@ def _own_type(spec: MessageSpec) -> str:
     return spec.type
 
 
+VERSIONS: Mapping[Version, tuple[str, str]] = MappingProxyType(
+    {
+        (0, 3): ("0.0.50", "0.0.73"),
+        (1, 0): ("0.0.76", "0.0.97"),
+        (1, 1): ("0.0.98", "0.0.101"),
+        (1, 2): ("0.0.102", "1.1.0"),
+        (1, 3): ("1.2.0", "1.2.1"),
+        (1, 4): ("1.3.0", "1.3.0"),
+        (2, 0): ("1.4.0", "1.5.0"),
+        (2, 1): ("1.6.0", "1.12.0"),
+        (2, 2): ("1.13.0", "1.14.0"),
+    }
+)
+"""Every version that a release of pipecat-ai announces, with the first and the last release that does."""
+
+
 @attrs.frozen(kw_only=True)
 class MessageSpec:
     """What is known about one type of message.
@@ -44,6 +61,9 @@ class MessageSpec:
         until: the first protocol version that no longer knows it; None: none yet.
         feature: what an `UnsupportedFeatureError` calls it.
         answer: the type of the inbound message that answers an outbound one and has its id; None: none does.
+        instead: what a program uses with bots that no longer know it, as a sentence.
+        pipecat: in which releases of Pipecat it is, where its versions alone do not tell: a release may bring or remove
+            a message without announcing a new version.
     """
 
     type: str
@@ -54,9 +74,24 @@ class MessageSpec:
     until: Version | None = None
     feature: str = attrs.field(default=attrs.Factory(_own_type, takes_self=True))
     answer: str | None = None
+    instead: str = ""
+    pipecat: str = ""
     _decode: Decoder | None = attrs.field(
         init=False, repr=False, eq=False, default=attrs.Factory(_decoder, takes_self=True)
     )
+
+
+@attrs.frozen(kw_only=True)
+class FieldSpec:
+    """What is known about a part of outbound messages that came, or went, without their type.
+
+    Attributes:
+        since: the first protocol version that knows it; None: all that know the type do.
+        until: the first protocol version that no longer knows it; None: none yet.
+    """
+
+    since: Version | None = None
+    until: Version | None = None
 
 
 def decode_payload(spec: MessageSpec, data: Any) -> Any:
@@ -81,39 +116,59 @@ def decode_payload(spec: MessageSpec, data: Any) -> Any:
 _VERSION = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})(?:[.+-][0-9A-Za-z.+-]{0,40})?")
 
 
+def parse_version(text: str | None) -> Version | None:
+    """Returns (major, minor) of a protocol version such as "2.2.0" or "2.1"; None if it is none. Any thread."""
+    match = _VERSION.fullmatch(text or "")
+    return (int(match[1]), int(match[2])) if match is not None else None
+
+
+def supports(name: str, bot_version: str | None) -> bool:
+    """True if a bot knows an outbound type, or a part of one. Any thread.
+
+    Whatever the table does not have, and any bot whose version is unknown or makes no sense, counts as True: then only
+    the bot can tell, so it is asked.
+
+    Args:
+        name: a type of `OUTBOUND` ("send-file"), or a key of `FIELDS` ("dtmf.buttons").
+        bot_version: the protocol version of the bot's `bot-ready`, or None.
+    """
+    spec = OUTBOUND.get(name) or FIELDS.get(name)
+    version = parse_version(bot_version)
+    if spec is None or version is None:
+        return True
+    return (spec.since is None or version >= spec.since) and (spec.until is None or version < spec.until)
+
+
 def require_feature(type: str, bot_version: str | None) -> None:
     """Checks that a bot can know messages of this type before one is sent to it. Any thread.
-
-    Types that the table does not have pass, and so does everything if the version is unknown or makes no sense.
 
     Args:
         type: the wire type of an outbound message.
         bot_version: the protocol version of the bot's `bot-ready`, or None.
 
     Raises:
-        UnsupportedFeatureError: bots of this version do not know the type yet, or no longer.
+        UnsupportedFeatureError: bots of this version do not know the type yet, or no longer (`supports()` is False).
     """
-    spec = OUTBOUND.get(type)
-    match = _VERSION.fullmatch(bot_version or "")
-    if spec is None or match is None:
+    if supports(type, bot_version):
         return
-    version = int(match[1]), int(match[2])
-    if spec.since is not None and version < spec.since:
-        raise UnsupportedFeatureError(
-            f"{type!r} needs a bot that speaks RTVI {_text(spec.since)} or later; this one speaks {bot_version}. "
-            "Update the bot.",
-            feature=spec.feature,
-            needed_version=f"{_text(spec.since)} or later",
-            bot_version=bot_version,
-        )
-    if spec.until is not None and version >= spec.until:
-        raise UnsupportedFeatureError(
-            f"{type!r} needs a bot that speaks RTVI before {_text(spec.until)}; this one speaks {bot_version}. "
-            "Use client messages instead.",
-            feature=spec.feature,
-            needed_version=f"before {_text(spec.until)}",
-            bot_version=bot_version,
-        )
+    spec = OUTBOUND[type]
+    version = parse_version(bot_version)
+    is_late = version is not None and spec.until is not None and version >= spec.until
+    needed = _needed(spec)
+    raise UnsupportedFeatureError(
+        f"{type!r} needs a bot that speaks RTVI {needed}; this one speaks {bot_version}. "
+        f"{spec.instead if is_late else 'Update the bot.'}",
+        feature=spec.feature,
+        needed_version=needed,
+        bot_version=bot_version,
+    )
+
+
+def _needed(spec: MessageSpec) -> str:
+    """The versions that know a message, in words."""
+    since = f"{_text(spec.since)} or later" if spec.since is not None else ""
+    until = f"before {_text(spec.until)}" if spec.until is not None else ""
+    return ", but ".join(filter(None, (since, until)))
 
 
 def _text(version: Version) -> str:
@@ -126,8 +181,11 @@ def _in(
     payload: PayloadClass | None = None,
     since: Version | None = None,
     until: Version | None = None,
+    pipecat: str = "",
 ) -> MessageSpec:
-    return MessageSpec(type=type, direction="in", event=event, payload=payload, since=since, until=until)
+    return MessageSpec(
+        type=type, direction="in", event=event, payload=payload, since=since, until=until, pipecat=pipecat
+    )
 
 
 def _out(
@@ -136,8 +194,19 @@ def _out(
     until: Version | None = None,
     feature: str = "",
     answer: str | None = None,
+    instead: str = "",
+    pipecat: str = "",
 ) -> MessageSpec:
-    return MessageSpec(type=type, direction="out", since=since, until=until, feature=feature or type, answer=answer)
+    return MessageSpec(
+        type=type,
+        direction="out",
+        since=since,
+        until=until,
+        feature=feature or type,
+        answer=answer,
+        instead=instead,
+        pipecat=pipecat,
+    )
 
 
 def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
@@ -145,6 +214,11 @@ def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
 
 
 _E = RTVIEvent
+# Config, actions and append-to-context are deprecated in all of 1.x. Pipecat 1.0.0 removed them without a new version,
+# so of a bot of 1.x only its answer tells whether it still has them.
+_REMOVED = (2, 0)
+_UP_TO_0_0_108 = "up to 0.0.108"
+_CLIENT_MESSAGES = "Newer bots are asked by client messages of your own: send_client_request()."
 
 INBOUND = _by_type(
     # The session
@@ -166,15 +240,15 @@ INBOUND = _by_type(
     _in("bot-started-speaking", _E.BOT_STARTED_SPEAKING),
     _in("bot-stopped-speaking", _E.BOT_STOPPED_SPEAKING),
     _in("bot-interrupted", _E.BOT_INTERRUPTED, since=(2, 0)),
-    _in("bot-output", _E.BOT_OUTPUT, p.BotOutputData, since=(1, 1)),
+    _in("bot-output", _E.BOT_OUTPUT, p.BotOutputData, since=(1, 0), pipecat="from 0.0.96"),
     _in("bot-transcription", _E.BOT_TRANSCRIPT, p.BotLLMTextData),
     _in("bot-llm-started", _E.BOT_LLM_STARTED),
     _in("bot-llm-text", _E.BOT_LLM_TEXT, p.BotLLMTextData),
     _in("bot-llm-stopped", _E.BOT_LLM_STOPPED),
-    _in("bot-llm-marker", _E.BOT_LLM_MARKER, p.BotLLMMarkerData, since=(2, 1)),
-    _in("bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, p.BotLLMSearchResponseData),
+    _in("bot-llm-marker", _E.BOT_LLM_MARKER, p.BotLLMMarkerData, since=(2, 1), pipecat="from 1.11.0"),
+    _in("bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, p.BotLLMSearchResponseData, pipecat="from 0.0.54"),
     _in("llm-raw-text", _E.LLM_RAW_TEXT, p.BotLLMTextData, since=(2, 2)),
-    _in("llm-json-completion", _E.LLM_JSON_COMPLETION, until=(1, 0)),
+    _in("llm-json-completion", _E.LLM_JSON_COMPLETION, until=(1, 0), pipecat="none; client-js 0.3 knows it"),
     _in("bot-tts-started", _E.BOT_TTS_STARTED),
     _in("bot-tts-text", _E.BOT_TTS_TEXT, p.BotTTSTextData),
     _in("bot-tts-audio", _E.BOT_TTS_AUDIO, p.BotTTSAudioData),
@@ -192,49 +266,77 @@ INBOUND = _by_type(
     ),
     _in("llm-function-call-stopped", _E.LLM_FUNCTION_CALL_STOPPED, p.LLMFunctionCallStoppedData, since=(1, 2)),
     # Messages of the application
-    _in("server-message", _E.SERVER_MESSAGE),
+    _in("server-message", _E.SERVER_MESSAGE, pipecat="from 0.0.59"),
     _in("server-response", _E.SERVER_RESPONSE, p.ServerResponseData, since=(1, 0)),
     _in(
         "append-to-context-result",
         _E.APPEND_TO_CONTEXT_RESULT,
         p.AppendToContextResultData,
         since=(1, 0),
-        until=(2, 0),
+        until=_REMOVED,
+        pipecat="none; client-js 1.x knows it",
     ),
-    _in("storage-item-stored", _E.STORAGE_ITEM_STORED, p.StorageItemStoredData, until=(1, 0)),
+    _in(
+        "storage-item-stored",
+        _E.STORAGE_ITEM_STORED,
+        p.StorageItemStoredData,
+        until=(1, 0),
+        pipecat="none; client-js 0.3 knows it",
+    ),
     _in("ui-command", _E.UI_COMMAND, p.UICommandData, since=(1, 3)),
     _in("ui-job-group", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 4)),
     # Config and actions
-    _in("config", _E.CONFIG, s.ConfigData, until=(2, 0)),
-    _in("config-available", _E.CONFIG_DESCRIBE, s.ConfigAvailableData, until=(2, 0)),
-    _in("actions-available", _E.ACTIONS_AVAILABLE, s.ActionsAvailableData, until=(2, 0)),
-    _in("action-response", _E.ACTION_RESPONSE, s.ActionResponseData, until=(2, 0)),
+    _in("config", _E.CONFIG, s.ConfigData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("config-available", _E.CONFIG_DESCRIBE, s.ConfigAvailableData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("actions-available", _E.ACTIONS_AVAILABLE, s.ActionsAvailableData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("action-response", _E.ACTION_RESPONSE, s.ActionResponseData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
     # Measurements and logs
     _in("metrics", _E.METRICS, s.PipecatMetricsData),
-    _in("user-audio-level", _E.USER_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0)),
-    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0)),
-    _in("system-log", _E.SYSTEM_LOG, p.SystemLogData, since=(1, 0)),
+    _in("user-audio-level", _E.USER_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0), pipecat="from 0.0.87"),
+    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0), pipecat="from 0.0.87"),
+    _in("system-log", _E.SYSTEM_LOG, p.SystemLogData, since=(1, 0), pipecat="from 0.0.87"),
 )
 """Every message that a bot may send, by type."""
+
+
+def _request(type: str, feature: str, answer: str) -> MessageSpec:
+    """A request about config or actions."""
+    return _out(type, until=_REMOVED, feature=feature, answer=answer, instead=_CLIENT_MESSAGES, pipecat=_UP_TO_0_0_108)
+
 
 OUTBOUND = _by_type(
     _out("client-ready", answer="bot-ready"),
     _out("disconnect-bot"),
-    _out("raw-audio"),
-    _out("raw-audio-batch"),
+    _out("raw-audio", pipecat="from 0.0.57"),
+    _out("raw-audio-batch", pipecat="from 0.0.57"),
     _out("llm-function-call-result"),
     _out("client-message", since=(1, 0), answer="server-response"),
-    _out("send-text", since=(1, 0)),
+    _out("send-text", since=(1, 0), pipecat="from 0.0.86"),
     _out("send-file", since=(2, 2)),
-    _out("append-to-context", since=(1, 0), until=(2, 0), answer="append-to-context-result"),
-    _out("dtmf", since=(2, 0)),
+    _out(
+        "append-to-context",
+        since=(1, 0),
+        until=_REMOVED,
+        answer="append-to-context-result",
+        instead="Use send_text().",
+        pipecat="0.0.76 to 0.0.108",
+    ),
+    _out("dtmf", since=(2, 0), pipecat="from 1.5.0"),
     _out("ui-event", since=(1, 3)),
     _out("ui-snapshot", since=(1, 3)),
     _out("ui-cancel-job-group", since=(1, 4)),
-    _out("describe-config", until=(2, 0), feature="config", answer="config-available"),
-    _out("get-config", until=(2, 0), feature="config", answer="config"),
-    _out("update-config", until=(2, 0), feature="config", answer="config"),
-    _out("describe-actions", until=(2, 0), feature="actions", answer="actions-available"),
-    _out("action", until=(2, 0), feature="actions", answer="action-response"),
+    _request("describe-config", "config", "config-available"),
+    _request("get-config", "config", "config"),
+    _request("update-config", "config", "config"),
+    _request("describe-actions", "actions", "actions-available"),
+    _request("action", "actions", "action-response"),
 )
 """Every message that this package may send, by type. `send_message()` sends others too."""
+
+FIELDS: Mapping[str, FieldSpec] = MappingProxyType(
+    {
+        "dtmf.button": FieldSpec(until=(2, 1)),  # one key per message
+        "dtmf.buttons": FieldSpec(since=(2, 1)),  # any number of keys
+    }
+)
+"""The parts of outbound messages that not every bot knows that knows their type, by "type.field"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -20,7 +21,18 @@ from rtvi_sync.messages import (
     UIJobGroupData,
 )
 from rtvi_sync.protocol.decoding import decoder_of
-from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, require_feature
+from rtvi_sync.protocol.dialects import (
+    FIELDS,
+    INBOUND,
+    OUTBOUND,
+    VERSIONS,
+    FieldSpec,
+    MessageSpec,
+    decode_payload,
+    parse_version,
+    require_feature,
+    supports,
+)
 
 
 def decode(type: str, data: Any) -> Any:
@@ -230,28 +242,36 @@ def test_what_a_bot_does_not_know_yet(type: str, first: str, last_before: str) -
     with pytest.raises(UnsupportedFeatureError) as caught:
         require_feature(type, last_before)
     assert caught.value.feature == type
-    assert f"RTVI {first[:3]} or later; this one speaks {last_before}." in str(caught.value)
+    assert caught.value.needed_version.startswith(f"{first[:3]} or later")
+    assert caught.value.bot_version == last_before
+    assert str(caught.value) == (
+        f"{type!r} needs a bot that speaks RTVI {caught.value.needed_version}; this one speaks {last_before}. "
+        "Update the bot."
+    )
 
 
 @pytest.mark.parametrize(
-    ("type", "feature"),
+    ("type", "feature", "instead"),
     [
-        ("describe-config", "config"),
-        ("get-config", "config"),
-        ("update-config", "config"),
-        ("describe-actions", "actions"),
-        ("action", "actions"),
-        ("append-to-context", "append-to-context"),
+        ("describe-config", "config", "send_client_request()"),
+        ("get-config", "config", "send_client_request()"),
+        ("update-config", "config", "send_client_request()"),
+        ("describe-actions", "actions", "send_client_request()"),
+        ("action", "actions", "send_client_request()"),
+        ("append-to-context", "append-to-context", "send_text()"),
     ],
 )
-def test_what_a_bot_no_longer_knows(type: str, feature: str) -> None:
-    """Config and actions pass up to 1.x and are refused from 2.0 on."""
+def test_what_a_bot_no_longer_knows(type: str, feature: str, instead: str) -> None:
+    """Config and actions pass up to 1.x and are refused from 2.0 on, with what there is in their place."""
     require_feature(type, "1.4.0")
     for version in ("2.0.0", "2.2.0", "3.0.0"):
         with pytest.raises(UnsupportedFeatureError) as caught:
             require_feature(type, version)
         assert caught.value.feature == feature
+        assert caught.value.needed_version.endswith("before 2.0")
+        assert caught.value.bot_version == version
         assert f"before 2.0; this one speaks {version}." in str(caught.value)
+        assert str(caught.value).endswith(f"{instead}.")
 
 
 @pytest.mark.parametrize("type", ["client-ready", "disconnect-bot", "llm-function-call-result", "raw-audio", "my-own"])
@@ -275,6 +295,69 @@ def test_a_future_bot_knows_what_is_not_known_to_be_gone(type: str) -> None:
 def test_an_unknown_version_passes(type: str, version: str | None) -> None:
     """Without a version that makes sense nobody knows what the bot knows, so it is asked."""
     require_feature(type, version)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.2.0", (2, 2)),
+        ("0.3.0", (0, 3)),
+        ("2.1", (2, 1)),
+        ("10.20.30-rc.1+x", (10, 20)),
+        ("abc", None),
+        ("2", None),
+        ("v2.0.0", None),
+        (" 2.0", None),
+        ("2.\u0662", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_parsing_versions(text: str | None, version: tuple[int, int] | None) -> None:
+    """Two numbers are a version, whatever follows them; anything else is none."""
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("name", "known_to", "not_known_to"),
+    [
+        ("dtmf", ["2.0.0", "2.1.0", "2.9.0", "3.0.0"], ["0.3.0", "1.4.0"]),
+        ("dtmf.button", ["2.0.0"], ["2.1.0", "2.2.0", "3.0.0"]),
+        ("dtmf.buttons", ["2.1.0", "2.2.0", "3.0.0"], ["2.0.0"]),
+        ("update-config", ["0.3.0", "1.2.0"], ["2.0.0"]),
+        ("my-own", ["0.3.0", "3.0.0"], []),
+    ],
+)
+def test_what_is_supported(name: str, known_to: list[str], not_known_to: list[str]) -> None:
+    """A type or a part of one is supported by the versions of its row, and by bots of which nothing is known."""
+    assert all(supports(name, version) for version in [*known_to, None, "", "abc"])
+    assert not any(supports(name, version) for version in not_known_to)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_belong_to_a_type(name: str) -> None:
+    """Every field of the table is one of an outbound type, and came or went while the type was there."""
+    message, _, field = name.partition(".")
+    spec, bounds = OUTBOUND[message], FIELDS[name]
+    assert field
+    assert bounds.since is not None or bounds.until is not None
+    for bound in (bounds.since, bounds.until):
+        assert bound is None or spec.since is None or bound > spec.since
+        assert bound is None or spec.until is None or bound < spec.until
+
+
+def test_the_versions_follow_each_other() -> None:
+    """The versions of the table are those that Pipecat announced, one after the other, as its releases."""
+    releases = [tuple(map(int, release.split("."))) for pair in VERSIONS.values() for release in pair]
+    assert list(VERSIONS) == sorted(VERSIONS)
+    assert releases == sorted(releases)
+
+
+@pytest.mark.parametrize("table", [INBOUND, OUTBOUND, FIELDS], ids=["in", "out", "fields"])
+def test_rows_begin_and_end_with_versions_that_exist(table: Mapping[str, MessageSpec | FieldSpec]) -> None:
+    """No row names a version that no bot announces."""
+    for name, spec in table.items():
+        assert {spec.since, spec.until} <= {*VERSIONS, None}, name
 
 
 def test_minor_versions_are_numbers() -> None:
