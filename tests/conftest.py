@@ -1,13 +1,16 @@
-"""What every test is held to: no thread of the package and no descriptor outlives it."""
+"""What every test is held to: no thread of the package and no descriptor outlives it. And what all tests may use."""
 
 from __future__ import annotations
 
 import gc
 import os
+import pkgutil
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -64,3 +67,45 @@ def nothing_left_behind() -> Iterator[None]:
             thread.join(0.05)
         threading.Event().wait(0.02)
     pytest.fail(f"left behind: threads {[t.name for t in threads]}, descriptors {descriptors}")
+
+
+# Tables in the summary of the test run. Tests may run in several processes: what they counted travels with their
+# reports to the one that prints.
+
+_PROPERTY = "table"
+#: By the name of the function that tells it: the sum of what all tests have counted.
+_tables: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+
+
+_Tell = Callable[[Counter[Any]], Iterable[str]]
+
+
+@pytest.fixture
+def show_table(request: pytest.FixtureRequest) -> Callable[[_Tell, Counter[Any]], None]:
+    """`show_table(tell, counts)` adds to a table that the summary of the test run shows.
+
+    `tell` is a function at the top of a module. It gets the sum of the counts that all tests gave with it, and returns
+    the lines to print. The keys of `counts` are strings, numbers, or tuples of them.
+    """
+
+    def show(tell: _Tell, counts: Counter[Any]) -> None:
+        name = f"{tell.__module__}:{tell.__qualname__}"
+        request.node.user_properties.append((_PROPERTY, (name, list(counts.items()))))
+
+    return show
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what a test has counted for a table; each of its three reports has it."""
+    if report.when == "teardown":
+        for kind, value in report.user_properties:
+            if kind == _PROPERTY:
+                name, counts = value
+                _tables[name].update(dict(counts))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the tables."""
+    for name, counts in sorted(_tables.items()):
+        for line in pkgutil.resolve_name(name)(counts):
+            terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""Lives through many scenarios at a time, and keeps the tally that the summary of the test run tells."""
+"""Lives through many scenarios at a time, and tells the tally that the summary of the test run shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import concurrent.futures
 import traceback
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from rtvi_sync.testing import faults
 
@@ -17,38 +17,37 @@ from .table import ANYWHERE, HARMS, MOMENTS, SLOW
 _AT_A_TIME: Final = 24
 
 
-class Tally:
-    """What this run has been through: by ending; by moment and fault; and what of that ended as it should not have."""
-
-    endings: Final[collections.Counter[str]] = collections.Counter()
-    combinations: Final[collections.Counter[tuple[str, str]]] = collections.Counter()
-    bad: Final[collections.Counter[tuple[str, str]]] = collections.Counter()
+#: The moment, the fault, how it ended, and whether it should not have ended so: how often.
+Tally: TypeAlias = collections.Counter[tuple[str, str, str, bool]]
 
 
-def tell() -> list[str]:
+def tell(tally: Tally) -> list[str]:
     """The fault table: how often each fault struck at each moment; an exclamation mark where it ended badly."""
-    seen = Tally.combinations
+    endings: collections.Counter[str] = collections.Counter()
+    seen: collections.Counter[tuple[str, str]] = collections.Counter()
+    bad: collections.Counter[tuple[str, str]] = collections.Counter()
+    for (moment, kind, ending, is_bad), number in tally.items():
+        endings[ending] += number
+        seen[moment, kind] += number
+        bad[moment, kind] += number * is_bad
     moments = [name for name in (*map(str, MOMENTS), ANYWHERE) if any(name == moment for moment, _ in seen)]
     kinds = [name for name in dict.fromkeys(harm.name for harm in HARMS) if any(name == kind for _, kind in seen)]
     width = max(map(len, moments))
     table = [" " * width + "  " + "  ".join(kinds)]
     for moment in moments:
-        cells = [
-            f"{Tally.combinations[moment, kind] or '-'}{'!' * bool(Tally.bad[moment, kind])}".rjust(len(kind))
-            for kind in kinds
-        ]
+        cells = [f"{seen[moment, kind] or '-'}{'!' * bool(bad[moment, kind])}".rjust(len(kind)) for kind in kinds]
         table.append(f"{moment:{width}}  " + "  ".join(cells))
-    told = ", ".join(f"{number} {ending}" for ending, number in Tally.endings.most_common())
-    judged = f"{Tally.bad.total()} ended badly" if Tally.bad else "all ended well"
+    told = ", ".join(f"{number} {ending}" for ending, number in endings.most_common())
+    judged = f"{bad.total()} ended badly" if bad.total() else "all ended well"
     table.append(
         f"fault table: {len(moments)} moments x {len(kinds)} faults in each direction, "
-        f"{Tally.combinations.total()} combinations, {judged} ({told})"
+        f"{seen.total()} combinations, {judged} ({told})"
     )
     return table
 
 
-def live_through(scenarios: Iterable[Scenario]) -> list[str]:
-    """Run the scenarios, each with a bot and a client of its own. Returns what went wrong."""
+def live_through(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
+    """Run the scenarios, each with a bot and a client of its own. Returns what went wrong, and the tally."""
     for secure in (False, True):
         landmarks(secure)  # measured while nothing else goes on
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -56,18 +55,16 @@ def live_through(scenarios: Iterable[Scenario]) -> list[str]:
         slow_first = sorted(scenarios, key=lambda scenario: isinstance(scenario.harm.fault, SLOW), reverse=True)
         runs = {scenario: pool.submit(scenario.run) for scenario in slow_first}
     failures = []
+    tally: Tally = collections.Counter()
     for scenario, run in runs.items():
         error = run.exception()
         ending = run.result() if error is None else type(error).__name__
         wrong = "".join(traceback.format_exception(error)) if error is not None else _what_is_wrong(scenario, ending)
-        cell = str(scenario.moment), scenario.harm.name
-        Tally.endings[ending] += 1
-        Tally.combinations[cell] += 1
+        tally[str(scenario.moment), scenario.harm.name, ending, bool(wrong)] += 1
         if wrong:
-            Tally.bad[cell] += 1
             secure = ", over TLS" if scenario.secure else ""
             failures.append(f"{scenario.moment.name}, {scenario.harm}{secure}: {wrong}")
-    return failures
+    return failures, tally
 
 
 def _what_is_wrong(scenario: Scenario, ending: str) -> str:

@@ -21,7 +21,7 @@ from .invariants import (
     connect_works_in_the_last_handler,
 )
 from .operations import OPERATIONS
-from .world import CLIENTS, GRACE, Call, Options, Tally, World
+from .world import CLIENTS, GRACE, TALLY, Call, Options, World
 
 _THREADS: Final = 3
 _FAULTS: Final[tuple[faults.Fault, ...]] = (
@@ -61,7 +61,7 @@ class ClientMachine(RuleBasedStateMachine):
         """A bot and two clients."""
         self.world = World(Options(manual=manual, secure=secure, reconnect=reconnect))
         self.checked = 0
-        Tally.examples += 1
+        TALLY["example", ""] += 1
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

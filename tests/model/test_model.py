@@ -21,7 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from . import invariants
 from .machine import ClientMachine
-from .world import Tally
+from .world import TALLY, operations_so_far, tell
 
 CONTRACT: Final = Path(__file__).resolve().parents[2] / "docs" / "threading.md"
 CHECKS: Final[list[Callable[..., None]]] = [
@@ -42,6 +42,14 @@ def no_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.fixture
+def counted(show_table: Callable[..., None]) -> Iterator[None]:
+    """The summary of the test run tells what was done."""
+    before = TALLY.copy()
+    yield
+    show_table(tell, TALLY - before)
+
+
 def run_model(seed: str, operations: int) -> None:
     """Run examples of a seed until so many operations of clients have been made."""
     shrink = [Phase.shrink] if os.environ.get("RTVI_MODEL_SHRINK") else []
@@ -53,14 +61,15 @@ def run_model(seed: str, operations: int) -> None:
         phases=[Phase.generate, *shrink],
         suppress_health_check=list(HealthCheck),
     )
-    enough = Tally.calls.total() + operations
+    enough = operations_so_far() + operations
     part = 0
-    while Tally.calls.total() < enough:
+    while operations_so_far() < enough:
         machine: Any = hypothesis.seed(f"{seed}-{part}")(type("Seeded", (ClientMachine,), {}))
         run_state_machine_as_test(machine, settings=settings)
         part += 1
 
 
+@pytest.mark.usefixtures("counted")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_the_contract_says_holds(seed: int) -> None:
@@ -69,6 +78,7 @@ def test_what_the_contract_says_holds(seed: int) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("counted")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_it_holds_for_long(seed: int) -> None:

@@ -35,13 +35,24 @@ _RECONNECT: Final = ReconnectPolicy(max_attempts=2, initial_delay=0.02, stable_a
 _SOON: Final = 3.0
 
 
-class Tally:
-    """What all examples of this run have done."""
+#: What all examples of this process have done: kind ("operation", "error", "fault", "example") and name, how often.
+TALLY: Final[Counter[tuple[str, str]]] = Counter()
 
-    calls: Final[Counter[str]] = Counter()
-    errors: Final[Counter[str]] = Counter()
-    examples = 0
-    faults = 0
+
+def operations_so_far() -> int:
+    """The number of operations of clients."""
+    return sum(number for (kind, _), number in TALLY.items() if kind == "operation")
+
+
+def tell(tally: Counter[tuple[str, str]]) -> list[str]:
+    """How much was done, and how it ended."""
+    total: Counter[str] = Counter()
+    for (kind, _), number in tally.items():
+        total[kind] += number
+    errors = Counter({name: number for (kind, name), number in tally.items() if kind == "error"})
+    told = ", ".join(f"{number} {name}" for name, number in errors.most_common())
+    done = f"{total['operation']} operations of clients and {total['fault']} faults in {total['example']} examples"
+    return [f"model test: {done} ({told})"]
 
 
 @attrs.define(eq=False)
@@ -157,9 +168,9 @@ class World:
             call.error, call.text = type(error), str(error)
         call.took = time.monotonic() - began
         self.calls.append(call)
-        Tally.calls[name] += 1
+        TALLY["operation", name] += 1
         if call.error is not None:
-            Tally.errors[call.error.__name__] += 1
+            TALLY["error", call.error.__name__] += 1
         return call
 
     def together(self, calls: Sequence[tuple[int, int, str]]) -> list[Call]:
@@ -227,14 +238,14 @@ class World:
         line = proxy.connections[-1] if where == "the line" and proxy.connections else proxy
         self.injections.append(line.inject(fault, way, after_bytes=after_bytes))
         self.lose_certainty()
-        Tally.faults += 1
+        TALLY["fault", "strike"] += 1
 
     def refuse(self) -> None:
         """Let nobody in any longer."""
         self.http.refuse()
         self.ws.refuse()
         self.refused = True
-        Tally.faults += 1
+        TALLY["fault", "refuse"] += 1
 
     def heal(self) -> None:
         """Do no more harm."""
