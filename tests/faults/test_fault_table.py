@@ -32,7 +32,9 @@ def test_any_fault_at_any_byte(seed: int, show_table: Callable[..., None]) -> No
     rng = random.Random(seed)
     harms = [harm for harm in HARMS if harm is not REFUSAL]
 
-    failures, tally = live_through(Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(200))
+    failures, tally = live_through(
+        Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(200)
+    )
 
     show_table(tell, tally)
     assert not failures, "\n".join(failures)
