@@ -10,6 +10,7 @@ with RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client")) a
 
 from . import messages, signals
 from ._version import __version__
+from .bot_actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
 from .client import RTVIClient
 from .concurrency.cancel import AbortController, AbortSignal
 from .dispatch import HandlerError
@@ -36,6 +37,8 @@ from .errors import (
     WouldDeadlockError,
 )
 from .events import Event, RTVIEvent
+from .functions import FunctionCall
+from .helpers import LLMHelper, RTVIClientHelper
 from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
 from .options import (
     APIRequest,
@@ -66,6 +69,13 @@ __all__ = [
     "AbortController",
     "AbortSignal",
     "ConnectTimeout",
+    # actions, helpers and functions
+    "ActionArgument",
+    "FunctionCall",
+    "LLMHelper",
+    "RTVIActionRequestData",
+    "RTVIActionResponse",
+    "RTVIClientHelper",
     # reconnecting
     "ReconnectPolicy",
     "ReconnectFailedData",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -95,6 +95,12 @@ class Announcer:
         """True if another session has begun."""
         return self._states.owner is not self
 
+    @property
+    def functions(self) -> Mapping[str | None, Callable[..., Any]]:
+        """The program's functions that a bot may call, by name; under None, the one for all other names."""
+        dispatcher = self._dispatcher()
+        return dispatcher.functions if dispatcher is not None else {}
+
     def wants(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`."""
         dispatcher = self._dispatcher()
@@ -131,6 +137,10 @@ class Announcer:
         item = self._item(type_, data, message, size)
         if item is not None:
             self._post(item, when=lambda: not self._over, size=size, force=False)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call `function` on the lane, unless the last event has been queued."""
+        self._post(function, when=lambda: not self._over, force=False)
 
     def end(self) -> None:
         """The session is ending: from now on no further step of the attempt is announced."""

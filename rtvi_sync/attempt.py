@@ -56,12 +56,22 @@ class SessionMaker(Protocol):
 
 
 class ConnectAttempt:
-    """Brings a session from nothing to a ready bot, or to its end."""
+    """Brings a session from nothing to a ready bot, or to its end.
 
-    def __init__(self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline) -> None:
+    Args:
+        connector: makes the session.
+        request: brings what the transport is to be given.
+        deadline: limit of the attempt.
+        config_timeout: seconds that a bot which has not told its config may take to tell it. None: no limit of its own.
+    """
+
+    def __init__(
+        self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline, config_timeout: float | None
+    ) -> None:
         self._connector = connector
         self._request = request
         self._deadline = deadline
+        self._config_timeout = config_timeout
         self._phase = "devices"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
@@ -107,6 +117,8 @@ class ConnectAttempt:
             if session.bot is None:
                 own = self._error
                 raise own if own is not None and session.info is self._end else session.failure()
+            limit = self._config_timeout
+            session.fetch_config(self._deadline if limit is None else Deadline(self._deadline.sooner(limit)))
             return session.bot
         except BaseException as error:
             session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)

@@ -11,12 +11,16 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 import httpx
 
 from ._version import __version__
+from .bot_actions import BotActions
+from .bot_config import BotConfig
+from .bot_messages import BotMessages
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
 from .events import Event, RTVIEvent
+from .helpers import HelperRegistry, RTVIClientHelper
 from .media import AudioSink, AudioSource, Tracks, VideoSource
-from .messages import BotReadyData, RTVIMessage
+from .messages import BotReadyData
 from .options import (
     APIRequest,
     ConnectHandler,
@@ -36,19 +40,10 @@ from .streams import EventStream
 from .transports.base import Transport
 
 F = TypeVar("F", bound=Callable[..., Any])
+HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 
 
-class _Default:
-    """Stands for the client's own `request_timeout`, since None means: no limit."""
-
-    def __repr__(self) -> str:
-        return "request_timeout"
-
-
-_DEFAULT = _Default()
-
-
-class RTVIClient:
+class RTVIClient(BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
     The constructor does no I/O, starts no thread and touches no device.
@@ -120,6 +115,7 @@ class RTVIClient:
         for event, function in callbacks_of(given.callbacks):
             self._dispatcher.add(event, function)
         self._connector = Connector(given, self._dispatcher)
+        self._helpers = HelperRegistry(self._dispatcher)
         weakref.finalize(self, self._connector.watch.collected).atexit = False
 
     def __repr__(self) -> str:
@@ -223,10 +219,6 @@ class RTVIClient:
     def __exit__(self, *_: object) -> None:
         self.disconnect()
 
-    def disconnect_bot(self) -> None:
-        """Ask the bot to leave. Pipecat's then ends the session, and `disconnected` fires."""
-        self.send_message(RTVIMessage("disconnect-bot", {}))
-
     # -- what is ------------------------------------------------------------------------------------------------------
 
     @property
@@ -273,57 +265,6 @@ class RTVIClient:
             RTVIError: `base_url` is missing.
         """
         return self.params.construct_url(endpoint)
-
-    # -- messages -----------------------------------------------------------------------------------------------------
-
-    def send_message(self, message: RTVIMessage) -> None:
-        """Send a message of any type. Returns at once and waits for no answer.
-
-        Raises:
-            BotNotReadyError, DisconnectedError, MessageTooLargeError, UnsupportedFeatureError
-        """
-        self._connector.session().send(message)
-
-    def send_client_message(self, type: str, data: Any = None) -> None:
-        """Send a message of your application's own; waits for no answer. Errors as of `send_message()`."""
-        self.send_message(_client_message(type, data))
-
-    def send_client_request(self, type: str, data: Any = None, timeout: Seconds | _Default | None = _DEFAULT) -> Any:
-        """Send a message of your application's own and wait for the bot's answer to it.
-
-        Args:
-            type: what your bot knows it by.
-            data: plain JSON.
-            timeout: seconds; omitted: the client's `request_timeout`; None: no limit.
-
-        Returns:
-            The data of the answer (plain JSON, or None).
-
-        Raises:
-            RequestTimeoutError: no answer in time; the session goes on.
-            RequestRejectedError: the bot refused.
-            DisconnectedError: the session ended first.
-            BotNotReadyError, MessageTooLargeError, UnsupportedFeatureError
-        """
-        answer = self._connector.session().request(
-            _client_message(type, data), Deadline(self._request_timeout if isinstance(timeout, _Default) else timeout)
-        )
-        return answer.data.get("d") if isinstance(answer.data, Mapping) else None
-
-    def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
-        """Send what the user typed.
-
-        Args:
-            content: the text.
-            run_immediately: the bot answers now, and is interrupted if it is speaking; False: the text joins the
-                context.
-            audio_response: the answer is spoken; False: it comes as text only.
-
-        Raises:
-            BotNotReadyError, DisconnectedError, MessageTooLargeError, UnsupportedFeatureError
-        """
-        options = {"run_immediately": run_immediately, "audio_response": audio_response}
-        self.send_message(RTVIMessage("send-text", {"content": content, "options": options}))
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -403,6 +344,32 @@ class RTVIClient:
         """
         return self._dispatcher.run_queued(Deadline(timeout))
 
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def register_helper(self, service: str, helper: HelperT) -> HelperT:
+        """Give a service of the bot its helper; from now on it hears the messages that it wants.
+
+        Args:
+            service: key of the service, such as "llm".
+            helper: serves one service of one client.
+
+        Returns:
+            The helper.
+
+        Raises:
+            RTVIError: the service has a helper, or the helper a service.
+            TypeError: it is not an `RTVIClientHelper`.
+        """
+        return self._helpers.register(self, service, helper)
+
+    def get_helper(self, service: str) -> RTVIClientHelper | None:
+        """The helper of a service; None if it has none."""
+        return self._helpers.get(service)
+
+    def unregister_helper(self, service: str) -> None:
+        """Take a service its helper away. Without effect if it has none."""
+        self._helpers.unregister(service)
+
     # -- media --------------------------------------------------------------------------------------------------------
 
     def tracks(self) -> Tracks:
@@ -448,7 +415,3 @@ class RTVIClient:
             return function
 
         return register
-
-
-def _client_message(type_: str, data: Any) -> RTVIMessage:
-    return RTVIMessage("client-message", {"t": type_} if data is None else {"t": type_, "d": data})

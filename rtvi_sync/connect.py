@@ -31,7 +31,7 @@ from .errors import (
     UnsupportedFeatureError,
 )
 from .events import RTVIEvent
-from .messages import BotReadyData
+from .messages import BotReadyData, RTVIClientConfigOption
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
 from .protocol.states import CloseInfo, TransportState
 from .reconnect import Reconnector
@@ -129,7 +129,8 @@ class Connector:
         return session
 
     def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
-        return ConnectAttempt(self, self._request(given=given, start=start), Deadline(self._limit_of(start)))
+        request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
+        return ConnectAttempt(self, request, deadline, self._options.request_timeout)
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -297,6 +298,24 @@ class Connector:
                 f"There is no bot: {self._reconnector.pending}; wait_for('bot_ready') waits for it"
             ) from self._session.failure()
         return self._session
+
+    @property
+    def has_session(self) -> bool:
+        """True while a session is active or under way, or is about to be replaced.
+
+        Raises:
+            ForkedProcessError: it is the parent's.
+        """
+        self._check_process()
+        session = self._session
+        if self._beginning or (session is not None and not session.closed.is_set()):
+            return True
+        return self._reconnector is not None and self._reconnector.pending is not None
+
+    @property
+    def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
+        """The bot's config as last heard, in this session or the last one."""
+        return self._session.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
         """Counters. See `RTVIClient.stats()`."""

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -64,8 +64,11 @@ def forked_error() -> ForkedProcessError:
 @attrs.define(eq=False)
 class _Handler:
     function: Callable[..., Any]
-    takes_payload: bool
+    takes: Literal["nothing", "payload", "event"]
     once: bool
+
+    def arguments(self, event: Event) -> tuple[Any, ...]:
+        return () if self.takes == "nothing" else (event.data if self.takes == "payload" else event,)
 
 
 class Dispatcher:
@@ -85,6 +88,8 @@ class Dispatcher:
         # the lists and the dicts are changed in single steps, and walked in copies.
         self._handlers: dict[RTVIEvent, list[_Handler]] = {}
         self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
+        #: The program's functions that a bot may call, by name; under None, the one for all other names.
+        self.functions: dict[str | None, Callable[..., Any]] = {}
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
         # The last session whose last events were, or are being, delivered, and how it ended. Written on the lane.
@@ -100,8 +105,12 @@ class Dispatcher:
     def add(self, event: str | RTVIEvent, function: Callable[..., Any], *, once: bool = False) -> None:
         """Call `function` for each `event`, or for the next one only."""
         type_ = event_from(event)
-        handler = _Handler(function, _takes_payload(function), once)
+        handler = _Handler(function, "payload" if takes_payload(function) else "nothing", once)
         self._handlers.setdefault(type_, []).append(handler)
+
+    def listen(self, type_: RTVIEvent, function: Callable[[Event], object]) -> None:
+        """Call `function` with each event of a type, whole."""
+        self._handlers.setdefault(type_, []).append(_Handler(function, "event", once=False))
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
         """Call `function`, or nothing at all, for `event` any longer. An unknown function is no error."""
@@ -224,8 +233,7 @@ class Dispatcher:
         for handler in self._handlers_of(event.type):
             if handler.once and not self._take(handler, event.type):
                 continue
-            payload = (event.data,) if handler.takes_payload else ()
-            taken.append(self._call(handler.function, payload, event))
+            taken.append(self._call(handler.function, handler.arguments(event), event))
         for receiver in signals.BY_EVENT[event.type].receivers_for(client):
             taken += [self._call(receiver, (client, event), event)]
         return all(taken)
@@ -283,7 +291,12 @@ class Dispatcher:
         self._forked = True
 
 
-def _takes_payload(function: Callable[..., Any]) -> bool:
+def takes_payload(function: Callable[..., Any]) -> bool:
+    """False if a handler is to be called without the payload.
+
+    Raises:
+        TypeError: it can be called neither with it nor without, or is a coroutine function.
+    """
     if not callable(function):
         raise TypeError(f"A handler is a function, not {function!r}")
     signals.refuse_coroutine_function(function)

@@ -28,28 +28,27 @@ from .concurrency.lifecycle import (
 )
 from .concurrency.pending import Pending
 from .dispatch import Dispatcher, forked_error
+from .effects import Effects
 from .errors import (
     BotNotReadyError,
     DisconnectedError,
     InvalidTransportParamsError,
-    ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
     StartBotError,
     TransportStartError,
+    UnsupportedFeatureError,
 )
 from .events import RTVIEvent
-from .messages import BotReadyData, RTVIMessage
+from .functions import CALL_EVENTS, FunctionCalls
+from .messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from .protocol import engine as protocol
 from .protocol import envelope
 from .protocol.states import CloseInfo, TransportState
 from .transports.base import Inbound, Transport, TransportOptions
 
 logger = logging.getLogger(__name__)
-
-# A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
-_MAX_WARNINGS = 20
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
@@ -124,7 +123,8 @@ class Session:
         self._generation = fork_generation()
         self._engine = protocol.Engine(about_this_client())
         self._pending: Pending[RTVIMessage] = Pending()
-        self._warnings = 0
+        self._effects = Effects(self.announcer, self._pending)
+        self.functions = FunctionCalls(self.announcer, self.hub.workers, self.send)
         self.abort = AbortController(deadline, lambda: StartBotError("The connect request was aborted"))
         self.abort.signal.on_abort(self._aborted)
         self.connect_thread: threading.Thread | None = None
@@ -224,7 +224,7 @@ class Session:
     def send(self, message: RTVIMessage) -> None:
         """Send `message`; waits for nothing."""
         self.check_ready()
-        self._engine.check_outbound(message)
+        self._engine.outbound(message)
         self.transport.send_message(message)
         self._count_sent()
 
@@ -232,24 +232,50 @@ class Session:
         """Send `message` and wait for the answer with its id.
 
         Raises:
-            RequestTimeoutError, RequestRejectedError, DisconnectedError
+            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError
         """
         self.check_ready()
-        self._engine.check_outbound(message)
         if message.id is None:
             raise ValueError("A request needs an id, or its answer cannot be told from others")
+        self._engine.outbound(message)
         waiter = self._pending.register(message.id)
         try:
             self.transport.send_message(message)
             self._count_sent()
             if not waiter.wait(deadline):
                 raise RequestTimeoutError(
-                    f"The bot has not answered the {message.type!r} request within {deadline.timeout} s; "
+                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; "
                     "the session goes on. Pass a larger timeout if the bot needs longer."
                 )
             return waiter.result()
         finally:
             self._pending.discard(message.id)
+
+    @property
+    def version(self) -> str | None:
+        """The protocol version that the bot speaks; None before it is ready."""
+        return self._engine.version
+
+    @property
+    def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
+        """The bot's config as last heard; None if it has told none."""
+        return self._engine.config
+
+    def fetch_config(self, deadline: Deadline) -> None:
+        """Ask for the config of a bot that has one by its version and has not told it. What goes wrong is no failure
+        of the session.
+
+        Raises:
+            DisconnectedError: the session ended.
+        """
+        if not self._engine.wants_config:
+            return
+        try:
+            self.request(self._engine.config_request, deadline)
+        except (RequestRejectedError, UnsupportedFeatureError) as error:
+            logger.debug("The bot has no config: %s", error)
+        except RequestTimeoutError as error:
+            logger.warning("client.config stays None: %s", error)
 
     def _count_sent(self) -> None:
         self._sent[threading.get_ident()] += 1
@@ -309,39 +335,17 @@ class Session:
 
     def _perform(self, effect: protocol.Effect, size: int) -> None:
         if isinstance(effect, protocol.Deliver):
-            self._deliver(effect, size)
-        elif isinstance(effect, protocol.Resolve):
-            if effect.message.id is not None and not self._pending.resolve(effect.message.id, effect.message):
-                logger.debug("An answer with the id %.100r, which nobody waits for, is ignored", effect.message.id)
-        elif isinstance(effect, protocol.Reject):
-            if effect.message.id is not None:
-                error = RequestRejectedError(f"The bot refused the request: {effect.text}", response=effect.message)
-                self._pending.reject(effect.message.id, error)
+            self._effects.perform(effect, size)
+            if effect.event in CALL_EVENTS:
+                self.functions.called(effect)
         elif isinstance(effect, protocol.Interrupt):
             self._interrupt()
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
-        elif isinstance(effect, protocol.Warn):
-            self._warn(effect.text)
-        else:
+        elif isinstance(effect, protocol.Close):
             self.end(CloseInfo(initiator="server", error=effect.error))
-
-    def _deliver(self, effect: protocol.Deliver, size: int) -> None:
-        if not self.announcer.wants(effect.event):
-            return
-        try:
-            data = effect.decode()
-        except ProtocolError as error:
-            self._warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
-            self.announcer.event(RTVIEvent.UNKNOWN_MESSAGE, effect.message, effect.message, size)
         else:
-            self.announcer.event(effect.event, data, effect.message, size)
-
-    def _warn(self, text: str) -> None:
-        self._warnings += 1
-        logger.log(logging.WARNING if self._warnings <= _MAX_WARNINGS else logging.DEBUG, "%s", text)
-        if self._warnings == _MAX_WARNINGS:
-            logger.warning("The bot does so too often: the rest of this session's warnings is logged at DEBUG")
+            self._effects.perform(effect, size)
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         with self._lock:
@@ -404,9 +408,10 @@ class Session:
     def wait_finished(self, deadline: Deadline) -> bool:
         """Wait until the last event was delivered and the threads are gone; False if `deadline` passed first.
 
-        Inside a handler of the same client it does not wait: the last event follows when the handler returns.
+        Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
+        when the handler returns.
         """
-        if self._on_own_thread() or self.announcer.in_handler:
+        if self._on_own_thread() or self.announcer.in_handler or self.functions.is_current:
             return True
         thread = self._close_thread
         return self.finished.wait(deadline) and (thread is None or join_thread(thread, deadline))

@@ -27,6 +27,8 @@ _TRANSPORT_SHARE = 0.8
 # A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
 # look-up or in the caller's own code is left behind after it.
 _SETTLE_TIMEOUT = 0.1
+# The result of a function that the bot called has nowhere to go any more, so less is worth waiting for.
+_FUNCTIONS_TIMEOUT = 1.0
 
 
 def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
@@ -50,6 +52,7 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
         if exit_deadline is not None:
             announcer.deliver_queued(delivered, deadline.sooner(1.0))
         busy = _await_delivery(session, delivered, deadline)
+        busy += _await_functions(session, deadline)
     if session.hub.release():
         # They need a moment even when handlers have used the limit up.
         moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
@@ -93,6 +96,16 @@ def _close(transport: Transport, deadline: Deadline) -> None:
         return
     if not join_thread(thread, Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
         log_stack_of([thread], f"The {transport.name} transport does not disconnect in time")
+
+
+def _await_functions(session: Session, deadline: Deadline) -> list[threading.Thread]:
+    """Wait a little for functions that the bot called. Returns the threads of those that are still running."""
+    busy = session.functions.join(Deadline(deadline.sooner(_FUNCTIONS_TIMEOUT)))
+    if busy:
+        log_stack_of(
+            busy, "A function that the bot called is still running though its session ended; its result is lost"
+        )
+    return busy
 
 
 def _await_delivery(session: Session, delivered: Gate, deadline: Deadline) -> list[threading.Thread]:

@@ -24,8 +24,10 @@ FLOORS = [
     {"media"},
     {"transports"},
     {
-        *("signals", "options", "stats", "streams", "dispatch", "announce", "teardown", "start", "session"),
-        *("attempt", "reconnect", "watch", "connect", "client", "__init__"),
+        *("signals", "options", "stats", "streams", "dispatch", "announce", "effects", "functions"),
+        *("teardown", "start", "session"),
+        *("attempt", "reconnect", "watch", "connect", "facade", "helpers"),
+        *("outbound", "bot_messages", "bot_config", "bot_actions", "client", "__init__"),
     },
     {"notes", "testing"},
     {"cli", "flask", "notebook", "__main__"},

@@ -7,16 +7,24 @@ thread at a time calls it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import attrs
 
-from ..errors import BotError, ProtocolError
+from ..errors import (
+    BotError,
+    ConfigUpdateError,
+    ProtocolError,
+    RequestRejectedError,
+    RTVIError,
+    UnsupportedFeatureError,
+)
 from ..events import RTVIEvent
-from ..messages import BotReadyData, RTVIMessage
+from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from . import envelope
-from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, require_feature
+from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, parse_version, require_feature
 from .text import one_line
 
 # What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
@@ -24,6 +32,10 @@ PROTOCOL_VERSION = "2.2.0"
 
 # Types that answer a request, by its id. Anything else with an id is an event that happens to have one.
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
+
+
+# An answer that comes after so many further requests is taken for an event only.
+_MAX_ASKED = 1000
 
 
 @attrs.frozen
@@ -35,10 +47,10 @@ class Resolve:
 
 @attrs.frozen
 class Reject:
-    """The call that waits for `message.id`, if there is one, was refused with `text`."""
+    """The call that waits for `id`, if there is one, was refused."""
 
-    message: RTVIMessage
-    text: str
+    id: str
+    error: RTVIError
 
 
 @attrs.frozen
@@ -89,7 +101,7 @@ Effect: TypeAlias = Resolve | Reject | Deliver | Ready | Interrupt | Warn | Clos
 
 
 class Engine:
-    """The protocol state of one session.
+    """The protocol state of one session, or of one conversation over HTTP.
 
     Args:
         about: what `client-ready` says about this client.
@@ -98,10 +110,45 @@ class Engine:
     def __init__(self, about: Mapping[str, str]) -> None:
         self.client_ready = RTVIMessage("client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)})
         self.bot_ready: BotReadyData | None = None
+        #: The bot's config as last heard; None if it has told none.
+        self.config: tuple[RTVIClientConfigOption, ...] | None = None
+        #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
+        self.config_request = RTVIMessage("get-config", {})
+        # What the bot was asked, by id, oldest first: any thread that sends adds to them, in single steps.
+        self._asked: dict[str, str] = {}
+        self._asked_ids: deque[str] = deque()
+        # What it has said that it does not know, though its version should.
+        self._missing: set[str] = set()
 
-    def check_outbound(self, message: RTVIMessage) -> None:
-        """Raise `UnsupportedFeatureError` if the connected bot's version does not know `message`."""
-        require_feature(message.type, self.bot_ready.version if self.bot_ready is not None else None)
+    @property
+    def version(self) -> str | None:
+        """The protocol version that the bot speaks; None before `bot-ready`."""
+        return self.bot_ready.version if self.bot_ready is not None else None
+
+    @property
+    def wants_config(self) -> bool:
+        """True if the bot has a config by its version, and has not told it. (Pipecat 0.0.76 to 0.0.108 tells it to
+        clients of RTVI 0.3 only.)
+        """
+        version = parse_version(self.version or "")
+        return version is not None and version < (2, 0) and self.config is None
+
+    def outbound(self, message: RTVIMessage) -> None:
+        """Note that `message` is about to be sent. Any thread.
+
+        Raises:
+            UnsupportedFeatureError: the bot does not know its type.
+        """
+        spec = OUTBOUND.get(message.type)
+        if spec is not None and spec.feature in self._missing:
+            raise self._unsupported(message.type, "it said so before")
+        require_feature(message.type, self.version)
+        if spec is None or spec.answer is None or message.id is None:
+            return
+        self._asked[message.id] = message.type
+        self._asked_ids.append(message.id)
+        if len(self._asked_ids) > _MAX_ASKED:
+            self._asked.pop(self._asked_ids.popleft(), None)
 
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """What follows from a message of the bot, in the order in which it is to be done. Never raises."""
@@ -128,8 +175,8 @@ class Engine:
         if spec is None or spec.event is None:
             return [Deliver(RTVIEvent.UNKNOWN_MESSAGE, message, None)]
         deliver = Deliver(spec.event, message, spec)
-        if type_ in REPLY_TYPES and message.id is not None:
-            return [Resolve(message), deliver]
+        if type_ in REPLY_TYPES:
+            return self._receive_answer(message, spec, deliver)
         if type_ == "bot-interrupted":
             return [Interrupt(), deliver]
         if type_ == "error" and isinstance(message.data, Mapping) and message.data.get("fatal") is True:
@@ -142,8 +189,24 @@ class Engine:
             data = decode_payload(spec, message.data if message.data is not None else {})
         except ProtocolError as error:
             return [Close(ProtocolError(f"The bot's bot-ready cannot be understood: {error}"))]
-        self.bot_ready = data
+        self.bot_ready, self.config = data, data.config
         return [Ready(data, message)]
+
+    def _receive_answer(self, message: RTVIMessage, spec: MessageSpec, deliver: Deliver) -> list[Effect]:
+        asked = self._asked.get(message.id) if message.id is not None else None
+        effects: list[Effect] = [deliver]
+        if message.id is not None and asked is not None and OUTBOUND[asked].answer == message.type:
+            self._asked.pop(message.id, None)
+            effects.insert(0, Resolve(message))
+        if message.type == "config":
+            try:
+                self.config = decode_payload(spec, message.data).config
+            except ProtocolError:
+                pass  # whoever waits for it, or listens, is told
+            else:
+                if asked == "update-config":
+                    effects.append(Deliver(RTVIEvent.CONFIG_UPDATED, message, spec))
+        return effects
 
     def _receive_refusal(self, message: RTVIMessage) -> list[Effect]:
         text = error_text(message)
@@ -151,7 +214,32 @@ class Engine:
             # Pipecat warns so about a version it does not know, and sends bot-ready right after: no refusal at all.
             return [Warn(f"The bot has a remark on this client's version: {text}")]
         spec = INBOUND["error-response"]
-        return [Reject(message, text), Deliver(spec.event or RTVIEvent.MESSAGE_ERROR, message, spec)]
+        deliver = Deliver(spec.event or RTVIEvent.MESSAGE_ERROR, message, spec)
+        asked = self._asked.pop(message.id, None) if message.id is not None else None
+        if message.id is None or asked is None:
+            return [deliver]
+        reject = Reject(message.id, self._refused(asked, text, message))
+        return [reject] if message.id == self.config_request.id else [reject, deliver]
+
+    def _refused(self, asked: str, text: str, message: RTVIMessage) -> RTVIError:
+        if text == f"Unsupported type {asked}":  # the words of every Pipecat
+            self._missing.add(OUTBOUND[asked].feature)
+            return self._unsupported(asked, text)
+        if asked == "update-config":
+            return ConfigUpdateError(
+                f"The bot refused the new config: {text}. Options before the refused one may be in force: "
+                "get_bot_config() tells, describe_config() lists what there is.",
+                response=message,
+            )
+        return RequestRejectedError(f"The bot refused the {asked!r} request: {text}", response=message)
+
+    def _unsupported(self, type_: str, reason: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"The bot, which speaks RTVI {self.version or 'of an unknown version'}, does not know {type_!r}: {reason}. "
+            "Add it to the bot, or do without.",
+            feature=OUTBOUND[type_].feature,
+            bot_version=self.version,
+        )
 
 
 def error_text(message: RTVIMessage) -> str:

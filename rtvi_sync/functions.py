@@ -1,0 +1,174 @@
+"""Functions of the program that the bot's language model may call.
+
+A bot announces a call with `llm-function-call-in-progress` (RTVI 1.2 and later) or `llm-function-call` (before, and
+deprecated since); the program's function runs, and what it returns goes back as `llm-function-call-result`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+
+from .announce import Announcer
+from .concurrency.deadline import Deadline
+from .concurrency.gate import Bell
+from .concurrency.lanes import Lane, LaneWorkers
+from .dispatch import HandlerError
+from .errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
+from .events import Event, RTVIEvent
+from .messages import RTVIMessage
+from .protocol import engine as protocol
+from .protocol.text import one_line
+
+logger = logging.getLogger(__name__)
+
+# Each call that runs has a thread. A bot runs a few at once; one that asks for more is broken, or means no good.
+MAX_RUNNING = 64
+# Some bots announce a call in both ways: so many ids are remembered, in order not to run it twice.
+_MAX_SEEN = 1000
+
+CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_FUNCTION_CALL})
+"""The events of messages that want a function to run."""
+
+
+@attrs.frozen
+class FunctionCall:
+    """One call of a function by the bot's language model.
+
+    Attributes:
+        function_name: the function.
+        tool_call_id: relates the result to the call.
+        arguments: by name, plain JSON; empty, too, where the bot withholds them.
+    """
+
+    function_name: str
+    tool_call_id: str
+    arguments: dict[str, Any] = attrs.field(factory=dict)
+
+
+FunctionCallHandler: TypeAlias = Callable[[FunctionCall], Any]
+
+
+class FunctionCalls:
+    """Runs the functions that the bot of one session calls, beside the lane, so that a slow one delays no event.
+
+    Each call has a thread of its own; in manual mode they run where handlers do, one after the other.
+
+    Args:
+        announcer: of the session.
+        workers: the threads that run them.
+        send: of the session.
+    """
+
+    def __init__(self, announcer: Announcer, workers: LaneWorkers, send: Callable[[RTVIMessage], None]) -> None:
+        self._announcer = announcer
+        self._workers = workers
+        self._send = send
+        # By the call's id, the thread that runs it, None before it does. Changed in single steps, by the thread that
+        # delivers messages and by those of the functions.
+        self._running: dict[str, threading.Thread | None] = {}
+        self._ended = Bell()  # rung when one leaves `_running`
+        self._seen: deque[str] = deque(maxlen=_MAX_SEEN)
+        self._warned: set[str] = set()
+
+    def called(self, effect: protocol.Deliver) -> None:
+        """Run the program's function for a call, if it has one. On the thread that delivers messages."""
+        functions = self._announcer.functions
+        if not functions:
+            return
+        try:
+            data = effect.decode()
+        except ProtocolError:
+            return  # `unknown_message` tells
+        if data.function_name is None:
+            self._warn_of_missing("name")
+            return
+        function = functions.get(data.function_name) or functions.get(None)
+        if function is None or data.tool_call_id in self._seen:
+            return
+        self._seen.append(data.tool_call_id)
+        if data.arguments is None:
+            self._warn_of_missing("arguments")
+        call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
+        event = Event(type=effect.event, data=data, received_at=time.monotonic(), message=effect.message)
+        if self._announcer.manual:
+            self._announcer.call(partial(self._run, function, call, event))
+        elif len(self._running) < MAX_RUNNING:
+            self._running[call.tool_call_id] = None
+            Lane().post(partial(self._run, function, call, event), self._workers)
+        else:
+            error = RTVIError(
+                f"The bot calls {call.function_name!r} while {MAX_RUNNING} of its calls are still running"
+            )
+            self._fail(function, call, event, error)
+
+    def _warn_of_missing(self, what: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            logger.warning(
+                "The bot calls a function and withholds its %s, so this program cannot run what it has for it. "
+                "Set function_call_report_level to FULL in the RTVI observer of the bot (Pipecat: NONE by default).",
+                what,
+            )
+
+    @property
+    def is_current(self) -> bool:
+        """True on a thread that runs a function of this session right now."""
+        return threading.current_thread() in self._running.copy().values()
+
+    def join(self, deadline: Deadline) -> list[threading.Thread]:
+        """Wait until no function runs. Returns the threads of those that do not end before `deadline`."""
+        self._ended.wait_for(lambda: not self._running, deadline)
+        return [thread for thread in self._running.copy().values() if thread is not None]
+
+    # -- on the thread of the function --------------------------------------------------------------------------------
+
+    def _run(self, function: FunctionCallHandler, call: FunctionCall, event: Event) -> None:
+        if call.tool_call_id in self._running:
+            self._running[call.tool_call_id] = threading.current_thread()
+        try:
+            self._answer(call, _as_result(function(call)))
+        except BaseException as error:
+            self._fail(function, call, event, error)
+            # As of handlers: on a thread of the program's own, an exit or Ctrl-C is his.
+            if self._announcer.manual and not isinstance(error, Exception):
+                raise
+        finally:
+            self._running.pop(call.tool_call_id, None)
+            self._ended.ring()
+
+    def _fail(self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException) -> None:
+        """Tell the bot and the program that there is no result."""
+        logger.error("The function %r, which the bot called, failed", call.function_name, exc_info=error)
+        self._announcer.event(RTVIEvent.HANDLER_ERROR, HandlerError(error=error, event=event, handler=function))
+        self._answer(call, {"error": one_line(f"{type(error).__name__}: {error}")})
+
+    def _answer(self, call: FunctionCall, result: dict[str, Any] | str) -> None:
+        """Send the result.
+
+        Raises:
+            TypeError, ValueError: it is not JSON.
+            MessageTooLargeError: the transport cannot carry it.
+        """
+        data = {
+            "function_name": call.function_name,
+            "tool_call_id": call.tool_call_id,
+            "arguments": call.arguments,
+            "result": result,
+        }
+        try:
+            self._send(RTVIMessage("llm-function-call-result", data))
+        except (BotNotReadyError, DisconnectedError, ForkedProcessError):
+            logger.debug("The session ended before the result of %r could be sent", call.function_name)
+
+
+def _as_result(value: Any) -> dict[str, Any] | str:
+    """A result as bots take it: Pipecat refuses what is neither an object nor a string."""
+    return value if isinstance(value, (dict, str)) else {"result": value}

@@ -1,0 +1,99 @@
+"""The helper for the language model of a bot of RTVI 0.3 or 1.x, which has its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..facade import DEFAULT, Default
+from ..functions import FunctionCallHandler
+from ..messages import RTVIMessage
+from ..options import Seconds
+from ..protocol.dialects import INBOUND, decode_payload
+from .base import RTVIClientHelper
+
+LLMContextMessage: TypeAlias = Mapping[str, Any]
+"""A message of a context: ``{"role": "user", "content": "Hello"}``."""
+
+
+class LLMHelper(RTVIClientHelper):
+    """Reads and changes the context of the bot's language model, and lets it call functions of the program.
+
+        llm = client.register_helper("llm", LLMHelper())
+        llm.append_to_messages({"role": "user", "content": "Hello"}, run_immediately=True)
+
+    Its methods call actions of the bot, so they work in a session, and without one where the server has an endpoint for
+    actions; they raise what `RTVIClient.action()` raises. `timeout` is in seconds; omitted: the client's
+    `request_timeout`; None: no limit.
+
+    Events: `llm_function_call` (an `LLMFunctionCallData`), `llm_function_call_start` (an
+    `LLMFunctionCallStartedData`) and `llm_json_completion` (what the bot sent). Those of the client with these names
+    fire as well.
+    """
+
+    message_types = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
+    event_names = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
+
+    def get_context(self, timeout: Seconds | Default | None = DEFAULT) -> Any:
+        """The context: what the bot makes of it, usually a list of messages."""
+        return self._call("get_context", {}, timeout)
+
+    def set_context(
+        self,
+        context: Sequence[LLMContextMessage] | Mapping[str, Any],
+        interrupt: bool = False,
+        timeout: Seconds | Default | None = DEFAULT,
+    ) -> Any:
+        """Replace the context.
+
+        Args:
+            context: its messages, or ``{"messages": [...]}``.
+            interrupt: True: the bot is interrupted. False: it finishes what it says.
+
+        Returns:
+            The result of the bot, usually True.
+        """
+        messages = context.get("messages", []) if isinstance(context, Mapping) else list(context)
+        return self._call("set_context", {"messages": messages, "interrupt": interrupt}, timeout)
+
+    def append_to_messages(
+        self,
+        messages: LLMContextMessage | Sequence[LLMContextMessage],
+        run_immediately: bool = False,
+        timeout: Seconds | Default | None = DEFAULT,
+    ) -> Any:
+        """Append a message, or several, to the context.
+
+        Args:
+            messages: ``{"role": "user", "content": "Hello"}``, or a list of such.
+            run_immediately: True: the bot answers now.
+
+        Returns:
+            The result of the bot, usually True.
+        """
+        given = [messages] if isinstance(messages, Mapping) else list(messages)
+        return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
+
+    def run(self, interrupt: bool = False, timeout: Seconds | Default | None = DEFAULT) -> Any:
+        """Have the bot answer to its context. Returns the result of the bot, usually True."""
+        return self._call("run", {"interrupt": interrupt}, timeout)
+
+    def handle_function_call(self, function: FunctionCallHandler) -> None:
+        """Run `function(call)` whenever the language model calls a function that has none of its own.
+
+        See `RTVIClient.register_function_call_handler()`.
+        """
+        self.client.register_function_call_handler(None, function)
+
+    def handle_message(self, message: RTVIMessage) -> None:
+        """Emit the event of a message."""
+        self.emit(message.type.replace("-", "_"), decode_payload(INBOUND[message.type], message.data))
+
+    def on_unregistered(self) -> None:
+        """No function is called for it any longer."""
+        self.client.unregister_function_call_handler(None)
+
+    def _call(self, action: str, arguments: Mapping[str, Any], timeout: Seconds | Default | None) -> Any:
+        given = [{"name": name, "value": value} for name, value in arguments.items()]
+        answer = self.client.action({"service": self.service, "action": action, "arguments": given}, timeout)
+        return answer.data.get("result") if isinstance(answer.data, Mapping) else None

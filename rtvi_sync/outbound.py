@@ -1,0 +1,79 @@
+"""Messages to the bot whose data takes some making."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from .errors import MessageTooLargeError
+from .messages import RTVIMessage
+from .protocol.dialects import supports
+
+FileLike: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+# "https:", "s3:", "pipecat:"; a single letter is a drive of Windows.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> dict[str, Any]:
+    """The `file` of a `send-file` message.
+
+    Args:
+        file: content, a path, or a URL that the bot can read.
+        format: MIME type; None: by the name, else "application/octet-stream".
+        name: what the bot is to call it; None: the name of the path or URL.
+        limit_bytes: a file that cannot be sent anyway is not read.
+
+    Raises:
+        OSError: the file cannot be read.
+        MessageTooLargeError: it is larger than a message may be.
+    """
+    source: dict[str, str]
+    if isinstance(file, str) and _SCHEME.match(file):
+        name = name or file.partition("?")[0].rpartition("/")[2] or None
+        source = {"type": "url", "url": file}
+    else:
+        if isinstance(file, (str, os.PathLike)):
+            path = Path(file)
+            _check_size(path.stat().st_size, limit_bytes)
+            name, content = name or path.name, path.read_bytes()
+        else:
+            content = bytes(file)
+        _check_size(len(content), limit_bytes)
+        source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
+    kind = format or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
+    return {"format": kind, **({"name": name} if name else {}), "source": source}
+
+
+def _check_size(size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise MessageTooLargeError(
+            f"The file has {size_bytes} bytes, more than the {limit_bytes} of a message. "
+            "Put it where the bot can read it, and send its URL."
+        )
+
+
+def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
+    """What sends DTMF keys: one message for all, or one for each where the bot knows no other.
+
+    Raises:
+        ValueError: something else than 0-9, * and #, or nothing.
+    """
+    if not re.fullmatch(r"[0-9*#]+", keys):
+        raise ValueError(f"DTMF keys are 0-9, * and #, not {keys[:40]!r}")
+    if supports("dtmf.buttons", bot_version):
+        yield RTVIMessage("dtmf", {"buttons": list(keys)})
+    else:
+        for key in keys:
+            yield RTVIMessage("dtmf", {"button": key})
+
+
+def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The `options` of messages that the bot may answer."""
+    options = {"run_immediately": run_immediately, "audio_response": audio_response}
+    return {**options, "custom_options": dict(more)} if more else options
