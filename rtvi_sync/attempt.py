@@ -14,6 +14,7 @@ from .concurrency.gate import Gate
 from .concurrency.lifecycle import start_thread
 from .concurrency.shield import shielded
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
+from .events import RTVIEvent
 from .messages import BotReadyData
 from .protocol.states import CloseInfo, TransportState
 from .session import Session
@@ -157,6 +158,7 @@ class ConnectAttempt:
         session.check_wanted()
         if self._request.start is not None:
             session.move(TransportState.AUTHENTICATED)
+            session.announcer.event(RTVIEvent.BOT_STARTED, bundle.content)
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure

@@ -211,6 +211,7 @@ class Connector:
                 announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
                 raise
             announcer.move(TransportState.AUTHENTICATED)
+            announcer.event(RTVIEvent.BOT_STARTED, bundle.content)
             self._started = bundle
             return bundle.content
 

@@ -52,6 +52,19 @@ class TestStartBot:
         assert len(server.requests) == 1
         assert states[:3] == [TransportState.AUTHENTICATING, TransportState.AUTHENTICATED, TransportState.INITIALIZING]
 
+    def test_bot_started(self, server: ScriptedServer) -> None:
+        """The event `bot_started` has the answer, after `start_bot()` and on the way of `start_bot_and_connect()`."""
+        server.answers["/start"] = Answer({"sessionId": "7"})
+        client = memory_client()
+        heard: list[Any] = []
+        client.on("bot_started", heard.append)
+        client.on("bot_ready", lambda: heard.append("ready"))
+        client.start_bot(f"{server.url}/start")
+        client.disconnect()
+        client.start_bot_and_connect(f"{server.url}/start")
+        client.disconnect()
+        assert heard == [{"sessionId": "7"}, {"sessionId": "7"}, "ready"]
+
     def test_other_origin(self, server: ScriptedServer) -> None:
         """Headers and data of the params are for `base_url`'s origin only; another port is another origin."""
         server.answers["/start"] = Answer({})
