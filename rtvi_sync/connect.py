@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -31,11 +31,13 @@ from .errors import (
     UnsupportedFeatureError,
 )
 from .events import RTVIEvent
-from .messages import BotReadyData, RTVIClientConfigOption
+from .messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
+from .protocol.engine import Engine
 from .protocol.states import CloseInfo, TransportState
 from .reconnect import Reconnector
-from .session import Session
+from .session import Session, about_this_client
+from .single_turn import SingleTurn
 from .start import Bundle, ConnectRequest
 from .stats import ClientStats
 from .transports.base import Transport, TransportOptions, TransportStats
@@ -81,6 +83,7 @@ class Connector:
         self._closed = False
         self._session: Session | None = None
         self._under_way: deque[ConnectAttempt] = deque()
+        self._turns: deque[SingleTurn] = deque()
         self._reconnector = Reconnector(options.reconnect, self) if options.reconnect is not None else None
         self._started: Bundle | None = None  # what `start_bot()` has brought last
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
@@ -215,14 +218,40 @@ class Connector:
             self._started = bundle
             return bundle.content
 
+    def single_turn(self, message: RTVIMessage) -> SingleTurn:
+        """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        return SingleTurn(
+            message,
+            self.params,
+            engine=Engine(about_this_client()),
+            network=self._network,
+            http_client=self._options.http_client,
+            announcing=self._announcing,
+        )
+
     @contextlib.contextmanager
-    def _outside_of_sessions(self, *, takes_states: bool = True) -> Iterator[Announcer]:
+    def _announcing(self, turn: SingleTurn) -> Iterator[Announcer]:
+        """Announces the events of `turn`, which `disconnect()` may abandon meanwhile."""
+        self._turns.append(turn)
+        try:
+            with self._outside_of_sessions(takes_states=False, on_overflow=turn.overflow) as announcer:
+                yield announcer
+        finally:
+            with contextlib.suppress(ValueError):
+                self._turns.remove(turn)
+
+    @contextlib.contextmanager
+    def _outside_of_sessions(
+        self, *, takes_states: bool = True, on_overflow: Callable[[], object] = lambda: None
+    ) -> Iterator[Announcer]:
         """Announces events, and states if it takes them, while there is no session."""
         hub = acquire_hub()
         try:
             with self._lock:
                 self._check_idle()
-                announcer = Announcer(self._dispatcher, self.states, hub.workers, takes_states=takes_states)
+                announcer = Announcer(
+                    self._dispatcher, self.states, hub.workers, on_overflow=on_overflow, takes_states=takes_states
+                )
             yield announcer
         finally:
             if hub.release():
@@ -235,7 +264,8 @@ class Connector:
         session = self._session
         if session is not None and session.foreign:
             return
-        if not (session or self._under_way or self._starting) and self.states.value is not TransportState.AUTHENTICATED:
+        begun = session or self._under_way or self._starting or self._turns
+        if not begun and self.states.value is not TransportState.AUTHENTICATED:
             return
         attempts = self._under_way.copy()  # what begins later is not meant
         if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
@@ -245,10 +275,7 @@ class Connector:
                 shielded(lambda: self._disconnect(session, attempts), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
 
     def _disconnect(self, session: Session | None, attempts: deque[ConnectAttempt]) -> None:
-        with self._lock:
-            starting, self._starting = self._starting, None
-        if starting is not None:
-            starting.abort(was_disconnected())
+        self._abandon_requests()
         for attempt in attempts:
             attempt.abandon()
             if attempt.begun and attempt.session is None:
@@ -269,6 +296,15 @@ class Connector:
         if self.states.value is TransportState.AUTHENTICATED:
             with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
                 announcer.move(TransportState.DISCONNECTED)
+
+    def _abandon_requests(self) -> None:
+        """End what is under way without a session."""
+        with self._lock:
+            starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.abort(was_disconnected())
+        for turn in self._turns.copy():
+            turn.abandon()
 
     def close(self) -> None:
         """`disconnect()` for good."""
@@ -399,6 +435,7 @@ class Connector:
             self.states.value = TransportState.DISCONNECTED  # nobody is at it here
         self._starting, self._beginning = None, False
         self._under_way.clear()
+        self._turns.clear()
         if self._reconnector is not None:
             self._reconnector.after_fork_in_child()
         if self._session is not None and self._session.forked:

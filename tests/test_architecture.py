@@ -25,7 +25,7 @@ FLOORS = [
     {"transports"},
     {
         *("signals", "options", "stats", "streams", "dispatch", "announce", "effects", "functions"),
-        *("teardown", "start", "session"),
+        *("teardown", "start", "session", "single_turn"),
         *("attempt", "reconnect", "watch", "connect", "facade", "helpers"),
         *("outbound", "bot_messages", "bot_config", "bot_actions", "client", "__init__"),
     },

@@ -1,38 +1,72 @@
-"""The one HTTP request that a client makes: POST a JSON document, get one back, bounded in bytes and time."""
+"""The HTTP requests of a client: POST a JSON document, get one or a stream of them, bounded in bytes and time."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import re
 import socket
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
 
 from ..concurrency.cancel import AbortSignal
-from ..errors import RTVIError, StartBotError
-from ..protocol import envelope
+from ..errors import (
+    ActionEndpointNotSetError,
+    DisconnectedError,
+    ProtocolError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIError,
+    StartBotError,
+)
 from ..protocol.text import one_line
+from . import http_answers
+from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, Purpose
 from .net import USER_AGENT, Detach, Network, basic_authorization, check_headers, parse_url, printable, socket_timeout
 from .tls import explain
 
 if TYPE_CHECKING:
     from .http_sockets import AbandonableClient
 
-# A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
-MAX_BODY_BYTES = 1024 * 1024
 MAX_REDIRECTS = 5
-_ADVICE = {
-    401: ". Set params.headers to what the server wants to see",
-    403: ". Set params.headers to what the server wants to see",
-    404: ". Check base_url and endpoints.connect (Pipecat's runner has only /start: use start_bot_and_connect())",
-    405: ". Check base_url and endpoints.connect",
-}
+# What is around a body counts as well, such as `100 Continue` without end.
+MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_HEADERS_WANTED = ". Set params.headers to what the server wants to see"
+
+CONNECT = Purpose(
+    does="starts the bot",
+    advice={
+        401: _HEADERS_WANTED,
+        403: _HEADERS_WANTED,
+        404: ". Check base_url and endpoints.connect (Pipecat's runner has only /start: use start_bot_and_connect())",
+        405: ". Check base_url and endpoints.connect",
+    },
+    refused=StartBotError,
+    failed=StartBotError,
+    late=StartBotError,
+    unusable=StartBotError,
+    no_url=StartBotError,
+)
+ACTION = Purpose(
+    does="takes actions without a session",
+    advice={
+        401: _HEADERS_WANTED,
+        403: _HEADERS_WANTED,
+        404: ". Check base_url and endpoints.action; a server without such an endpoint takes actions in a session only",
+        405: ". Check base_url and endpoints.action",
+    },
+    refused=RequestRejectedError,
+    failed=DisconnectedError,
+    late=RequestTimeoutError,
+    unusable=ProtocolError,
+    no_url=ActionEndpointNotSetError,
+)
 
 
 class _Requesting(threading.local):
@@ -59,16 +93,24 @@ for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
     logging.getLogger(_name).addFilter(_hide_secrets)
 
 
-def origin_of(url: str) -> tuple[str, str, int]:
+Origin: TypeAlias = tuple[str, str, int]
+
+
+def origin_of(url: str, purpose: Purpose = CONNECT) -> Origin:
     """Scheme, host and port of `url`, with the default port filled in.
 
     Raises:
-        StartBotError: it is not an ``http`` or ``https`` URL.
+        StartBotError: (or what `purpose` has in its place) it is not an ``http`` or ``https`` URL.
     """
+    origin = _origin_of(url)
+    if origin is None:
+        raise purpose.no_url(f"{printable(url)!r} is not the URL of a server: it has to begin with http:// or https://")
+    return origin
+
+
+def _origin_of(url: str) -> Origin | None:
     parts = parse_url(url, *_DEFAULT_PORTS)
-    if parts is None:
-        raise StartBotError(f"{printable(url)!r} is not the URL of a server: it has to begin with http:// or https://")
-    return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
+    return (parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]) if parts else None
 
 
 def post_json(
@@ -95,57 +137,198 @@ def post_json(
         InvalidTransportParamsError: a header or the proxy is not valid.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    origin_of(url)
-    check_headers(headers)
-    outcome = _request(url, body, headers, network, signal, client)
-    if isinstance(outcome, StartBotError):
-        raise outcome
-    return outcome
+    exchange = _Exchange(url, CONNECT, network, signal, client, MAX_RECEIVED_BYTES)
+    with exchange:
+        response = exchange.post(body, headers)
+        return http_answers.read_document(response, exchange.where, CONNECT, signal)
+    raise exchange.failure()
 
 
-def _request(
+def post_stream(
     url: str,
     body: Any,
+    *,
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
-    client: httpx.Client | None,
-) -> Any:
-    """The document; or, if httpx failed, the error to raise, which outside of `except` has no cause but its own."""
-    watch = _Watch(signal)
-    _requesting.now = True
-    try:
-        if client is not None:
-            return _follow(client, url, body, headers, signal, watch)
-        from .http_sockets import AbandonableClient  # the first request pays for httpcore, not the import
+    client: httpx.Client | None = None,
+) -> Iterator[bytes]:
+    """POST `body` as JSON and hand out the JSON texts of the answer as they come; see `http_answers.read_messages()`.
 
-        with AbandonableClient(url, network, signal) as own:
-            return _follow(own, url, body, headers, signal, None)
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-        signal.raise_if_aborted()
-        return _failure(url, error, client)
-    finally:
-        _requesting.now = False
-        watch.end()
+    The rules of `post_json()` hold. Iterate and close it on one thread.
+
+    Raises:
+        RequestRejectedError: the answer is not 2xx; has its `status`.
+        DisconnectedError: the server cannot be reached, or broke off.
+        RequestTimeoutError: the limit has passed, and nobody has abandoned the attempt.
+        ProtocolError: the answer is compressed, has an event that is not base64, or one that is too large.
+        ActionEndpointNotSetError: `url` is not one.
+        InvalidTransportParamsError, BaseException: as `post_json()`.
+    """
+    exchange = _Exchange(url, ACTION, network, signal, client, 2 * MAX_ENCODED_BYTES)
+    with exchange:
+        response = exchange.post(body, {"Accept": "text/event-stream, application/json", **headers})
+        yield from http_answers.read_messages(response, exchange.where, ACTION, signal, exchange.renew_allowance)
+        return
+    raise exchange.failure()
 
 
-def _failure(url: str, error: Exception, client: httpx.Client | None) -> StartBotError:
-    failed = f"The request to {printable(url)} failed"
-    if isinstance(error, httpx.HTTPStatusError):
-        # Raised by a hook of the caller's client; its text has the whole URL, so it is not even kept as the cause.
-        answer = error.response
-        return StartBotError(
-            f"{failed}: {one_line(f'{answer.status_code} {answer.reason_phrase}')}", status=answer.status_code
+class _Exchange:
+    """One request and its answer. A context manager: at its end nothing is left of either.
+
+    What httpx raises in it goes no further: `failure()` has to be raised after the block. Inside, it would be the
+    context of what is raised, and be shown with secrets in it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        purpose: Purpose,
+        network: Network,
+        signal: AbortSignal,
+        client: httpx.Client | None,
+        max_received: int,
+    ) -> None:
+        self._origin = origin_of(url, purpose)
+        self._url = url
+        self._purpose = purpose
+        self._network = network
+        self._signal = signal
+        self._theirs = client
+        self._watch = _Watch(signal) if client is not None else None
+        self._max_received = max_received
+        self._ours: AbandonableClient | None = None
+        self._ends = contextlib.ExitStack()
+        self._answered = False
+        self._error: Exception | None = None
+
+    @property
+    def where(self) -> str:
+        """Whom the last request went to, to be shown."""
+        return printable(self._url)
+
+    def __enter__(self) -> _Exchange:
+        _requesting.now = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            self._ends.close()
+        finally:
+            _requesting.now = False
+            if self._watch is not None:
+                self._watch.end()
+        if not isinstance(error, (httpx.HTTPError, httpx.InvalidURL, TimeoutError)) or isinstance(error, RTVIError):
+            return False
+        self._error = error
+        return True
+
+    def failure(self) -> BaseException:
+        """What is to be raised for what the block raised."""
+        if self._signal.reason is not None:
+            return self._signal.reason
+        purpose, error, self._error = self._purpose, self._error, None
+        failed = f"The request to {self.where} failed"
+        if isinstance(error, httpx.HTTPStatusError):
+            # Raised by a hook of the caller's client; its text has the whole URL, so it is not even kept as the cause.
+            answer = error.response
+            reason = one_line(f"{answer.status_code} {answer.reason_phrase}")
+            return purpose.refused(f"{failed}: {reason}", status=answer.status_code)
+        trust = "pass ssl_context=" if self._theirs is None else "make your http_client with verify="
+        text, unreadable, _ = str(error).replace(self._url, self.where).partition(": bytearray(")
+        reason = one_line(text) or type(error).__name__
+        advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
+        late = self._signal.remaining() == 0.0
+        failure = (purpose.late if late else purpose.failed)(
+            f"{failed}: {explain(error, trust=trust) or f'{reason}. {advice}'}"
         )
-    trust = "pass ssl_context=" if client is None else "make your http_client with verify="
-    text, unreadable, _ = str(error).replace(url, printable(url)).partition(": bytearray(")
-    reason = one_line(text) or type(error).__name__
-    failure = StartBotError(
-        f"{failed}: {explain(error, trust=trust) or f'{reason}. Check the URL, and that the server is running'}"
-    )
-    # h11 repeats the line of the answer that it cannot read, which may be a cookie.
-    failure.__cause__ = None if unreadable else error
-    return failure
+        # h11 repeats the line of the answer that it cannot read, which may be a cookie.
+        failure.__cause__ = None if unreadable else error
+        return failure
+
+    def renew_allowance(self) -> None:
+        """What was received so far was put to use: a stream may be longer than one message."""
+        if self._ours is not None:
+            self._ours.renew_allowance()
+
+    def post(self, body: Any, headers: Mapping[str, str]) -> httpx.Response:
+        """Send the request, and follow redirects. Returns an answer whose body is to be read.
+
+        Raises:
+            RTVIError: of the purpose's.
+            InvalidTransportParamsError: a header or the proxy is not valid.
+            BaseException: the signal's reason, if the attempt was abandoned.
+        """
+        check_headers(headers)
+        fields = self._fields(headers)
+        status = 0
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._send(body, fields)
+            self._answered = True
+            if not response.has_redirect_location:
+                http_answers.check_answer(response, self.where, self._purpose, self._signal)
+                return response
+            status = response.status_code
+            target = str(response.url.join(response.headers["location"]))
+            response.close()
+            if status not in (307, 308) or _origin_of(target) != self._origin:
+                raise self._purpose.refused(
+                    f"{self.where} redirects ({status}) to {printable(target)}, which is not followed: "
+                    "only 307 and 308 within one origin are. Set base_url and endpoints to where the server really is.",
+                    status=status,
+                )
+            self._url = target
+        raise self._purpose.refused(f"{self.where} redirects more than {MAX_REDIRECTS} times", status=status)
+
+    def _fields(self, headers: Mapping[str, str]) -> httpx.Headers:
+        # Not a dict, which would send a header twice whose name the caller writes differently.
+        fields = httpx.Headers({"User-Agent": USER_AGENT})
+        fields.update(headers)
+        # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes
+        # first.
+        authorization = basic_authorization(urlsplit(self._url))
+        if authorization is not None:
+            fields.setdefault("Authorization", authorization)
+        # Compression could blow a small answer up to any size; these answers gain nothing by it.
+        fields["Accept-Encoding"] = "identity"
+        return fields
+
+    def _send(self, body: Any, fields: httpx.Headers) -> httpx.Response:
+        """One request, whose answer is closed at the end."""
+        self._signal.raise_if_aborted()
+        watch = self._watch
+        client = self._theirs if self._theirs is not None else self._our_client()
+        request = client.build_request(
+            "POST",
+            _without_login(self._url),
+            json=body,
+            headers=fields,
+            timeout=socket_timeout(self._signal),
+            extensions={"trace": watch.trace} if watch is not None else {},
+        )
+        try:
+            response = client.send(request, stream=True, follow_redirects=False)
+        except Exception as error:
+            self._signal.raise_if_aborted()
+            if watch is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
+                raise
+            raise self._purpose.failed(
+                f"The http_client raised {type(error).__name__}: {one_line(str(error))}"
+            ) from error
+        self._ends.callback(response.close)
+        if watch is not None:
+            watch.answered(response)
+        return response
+
+    def _our_client(self) -> AbandonableClient:
+        if self._ours is None:
+            from .http_sockets import AbandonableClient  # the first request pays for httpcore, not the import
+
+            self._ours = AbandonableClient(self._url, self._network, self._signal, self._max_received)
+            self._ends.callback(self._ours.close)
+        return self._ours
 
 
 class _Watch:
@@ -183,129 +366,6 @@ class _Watch:
             detach()
 
 
-def _follow(
-    client: httpx.Client | AbandonableClient,
-    url: str,
-    body: Any,
-    headers: Mapping[str, str],
-    signal: AbortSignal,
-    watch: _Watch | None,
-) -> Any:
-    origin = origin_of(url)
-    # Not a dict, which would send a header twice whose name the caller writes differently.
-    fields = httpx.Headers({"User-Agent": USER_AGENT})
-    fields.update(headers)
-    # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes first.
-    authorization = basic_authorization(urlsplit(url))
-    if authorization is not None:
-        fields.setdefault("Authorization", authorization)
-    # Compression could blow a small answer up to any size; these answers gain nothing by it.
-    fields["Accept-Encoding"] = "identity"
-    status = 0
-    for _ in range(MAX_REDIRECTS + 1):
-        signal.raise_if_aborted()
-        extensions = {"trace": watch.trace} if watch is not None else {}
-        request = client.build_request(
-            "POST",
-            _without_login(url),
-            json=body,
-            headers=fields,
-            timeout=socket_timeout(signal),
-            extensions=extensions,
-        )
-        try:
-            response = client.send(request, stream=True, follow_redirects=False)
-        except Exception as error:
-            signal.raise_if_aborted()
-            if watch is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
-                raise
-            raise StartBotError(f"The http_client raised {type(error).__name__}: {one_line(str(error))}") from error
-        try:
-            if watch is not None:
-                watch.answered(response)
-            if not response.has_redirect_location:
-                return _read_answer(response, url, signal)
-            status = response.status_code
-            target = str(response.url.join(response.headers["location"]))
-        finally:
-            response.close()
-        if status not in (307, 308) or not target.startswith(("http:", "https:")) or origin_of(target) != origin:
-            raise StartBotError(
-                f"{printable(url)} redirects ({status}) to {printable(target)}, which is not followed: "
-                "only 307 and 308 within one origin are. Set base_url and endpoints to where the server really is.",
-                status=status,
-            )
-        url = target
-    raise StartBotError(f"{printable(url)} redirects more than {MAX_REDIRECTS} times", status=status)
-
-
 def _without_login(url: str) -> str:
     parts = urlsplit(str(httpx.URL(url)))
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _read_answer(response: httpx.Response, url: str, signal: AbortSignal) -> Any:
-    where, status = printable(url), response.status_code
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    compressed = encoding not in ("", "identity")
-    content = b"" if compressed else _read_body(response, signal)
-    if not response.is_success:
-        reason = _error_text(content) or response.reason_phrase or httpx.codes.get_reason_phrase(status)
-        raise StartBotError(
-            f"{where} answered {status}: {one_line(reason) or 'no reason given'}{_ADVICE.get(status, '')}",
-            status=status,
-        )
-    if compressed:
-        raise StartBotError(
-            f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was asked for", status=status
-        )
-    if len(content) > MAX_BODY_BYTES:
-        raise StartBotError(
-            f"{where} answered with more than {MAX_BODY_BYTES} bytes; is it the endpoint that starts the bot?",
-            status=status,
-        )
-    try:
-        document = json.loads(content) if content.strip() else {}
-        if envelope.is_too_deep(document):
-            raise ValueError
-    except (ValueError, RecursionError):
-        raise StartBotError(
-            f"{where} did not answer with JSON; is it the endpoint that starts the bot?", status=status
-        ) from None
-    return document
-
-
-def _read_body(response: httpx.Response, signal: AbortSignal) -> bytes:
-    """The body, or so much of it that it is seen to be too large."""
-    content = bytearray()
-    for chunk in response.iter_bytes():
-        signal.raise_if_aborted()
-        socket_timeout(signal)  # the limit is one for all bytes, also on a connection that we cannot shut down
-        content += chunk
-        if len(content) > MAX_BODY_BYTES:
-            break
-    signal.raise_if_aborted()
-    return bytes(content)
-
-
-def _error_text(content: bytes) -> str | None:
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    for key in ("info", "detail"):
-        value = document.get(key) if isinstance(document, Mapping) else None
-        if value:
-            return _validation_errors(value) or (value if isinstance(value, str) else json.dumps(value))
-    return None
-
-
-def _validation_errors(value: Any) -> str | None:
-    """The messages of a FastAPI server's 422. They come with the values they are about, which are not to be shown."""
-    if not isinstance(value, list) or not all(isinstance(e, Mapping) and isinstance(e.get("msg"), str) for e in value):
-        return None
-    return "; ".join(f"{_path(e.get('loc'))}{e['msg']}" for e in value)
-
-
-def _path(loc: Any) -> str:
-    return ".".join(map(str, loc)) + ": " if isinstance(loc, list) else ""

@@ -22,9 +22,6 @@ from ..errors import RTVIError
 from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout
 from .tls import start_tls
 
-# The body is limited elsewhere. This is for what comes before it and around it, such as `100 Continue` without end.
-_MAX_RECEIVED_BYTES = 2 * 1024 * 1024
-
 _CORE_ERRORS: tuple[type[Exception], ...] = (
     httpcore.NetworkError,
     httpcore.TimeoutException,
@@ -39,16 +36,25 @@ class AbandonableClient:
 
     The real one logs the URL of every request, and a URL may hold a password or a key; it also reads .netrc and the
     environment.
+
+    Args:
+        url: its origin is all that is connected to.
+        network: TLS and proxy.
+        signal: has the sockets shut down.
+        max_received: bytes that may come, whatever they are.
     """
 
-    def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:
-        self._transport = _Transport(url, network, signal)
+    def __init__(self, url: str, network: Network, signal: AbortSignal, max_received: int) -> None:
+        self._allowance = _Allowance(max_received)
+        self._transport = _Transport(url, network, signal, self._allowance)
 
-    def __enter__(self) -> AbandonableClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._transport.close()
+
+    def renew_allowance(self) -> None:
+        """From now on `max_received` bytes may come anew."""
+        self._allowance.received = 0
 
     def build_request(
         self,
@@ -73,12 +79,29 @@ class AbandonableClient:
         return response
 
 
+class _Allowance:
+    """How many bytes a server may send.
+
+    The body is limited elsewhere, too. This is for what comes before it and around it, such as `100 Continue` without
+    end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.received = 0
+
+    def use(self, size: int) -> None:
+        self.received += size
+        if self.received > self._limit:
+            raise httpcore.ReadError(f"the server has sent more than {self._limit} bytes")
+
+
 class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
-    def __init__(self, url: str, network: Network, signal: AbortSignal) -> None:
+    def __init__(self, url: str, network: Network, signal: AbortSignal, allowance: _Allowance) -> None:
         proxy = network.proxy_for(url)
-        options: dict[str, Any] = {"network_backend": _Backend(signal), "max_connections": 1}
+        options: dict[str, Any] = {"network_backend": _Backend(signal, allowance), "max_connections": 1}
         if urlsplit(url).scheme == "https":
             options["ssl_context"] = network.tls()
         if proxy is None:
@@ -137,8 +160,9 @@ def _as_httpx_errors() -> Iterator[None]:
 
 
 class _Backend(httpcore.NetworkBackend):
-    def __init__(self, signal: AbortSignal) -> None:
+    def __init__(self, signal: AbortSignal, allowance: _Allowance) -> None:
         self._signal = signal
+        self._allowance = allowance
 
     def connect_tcp(
         self,
@@ -149,23 +173,21 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
-            return _Stream(*open_tcp(host, port, self._signal), self._signal)
+            return _Stream(*open_tcp(host, port, self._signal), self._signal, self._allowance)
 
 
 class _Stream(httpcore.NetworkStream):
-    def __init__(self, sock: socket.socket, detach: Detach, signal: AbortSignal) -> None:
+    def __init__(self, sock: socket.socket, detach: Detach, signal: AbortSignal, allowance: _Allowance) -> None:
         self._sock = sock
         self._detach = detach
         self._signal = signal
-        self._received = 0
+        self._allowance = allowance
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         with _mapped(httpcore.ReadTimeout, httpcore.ReadError):
             self._sock.settimeout(socket_timeout(self._signal))
             data = self._sock.recv(max_bytes)
-        self._received += len(data)
-        if self._received > _MAX_RECEIVED_BYTES:
-            raise httpcore.ReadError(f"the server has sent more than {_MAX_RECEIVED_BYTES} bytes")
+        self._allowance.use(len(data))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
@@ -190,7 +212,7 @@ class _Stream(httpcore.NetworkStream):
             except BaseException:
                 self.close()
                 raise
-        return _Stream(wrapped, self._detach, self._signal)
+        return _Stream(wrapped, self._detach, self._signal, self._allowance)
 
     def get_extra_info(self, info: str) -> Any:
         if info == "ssl_object":

@@ -16,7 +16,7 @@ import respx
 from rtvi_sync.concurrency.cancel import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
-from rtvi_sync.transports import http_sockets, net
+from rtvi_sync.transports import http, net
 from rtvi_sync.transports.http import MAX_BODY_BYTES, MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.net import Network
 
@@ -244,7 +244,7 @@ def test_compressed_answers_are_refused(any_post, encoding):
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_is_around_the_body_is_limited(post, monkeypatch, tls):
     """A server that says `100 Continue` for ever, or sends chunks of one byte, is given up by the bytes that came."""
-    monkeypatch.setattr(http_sockets, "_MAX_RECEIVED_BYTES", 50_000)
+    monkeypatch.setattr(http, "MAX_RECEIVED_BYTES", 50_000)
     sent = [0]
 
     def interim(peer, *_):
