@@ -42,6 +42,25 @@ def open_descriptors() -> dict[str, str]:
     return found
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Tests that share servers run in the same process, unless `--dist` says otherwise."""
+    if config.getoption("dist") != "load":
+        return None
+    from .spread import ByGroup
+
+    return ByGroup(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, the longest groups come first."""
+    if hasattr(config, "workerinput"):
+        from .spread import begin_of
+
+        items.sort(key=lambda item: begin_of(item.nodeid))
+
+
 def pytest_collection_finish() -> None:
     """Keep all that was imported out of the garbage collections to come: they would look at it after every test."""
     gc.collect()
