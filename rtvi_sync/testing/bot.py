@@ -12,8 +12,11 @@ import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
+from rtvi_sync.testing.config import LiveConfig
+from rtvi_sync.testing.context import Context
 from rtvi_sync.testing.conversation import Conversation
 from rtvi_sync.testing.http_endpoint import HTTPEndpoint
+from rtvi_sync.testing.modes import Mode
 from rtvi_sync.testing.options import BotOptions
 from rtvi_sync.testing.session import BotSession, Link
 
@@ -48,10 +51,29 @@ class EmbeddedBot(BotOptions):
         audio_out_sample_rate_hz: rate of the bot's audio; None: that of the first audio heard from the user, or 24000
             if the bot speaks before.
         ready: False: `client-ready` is never answered.
-        version: the protocol version that the bot speaks.
+        version: the protocol version that the bot speaks: "0.3.0", "1.0.0" ... "2.2.0", also one that is yet to come.
+            It decides what the bot understands and sends. A string that is no version makes a bot of the newest one,
+            which says that it is of this.
         metrics: True: a `metrics` message comes before `bot-ready`.
         speech_threshold: RMS, of 32768, from which sound counts as speech.
         hang_over: seconds of quiet that end what the user says.
+        config: what the bot's services are set to, as ``[{"service", "options": [{"name", "value"}]}]``; each session
+            has a copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
+        config_types: types of options ("bool", "number", "string", "array", "object") by service and name, where the
+            value in `config` does not tell, and of options that have no value.
+        on_config: called with service, option and value before an option is set, on the thread of the session; an
+            exception refuses it.
+        actions: functions by ``"service:action"`` or ``(service, action)``. They are called with the client's
+            arguments by name, one after the other, on a thread of their own; `describe-actions` tells names and types
+            from their signatures. What they return is the result (True for None); an exception is an
+            `error-response`. With a mapping, also an empty one, the bot has the actions ``llm:get_context``,
+            ``llm:set_context``, ``llm:append_to_messages``, ``llm:run``, ``tts:say`` and ``tts:interrupt`` too. Only
+            bots of RTVI 0.3 and 1.x have actions in a session; over HTTP, `POST /action`, every version has.
+        action_stream: False: `POST /action` answers with one JSON document; True: with an event stream to clients
+            that accept one.
+        headers: headers that an HTTP request must have, with their values; without them the answer is 401.
+        quirks: True: as bots of Pipecat, an action that raises or returns None is never answered, and neither is any
+            later one; nor is `append-to-context`.
         host: address to listen on.
         port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
         ssl_context: server-side context; makes both HTTPS and WSS.
@@ -144,17 +166,20 @@ class EmbeddedBot(BotOptions):
         self.stop()
 
     def _serve(self, link: Link) -> None:
-        session = BotSession(link)
+        config = LiveConfig(self.config, self.config_types, self.on_config)
+        session = BotSession(link, Mode(self.version), config, Context(self.replies))
+        conversation = Conversation(session, self)
         with self._changed:
             self._sessions.append(session)
             self._newcomers.append(session)
             self._changed.notify_all()
         end = DisconnectedError("the bot failed", initiator="server")
         try:
-            Conversation(session, self).run()
+            conversation.run()
         except DisconnectedError as error:
             end = error
         finally:
             with self._changed:
                 self._sessions.remove(session)
             session.finish(end)
+            conversation.close()

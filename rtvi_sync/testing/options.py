@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from rtvi_sync.testing.config import Config, OnConfig, OptionTypes, read_config
+from rtvi_sync.testing.modes import NEWEST
 from rtvi_sync.testing.script import Message
 from rtvi_sync.testing.session import BotSession
 
@@ -17,6 +19,14 @@ def _as_tuple(texts: str | Sequence[str]) -> tuple[str, ...]:
 
 def _as_replies(replies: Callable[[str], str] | str | Sequence[str]) -> Callable[[str], str] | tuple[str, ...]:
     return replies if callable(replies) else _as_tuple(replies)
+
+
+def _as_actions(
+    actions: Mapping[str | tuple[str, str], Callable[..., Any]] | None,
+) -> dict[str, Callable[..., Any]] | None:
+    if actions is None:
+        return None
+    return {name if isinstance(name, str) else ":".join(name): function for name, function in actions.items()}
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -30,7 +40,19 @@ class BotOptions:
     echo: bool = True
     audio_out_sample_rate_hz: int | None = None
     ready: bool = True
-    version: str = "2.2.0"
+    version: str = NEWEST
     metrics: bool = False
     speech_threshold: float = 500.0
     hang_over: float = 0.6
+    config: Config = attrs.field(factory=list, converter=read_config)
+    config_types: OptionTypes = attrs.field(factory=dict)
+    on_config: OnConfig | None = None
+    actions: Mapping[str, Callable[..., Any]] | None = attrs.field(default=None, converter=_as_actions)
+    action_stream: bool = True
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    quirks: bool = False
+
+    @property
+    def has_config(self) -> bool:
+        """The bot knows some option."""
+        return bool(self.config or self.config_types)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
@@ -13,10 +14,14 @@ from rtvi_sync.testing.voice import Speech
 
 CHUNK: Final = 0.04
 _HEAD_START_CHUNKS: Final = 1
+# How long after the last sound bots of RTVI 0.3 notice that they have fallen silent.
+_OLD_SILENCE: Final = 0.35
 
 Message: TypeAlias = dict[str, Any]
 # Seconds after the beginning of the turn, and what is due then.
 Step: TypeAlias = tuple[float, Message | AudioRawFrame]
+# Seconds after the beginning of the speech, and what is told then.
+Cue: TypeAlias = tuple[float, list[Message]]
 
 
 def message(type: str, data: Any = None, id: str | None = None) -> Message:
@@ -79,47 +84,62 @@ class Segment:
         return message("bot-output", data | {name: value for name, value in more.items() if value is not None})
 
 
-def bot_turn(reply: str, speech: Speech | None, *, first_segment_id: int, legacy: bool) -> Iterator[Step]:
+def llm_run(reply: str) -> Iterator[Message]:
+    """What the language model sends while it writes a reply."""
+    yield message("bot-llm-started")
+    for number, sentence in enumerate(sentences_of(reply)):
+        for token in re.findall(r"\s*\S+", sentence if number == 0 else f" {sentence}"):
+            yield message("bot-llm-text", {"text": token})
+        yield message("bot-transcription", {"text": sentence})
+    yield message("bot-llm-stopped")
+
+
+def bot_turn(reply: str, speech: Speech | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
     """Tell a reply in the order and at the pace of a real bot.
 
     Args:
         reply: the text.
         speech: how it sounds, with one start per word; None when it is not spoken.
         first_segment_id: `segment_id` of the first sentence; the others count on.
-        legacy: True for clients of protocol 1.x.
+        generation: of the protocol that the client speaks: 0, 1 or 2.
     """
-    segments = [Segment(id=first_segment_id + number, text=text) for number, text in enumerate(sentences_of(reply))]
-    yield 0.0, message("bot-llm-started")
-    for number, segment in enumerate(segments):
-        for token in re.findall(r"\s*\S+", segment.text if number == 0 else f" {segment.text}"):
-            yield 0.0, message("bot-llm-text", {"text": token})
-        yield 0.0, message("bot-transcription", {"text": segment.text})
-    yield 0.0, message("bot-llm-stopped")
+    for item in llm_run(reply):
+        yield 0.0, item
+    yield from bot_speech(reply, speech, first_segment_id=first_segment_id, generation=generation)
+
+
+def bot_speech(text: str, speech: Speech | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
+    """The part of a turn that follows the language model. Arguments as for `bot_turn`."""
+    segments = [Segment(id=first_segment_id + number, text=part) for number, part in enumerate(sentences_of(text))]
     if not segments or speech is None or not speech.pcm:
         for segment in segments:
             yield 0.0, segment.announced(will_be_spoken=False)
         return
-    yield from _spoken(segments, speech, legacy)
+    yield from _spoken(segments, speech, generation)
 
 
-def _spoken(segments: list[Segment], speech: Speech, legacy: bool) -> Iterator[Step]:
+def _spoken(segments: list[Segment], speech: Speech, generation: int) -> Iterator[Step]:
     """Audio in whole chunks at real time, and the words between them at the moment they are said."""
     chunk_bytes = 2 * max(1, round(speech.sample_rate * CHUNK))
     chunks = -(-len(speech.pcm) // chunk_bytes)
-    words = _timed_words(segments, speech, legacy)
-    next_word = next(words, None)
+    cues = _cued_sentences(segments, speech) if generation == 0 else _cued_words(segments, speech, generation)
+    cue = next(cues, None)
     yield 0.0, message("bot-tts-started")
     for index in range(chunks):
         due = _due(index)
-        while next_word is not None and (next_word[0] < (index + 1) * CHUNK or index == chunks - 1):
-            for item in next_word[1]:
+        while cue is not None and cue[0] < (index + 1) * CHUNK:
+            for item in cue[1]:
                 yield due, item
-            next_word = next(words, None)
+            cue = next(cues, None)
         audio = speech.pcm[index * chunk_bytes : (index + 1) * chunk_bytes].ljust(chunk_bytes, b"\0")
         yield due, AudioRawFrame(audio=audio, sample_rate=speech.sample_rate)
         if index == 0:
             yield due, message("bot-tts-stopped")
-    yield _due(chunks), message("bot-stopped-speaking")
+    while cue is not None:
+        for item in cue[1]:
+            yield _due(chunks), item
+        cue = next(cues, None)
+    yield _due(chunks) + (_OLD_SILENCE if generation == 0 else 0.0), message("bot-stopped-speaking")
 
 
 def _due(chunk: int) -> float:
@@ -127,18 +147,28 @@ def _due(chunk: int) -> float:
     return max(0, chunk - _HEAD_START_CHUNKS) * CHUNK
 
 
-def _timed_words(segments: list[Segment], speech: Speech, legacy: bool) -> Iterator[tuple[float, list[Message]]]:
-    """Each word's start in seconds, and what is sent then. Legacy clients get the word where others get progress."""
+def _cued_sentences(segments: list[Segment], speech: Speech) -> Iterator[Cue]:
+    """Bots of 0.3 tell a sentence when it has been said."""
+    ends = [*speech.word_starts, math.inf]
+    yield 0.0, [message("bot-started-speaking")]
+    words = 0
+    for segment in segments:
+        words += len(words_of(segment.text))
+        yield ends[words], [message("bot-tts-text", {"text": segment.text})]
+
+
+def _cued_words(segments: list[Segment], speech: Speech, generation: int) -> Iterator[Cue]:
+    """Later ones tell each word when it begins; clients of 1.x get the word where others get progress."""
     starts = iter(speech.word_starts)
     for segment in segments:
         position = 0
         for match in re.finditer(r"\S+", segment.text):
             word, first_of_turn = match.group(), segment is segments[0] and position == 0
             announced = [segment.announced(will_be_spoken=True)] if position == 0 else []
-            progress = [] if legacy else [segment.progress(segment.text[: match.end()])]
+            progress = [segment.progress(segment.text[: match.end()])] if generation > 1 else []
             # A real bot's clock tells the first progress of a turn before its audio path tells that speech began.
             opening = [*progress, message("bot-started-speaking"), *announced]
-            said = [segment.word(word)] if legacy else []
+            said = [] if generation > 1 else [segment.word(word)]
             said.append(message("bot-tts-text", {"text": word}))
             yield next(starts), [*(opening if first_of_turn else announced + progress), *said]
             position = match.end()

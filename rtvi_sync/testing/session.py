@@ -13,6 +13,10 @@ import attrs
 
 from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
+from rtvi_sync.testing.config import Config, LiveConfig
+from rtvi_sync.testing.context import Context
+from rtvi_sync.testing.functions import ReportLevel, call_function
+from rtvi_sync.testing.modes import Mode
 from rtvi_sync.testing.script import Message
 
 
@@ -42,10 +46,14 @@ class BotSession:
     Attributes:
         path: path and query of the client's WebSocket request.
         headers: the headers of that request, names in lower case.
+        mode, live_config, live_context: what the conversation and this object have in common.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, mode: Mode, config: LiveConfig, context: Context) -> None:
         self._link = link
+        self.mode: Final = mode
+        self.live_config: Final = config
+        self.live_context: Final = context
         self.path: Final = link.path
         self.headers: Final = link.headers
         self._frame_ids = itertools.count(1)
@@ -61,6 +69,16 @@ class BotSession:
         """Every RTVI message received so far, in order: the JSON objects as they came."""
         with self._received:
             return list(self._messages)
+
+    @property
+    def config(self) -> Config:
+        """The config of this session as it is now, a copy: ``[{"service", "options": [{"name", "value"}]}]``."""
+        return self.live_config.services
+
+    @property
+    def context(self) -> list[Message]:
+        """What a language model would be given now, a copy: messages with ``role`` and ``content``."""
+        return self.live_context.messages
 
     @property
     def audio(self) -> bytes:
@@ -128,6 +146,36 @@ class BotSession:
             DisconnectedError: the connection has ended.
         """
         self.send_frame(MessageFrame(data=json.dumps(message)))
+
+    def call_function(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float = 5.0,
+        *,
+        report_level: ReportLevel = "full",
+    ) -> Any:
+        """Call a function of the client, as a bot of this version does when its language model wants it.
+
+        Before RTVI 1.2 the client is sent `llm-function-call-start` and `llm-function-call`, from then on
+        `llm-function-call-started` and `-in-progress`, and `-stopped` in the end.
+
+        Args:
+            name: of the function.
+            arguments: of the function, by name.
+            timeout: seconds to wait for the client's `llm-function-call-result`.
+            report_level: how much bots from 1.2 on tell; it is a setting of real ones, where the default is "none".
+                "disabled": nothing; "none": the id of the call; "name": also the function's name; "arguments": also
+                the arguments; "full": also the result.
+
+        Returns:
+            The result.
+
+        Raises:
+            RequestTimeoutError: the client did not answer in time. It has been told that the call is cancelled.
+            DisconnectedError: the session has ended.
+        """
+        return call_function(self, self.mode, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get some, as a real bot's have.

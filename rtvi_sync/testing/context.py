@@ -1,0 +1,69 @@
+"""What the bot knows of the conversation: the messages that a language model would be given."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+Replies: TypeAlias = Callable[[str], str] | Sequence[str]
+
+
+class Context:
+    """Messages with `role` and `content`, and the script that stands for a language model. Any thread may use it.
+
+    Args:
+        replies: the script, as `EmbeddedBot` takes it.
+    """
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+        self._runs = itertools.count()
+        # Guards _messages. Held for a moment by the threads of the session, of its actions and of the test.
+        self._lock = threading.Lock()
+        self._messages: list[dict[str, Any]] = []
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """A copy of all messages, oldest first."""
+        with self._lock:
+            return copy.deepcopy(self._messages)
+
+    def extend(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Add messages at the end."""
+        with self._lock:
+            self._messages.extend(messages)
+
+    def replace(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Forget all messages for others."""
+        with self._lock:
+            self._messages = list(messages)
+
+    def add(self, role: str, content: Any) -> None:
+        """Add one message."""
+        self.extend([{"role": role, "content": content}])
+
+    def run(self) -> tuple[str, str]:
+        """Answer the last message of the user.
+
+        Returns:
+            What the user said, "" if nothing, and the reply, which is a message of the assistant from now on.
+        """
+        said = next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
+        replies, run = self._replies, next(self._runs)
+        if not replies:
+            reply = f"You said: {said}"
+        else:
+            reply = replies(said) if callable(replies) else replies[run % len(replies)]
+        self.add("assistant", reply)
+        return said, reply
+
+
+def _text(message: dict[str, Any]) -> str:
+    """The text of a message: its content, or that of the parts of its content that are text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,104 @@
+"""What a bot of some protocol version knows, by the table of dialects, and how it meets a client. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, MessageSpec, Version
+
+NEWEST: Final = "2.2.0"
+
+
+def _number(version: str) -> Version:
+    """Major and minor number; those of the newest version for a string that is none."""
+    found = re.match(r"(\d{1,5})\.(\d{1,5})", version) or re.match(r"(\d+)\.(\d+)", NEWEST)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+@attrs.frozen
+class Mode:
+    """A bot of one version.
+
+    Attributes:
+        version: as `bot-ready` says it. A string that is no version makes a bot of the newest one that says so.
+        number: major and minor number of it.
+    """
+
+    version: str
+    number: Version = attrs.field(init=False)
+
+    @number.default
+    def _number_of_version(self) -> Version:
+        return _number(self.version)
+
+    @property
+    def generation(self) -> int:
+        """0, 1 or 2: the major number, where later ones are as the second."""
+        return min(2, self.number[0])
+
+    def accepts(self, type: str) -> bool:
+        """Does such a bot know this message of a client's?"""
+        spec = OUTBOUND.get(type)
+        return spec is not None and self._knows(spec)
+
+    def sends(self, type: str) -> bool:
+        """Does such a bot send this message? What the table does not have is the user's own, and is sent."""
+        spec = INBOUND.get(type)
+        return spec is None or self._knows(spec)
+
+    def _knows(self, spec: MessageSpec) -> bool:
+        return (spec.since or self.number) <= self.number and (spec.until is None or self.number < spec.until)
+
+
+@attrs.frozen(kw_only=True)
+class Greeting:
+    """How a bot answers the version of a client.
+
+    Attributes:
+        version: the version in `bot-ready`.
+        generation: whose `bot-output` the client gets.
+        warning: what is wrong with the client's version, sent before `bot-ready`; "" if nothing is.
+        tells_config: True if `bot-ready` holds the bot's config.
+    """
+
+    version: str
+    generation: int
+    warning: str = ""
+    tells_config: bool = False
+
+
+def greet(mode: Mode, client_version: Any, *, has_services: bool) -> Greeting:
+    """Negotiate a version, as bots of Pipecat do.
+
+    Args:
+        mode: the bot's.
+        client_version: what `client-ready` says, anything or None.
+        has_services: the bot has a config or actions. Those of 1.x that have (Pipecat before 1.0) complain of nobody,
+            and take who does not tell otherwise for a client of 0.3.
+    """
+    if mode.generation == 0:
+        return Greeting(version=mode.version, generation=0, tells_config=True)
+    numbers = _numbers(client_version)
+    if mode.generation == 1 and has_services:
+        return Greeting(version=mode.version, generation=1, tells_config=not numbers or numbers[0] == 0)
+    greeting = Greeting(version=mode.version, generation=mode.generation)
+    if not isinstance(client_version, str) or not client_version:
+        return attrs.evolve(greeting, warning="Client version unknown.")
+    if len(numbers) != 3:
+        return attrs.evolve(greeting, warning=f"Invalid client version format ({client_version}).")
+    if numbers[0] == mode.number[0]:
+        return greeting
+    if numbers[0] == 1:
+        return Greeting(version=client_version, generation=1)
+    reason = f"RTVI version {client_version} is not compatible with server protocol {mode.version}."
+    return attrs.evolve(greeting, warning=reason)
+
+
+def _numbers(version: Any) -> list[int]:
+    """The numbers of a version; none for what is not one."""
+    parts = version.split(".") if isinstance(version, str) else []
+    return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []
