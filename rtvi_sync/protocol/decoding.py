@@ -40,6 +40,10 @@ def sent_as(*names: str) -> Mapping[str, Any]:
     return {"names": names}
 
 
+ANY_SHAPE: Mapping[str, Any] = {"any_shape": True}
+"""Metadata of a field that bots fill as they like: what does not fit counts as absent and does not cost the message."""
+
+
 def variant_of(base: type[Payload], tag: str, value: str) -> Callable[[type[PayloadT]], type[PayloadT]]:
     """Decorates the subclass that `base` is decoded into when its field `tag` has this value."""
 
@@ -112,6 +116,8 @@ class _Step(NamedTuple):
 
 def _step(field: attrs.Attribute[Any]) -> _Step:
     kinds, convert = _reader(field.type)
+    if field.metadata.get("any_shape"):
+        kinds, convert = (), _or_default(kinds, convert, field.default)
     required = field.default is attrs.NOTHING
     if required and not kinds:
         raise TypeError(f"{field.name}: null means absent, so a field of any JSON needs a default")
@@ -137,6 +143,18 @@ def _reader(hint: Any) -> tuple[tuple[type, ...], Decoder | None]:
     if isinstance(hint, type) and issubclass(hint, Payload):
         return (dict,), decoder_of(hint)
     raise TypeError(f"no JSON can mean {hint!r}")
+
+
+def _or_default(kinds: tuple[type, ...], convert: Decoder | None, default: Any) -> Decoder:
+    def decode(data: Any, where: str) -> Any:
+        if type(data) not in kinds:
+            return default
+        try:
+            return convert(data, where) if convert else data
+        except ProtocolError:
+            return default
+
+    return decode
 
 
 def _tuple_decoder(kinds: tuple[type, ...], convert: Decoder | None) -> Decoder:

@@ -284,6 +284,7 @@ INBOUND = _by_type(
         pipecat="none; client-js 0.3 knows it",
     ),
     _in("ui-command", _E.UI_COMMAND, p.UICommandData, since=(1, 3)),
+    _in("ui-task", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 3), until=(1, 4)),
     _in("ui-job-group", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 4)),
     # Config and actions
     _in("config", _E.CONFIG, s.ConfigData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
@@ -324,6 +325,7 @@ OUTBOUND = _by_type(
     _out("dtmf", since=(2, 0), pipecat="from 1.5.0"),
     _out("ui-event", since=(1, 3)),
     _out("ui-snapshot", since=(1, 3)),
+    _out("ui-cancel-task", since=(1, 3), until=(1, 4), feature="ui-cancel-job-group"),
     _out("ui-cancel-job-group", since=(1, 4)),
     _request("describe-config", "config", "config-available"),
     _request("get-config", "config", "config"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from .decoding import Payload, sent_as, variant_of
+from .decoding import ANY_SHAPE, Payload, sent_as, variant_of
 from .service_payloads import RTVIClientConfigOption
 
 # The bot
@@ -17,10 +17,12 @@ from .service_payloads import RTVIClientConfigOption
 
 @attrs.frozen(kw_only=True)
 class AboutBotData(Payload):
-    """The library that the bot is built with; None where the bot does not tell."""
+    """The library that the bot is built with; None where the bot does not tell, or tells something else than a text.
+    What else it tells of itself is in `extra`.
+    """
 
-    library: str | None = None
-    library_version: str | None = None
+    library: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
+    library_version: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,12 +54,13 @@ class BotReadyData(Payload):
         version: the protocol version that the bot speaks in this session ("2.2.0"); "" if it does not tell.
         about: the library behind the bot.
         capabilities: what the bot does.
-        config: the bot's config, or None if it sent none (bots of protocol 1.x and 2.x do not).
+        config: the bot's config, or None if it sent none (bots of protocol 1.x and 2.x do not send it to this client).
     """
 
     version: str = ""
-    about: AboutBotData = AboutBotData()
-    capabilities: BotCapabilities = BotCapabilities()
+    # The standard leaves it to the server; and neither is worth a session.
+    about: AboutBotData = attrs.field(default=AboutBotData(), metadata=ANY_SHAPE)
+    capabilities: BotCapabilities = attrs.field(default=BotCapabilities(), metadata=ANY_SHAPE)
     config: tuple[RTVIClientConfigOption, ...] | None = None
 
 
@@ -92,7 +95,7 @@ class UserInputData(Payload):
 
     text: str
     input_type: str
-    final: bool
+    final: bool = True
     timestamp: str = ""
     user_id: str | None = None
     msg_id: str | None = None
@@ -110,7 +113,7 @@ class TranscriptData(Payload):
     """
 
     text: str
-    final: bool
+    final: bool = True
     timestamp: str = ""
     user_id: str = ""
 
@@ -141,14 +144,15 @@ class BotOutputData(Payload):
     Attributes:
         text: the text of the whole segment.
         output_type: what the text is: "sentence", "word", "code", ...; None if not told. Older bots send it as
-            "text_type" or "aggregated_by".
+            "text_type" (Pipecat 1.13) or "aggregated_by" (before that).
         text_type: the same, by the name that some bots also send; None if not sent.
         aggregated_by: likewise.
-        segment_id: relates all messages about one segment; None if not sent.
+        segment_id: relates all messages about one segment; None if not sent (before protocol 2.0).
         spoken: protocol 1.x: whether it has been spoken; None if not sent.
-        will_be_spoken: whether it is meant for speech; None if not sent.
-        spoken_status: "new", "in-progress", "completed"; None if not sent. "in-progress" may come before "new".
-        spoken_progress: the parts spoken and not yet spoken, or None.
+        will_be_spoken: protocol 2.x: whether it is meant for speech; None if not sent.
+        spoken_status: protocol 2.x: "new", "in-progress", "completed"; None if not sent. "in-progress" may come before
+            "new".
+        spoken_progress: protocol 2.x: the parts spoken and not yet spoken, or None.
     """
 
     text: str
@@ -314,9 +318,19 @@ class UICommandData(Payload):
     payload: Any = None
 
 
+# What protocol 1.3 called the jobs of a group.
+_KINDS = {"task_update": "job_update", "task_completed": "job_completed"}
+
+
+def _kind(kind: str) -> str:
+    return _KINDS.get(kind, kind)
+
+
 @attrs.frozen(kw_only=True)
 class UIJobGroupData(Payload):
     """A step in the life of a group of jobs. A known `kind` comes as one of the subclasses.
+
+    Bots of protocol 1.3 send the same as `ui-task`, of a task's agents; it is given here by its later names.
 
     Attributes:
         kind: "group_started", "job_update", "job_completed", "group_completed".
@@ -324,8 +338,8 @@ class UIJobGroupData(Payload):
         at: milliseconds since the epoch, by the bot's clock; 0 if not told.
     """
 
-    kind: str
-    job_id: str
+    kind: str = attrs.field(converter=_kind)
+    job_id: str = attrs.field(metadata=sent_as("job_id", "task_id"))
     at: int = 0
 
 
@@ -334,26 +348,28 @@ class UIJobGroupData(Payload):
 class UIJobGroupStartedEnvelope(UIJobGroupData):
     """A group has begun: its workers, a label for people (or None), and whether the client may cancel it."""
 
-    workers: tuple[str, ...] = ()
+    workers: tuple[str, ...] = attrs.field(default=(), metadata=sent_as("workers", "agents"))
     label: str | None = None
     cancellable: bool = True
 
 
 @variant_of(UIJobGroupData, "kind", "job_update")
+@variant_of(UIJobGroupData, "kind", "task_update")
 @attrs.frozen(kw_only=True)
 class UIJobUpdateEnvelope(UIJobGroupData):
     """A worker has got further; `data` is any JSON of its own."""
 
-    worker_name: str
+    worker_name: str = attrs.field(metadata=sent_as("worker_name", "agent_name"))
     data: Any = None
 
 
 @variant_of(UIJobGroupData, "kind", "job_completed")
+@variant_of(UIJobGroupData, "kind", "task_completed")
 @attrs.frozen(kw_only=True)
 class UIJobCompletedEnvelope(UIJobGroupData):
     """A worker has ended: status ("completed", "cancelled", "failed", "error"), and any JSON as its response."""
 
-    worker_name: str
+    worker_name: str = attrs.field(metadata=sent_as("worker_name", "agent_name"))
     status: str
     response: Any = None
 

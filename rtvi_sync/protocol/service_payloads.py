@@ -106,7 +106,19 @@ class PipecatMetricData(Payload):
 
 @attrs.frozen(kw_only=True)
 class LLMTokenUsageData(Payload):
-    """Tokens of one run of the language model; 0 where the bot does not tell."""
+    """Tokens of one run of the language model; 0 where the bot does not tell.
+
+    Attributes:
+        prompt_tokens: of the input. Some services count the cached ones in, some do not.
+        completion_tokens: of the output, reasoning included.
+        total_tokens: of both, cached ones included.
+        cache_read_input_tokens: of the input, those read from a cache.
+        cache_creation_input_tokens: of the input, those written to a cache.
+        reasoning_tokens: of the output, those spent on reasoning.
+        input_audio_tokens: of the input, those of audio.
+        output_audio_tokens: of the output, those of audio.
+        cache_read_input_audio_tokens: of the cached input, those of audio.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -114,6 +126,9 @@ class LLMTokenUsageData(Payload):
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     reasoning_tokens: int = 0
+    input_audio_tokens: int = 0
+    output_audio_tokens: int = 0
+    cache_read_input_audio_tokens: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -140,7 +155,7 @@ class TTFATMetricData(Payload):
 
 @attrs.frozen(kw_only=True)
 class STTUsageData(Payload):
-    """Seconds of audio that speech recognition was given."""
+    """Seconds of audio that speech recognition was given since the last report."""
 
     audio_seconds: float = 0.0
 

@@ -75,7 +75,7 @@ class TestHandshake:
         (effect,) = engine.receive(RTVIMessage("bot-ready", data, "1"))
         assert isinstance(effect, Ready)
 
-    @pytest.mark.parametrize("data", [5, "text", [], {"version": 5}, {"about": "x"}])
+    @pytest.mark.parametrize("data", [5, "text", [], {"version": 5}, {"config": "x"}])
     def test_broken_bot_ready(self, engine: Engine, data: Any) -> None:
         """One that cannot be understood ends the session with an error that says what is wrong."""
         (effect,) = engine.receive(RTVIMessage("bot-ready", data, "1"))
