@@ -142,7 +142,8 @@ class BotMessages(ClientPart):
         logged and published as `handler_error`, and the bot is given ``{"error": ...}``. A session that ends waits a
         second for it and drops its result.
 
-        The bot has to tell names and arguments: set `function_call_report_level` to FULL in Pipecat's RTVI observer.
+        The bot has to tell names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
+        Pipecat's RTVI observer.
 
         Args:
             name: the function's name; None: all that have no function of their own. One that has is given another.

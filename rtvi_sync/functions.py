@@ -113,8 +113,8 @@ class FunctionCalls:
         if what not in self._warned:
             self._warned.add(what)
             logger.warning(
-                "The bot calls a function and withholds its %s, so this program cannot run what it has for it. "
-                "Set function_call_report_level to FULL in the RTVI observer of the bot (Pipecat: NONE by default).",
+                "The bot calls a function of this program's and withholds its %s. Set function_call_report_level to "
+                "ARGUMENTS in the parameters of the bot's RTVI observer (Pipecat has NONE by default).",
                 what,
             )
 

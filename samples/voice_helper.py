@@ -1,0 +1,63 @@
+"""Give a service of a bot methods and an event of its own: a helper for the voice of a bot of RTVI 0.3 or 1.x.
+
+    python3 run.py sample voice_helper --url ws://localhost:7860/ws
+
+Without a URL it talks to the built-in bot.
+"""
+
+import argparse
+
+from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIMessage, WebSocketTransport
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+
+
+class VoiceHelper(RTVIClientHelper):
+    """Has the bot say something, in a voice. Its event `spoken` has the text of each speech that is over."""
+
+    message_types = ("bot-tts-text", "bot-stopped-speaking")
+    event_names = ("spoken",)
+
+    def on_registered(self) -> None:
+        """It serves a client from now on."""
+        self._words: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Have the bot say `text`, whatever its language model thinks of it."""
+        given = [{"name": "text", "value": text}]
+        self.client.action({"service": self.service, "action": "say", "arguments": given})
+
+    def use(self, voice: str) -> str:
+        """Change the voice. Returns the one before."""
+        before = str(self.client.get_service_option_value_from_config(self.service, "voice"))
+        self.client.update_config([{"service": self.service, "options": [{"name": "voice", "value": voice}]}])
+        return before
+
+    def handle_message(self, message: RTVIMessage) -> None:
+        """Called for the types above, in order, where handlers of events are called."""
+        if message.type == "bot-tts-text":
+            self._words.append(message.data["text"])
+        else:
+            text, self._words = " ".join(self._words), []
+            self.emit("spoken", text)
+
+
+def main(url: str) -> None:
+    client = RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=NullSink(), connect_timeout=15)
+    voice = client.register_helper("tts", VoiceHelper({"on_spoken": lambda text: print("spoken:", text)}))
+    with client:
+        print("the voice was", voice.use("alto"))
+        with client.events("bot-stopped-speaking", timeout=30) as events:
+            voice.say("Good evening.")
+            next(events)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="the WebSocket of a bot")
+    if url := parser.parse_args().url:
+        main(url)
+    else:
+        config = [{"service": "tts", "options": [{"name": "voice", "value": "bass"}]}]
+        with EmbeddedBot(version="0.3.0", config=config) as bot:
+            main(bot.ws_url)
