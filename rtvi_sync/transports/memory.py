@@ -52,11 +52,11 @@ class MemoryTransport(Transport):
         register_for_fork(self)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        self.auth_bundle = auth_bundle
         with self._lock:
-            self._open = not abort.aborted
+            abort.raise_if_aborted()  # it may come too late, when another session has begun
+            self.auth_bundle = auth_bundle
+            self._open = True
             self._arrived.clear()
-        abort.raise_if_aborted()
 
     def after_fork_in_child(self) -> None:
         """The session is the parent's; whoever held the lock does not exist here."""
