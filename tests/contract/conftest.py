@@ -1,0 +1,16 @@
+"""What the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ..loopback import black_hole
+
+
+@pytest.fixture(scope="package")
+def hanging_port() -> Iterator[int]:
+    """A port at which a connection does not come about."""
+    with black_hole() as port:
+        yield port

@@ -1,0 +1,42 @@
+"""What every transport does, whatever carries its messages: ours, and the one that the samples show."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pytest
+
+from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
+
+from .far_ends import lines, memory, websocket
+
+
+class Ours(TransportContract):
+    """With a port where nobody answers."""
+
+    make: staticmethod
+
+    @pytest.fixture(autouse=True)
+    def _hang(self, hanging_port: int) -> None:
+        self.hanging_port = hanging_port
+
+    def far_end(self, bot: Bot) -> AbstractContextManager[FarEnd]:
+        return self.make(bot, self.hanging_port)
+
+
+class TestMemory(Ours):
+    """`MemoryTransport`."""
+
+    make = staticmethod(memory)
+
+
+class TestWebSocket(Ours):
+    """`WebSocketTransport`."""
+
+    make = staticmethod(websocket)
+
+
+class TestLines(Ours):
+    """The transport of `samples/line_transport`."""
+
+    make = staticmethod(lines)
