@@ -15,7 +15,8 @@ from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeou
 from rtvi_sync.testing.config import LiveConfig
 from rtvi_sync.testing.context import Context
 from rtvi_sync.testing.conversation import Conversation
-from rtvi_sync.testing.http_endpoint import HTTPEndpoint
+from rtvi_sync.testing.http_api import BotAPI
+from rtvi_sync.testing.http_endpoint import BotRequest, HTTPEndpoint
 from rtvi_sync.testing.modes import Mode
 from rtvi_sync.testing.options import BotOptions
 from rtvi_sync.testing.session import BotSession, Link
@@ -66,9 +67,10 @@ class EmbeddedBot(BotOptions):
         actions: functions by ``"service:action"`` or ``(service, action)``. They are called with the client's
             arguments by name, one after the other, on a thread of their own; `describe-actions` tells names and types
             from their signatures. What they return is the result (True for None); an exception is an
-            `error-response`. With a mapping, also an empty one, the bot has the actions ``llm:get_context``,
-            ``llm:set_context``, ``llm:append_to_messages``, ``llm:run``, ``tts:say`` and ``tts:interrupt`` too. Only
-            bots of RTVI 0.3 and 1.x have actions in a session; over HTTP, `POST /action`, every version has.
+            `error-response`. A bot that has actions has ``llm:get_context``, ``llm:set_context``,
+            ``llm:append_to_messages``, ``llm:run``, ``tts:say`` and ``tts:interrupt`` too; a bot of RTVI 0.3 has
+            these in any case, others with an empty mapping. Only bots of 0.3 and 1.x have actions in a session; over
+            HTTP, `POST /action`, every version has.
         action_stream: False: `POST /action` answers with one JSON document; True: with an event stream to clients
             that accept one.
         headers: headers that an HTTP request must have, with their values; without them the answer is 401.
@@ -77,7 +79,7 @@ class EmbeddedBot(BotOptions):
         host: address to listen on.
         port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
         ssl_context: server-side context; makes both HTTPS and WSS.
-        base_url: "http://host:port", once started. `POST /connect` and `POST /start` are there.
+        base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
         ws_url: "ws://host:port/ws", once started. Every other path works too.
     """
 
@@ -88,6 +90,7 @@ class EmbeddedBot(BotOptions):
     ws_url: str = attrs.field(init=False, default="")
     _listener: Listener | None = attrs.field(init=False, default=None, repr=False)
     _endpoint: HTTPEndpoint | None = attrs.field(init=False, default=None, repr=False)
+    _api: BotAPI | None = attrs.field(init=False, default=None, repr=False)
     # Guards _sessions and _newcomers, and wakes who waits for a session. Held for a moment by the threads of sessions
     # and by the test's threads.
     _changed: threading.Condition = attrs.field(init=False, factory=threading.Condition, repr=False)
@@ -111,8 +114,9 @@ class EmbeddedBot(BotOptions):
         secure = "s" if self.ssl_context else ""
         self._listener = Listener(self.host, self.ssl_context, self._serve)
         self.ws_url = f"ws{secure}://{self.host}:{self._listener.port}/ws"
+        self._api = BotAPI(self, self.ws_url)
         try:
-            self._endpoint = HTTPEndpoint(self.host, self.port, self.ssl_context, self.ws_url)
+            self._endpoint = HTTPEndpoint(self.host, self.port, self.ssl_context, self._api.answer)
         except BaseException:
             self.stop()
             raise
@@ -145,6 +149,11 @@ class EmbeddedBot(BotOptions):
         with self._changed:
             return list(self._sessions)
 
+    @property
+    def requests(self) -> list[BotRequest]:
+        """Every HTTP request since `start()`, oldest first."""
+        return self._api.requests if self._api is not None else []
+
     def wait_for_session(self, timeout: float = 5.0) -> BotSession:
         """Wait for a client that has connected, and that no earlier call returned; it may have left again.
 
@@ -168,7 +177,8 @@ class EmbeddedBot(BotOptions):
     def _serve(self, link: Link) -> None:
         config = LiveConfig(self.config, self.config_types, self.on_config)
         session = BotSession(link, Mode(self.version), config, Context(self.replies))
-        conversation = Conversation(session, self)
+        wished = self._api.wished_config(link.path) if self._api is not None else None
+        conversation = Conversation(session, self, wished)
         with self._changed:
             self._sessions.append(session)
             self._newcomers.append(session)

@@ -45,10 +45,9 @@ class Conversation:
             Inputs(self._line, self._turns, context, options),
             self._ears,
         ]
-        # All bots of 0.3 have both, maybe with nothing in it.
-        if options.has_config or mode.generation == 0:
+        if options.has_config:
             parts.append(ConfigPart(self._line, config, self._turns))
-        if options.actions is not None or mode.generation == 0:
+        if options.has_actions:
             parts.append(self._actions)
         self._handlers: dict[str, Handler] = {"disconnect-bot": lambda _: session.close()}
         for part in parts:

@@ -44,7 +44,7 @@ class Handshake:
     def _client_ready(self, received: Message) -> None:
         if not self._options.ready:
             return
-        mode, has_services = self._line.mode, self._options.has_config or self._options.actions is not None
+        mode, has_services = self._line.mode, self._options.has_config or self._options.has_actions
         greeting = greet(mode, (received.get("data") or {}).get("version"), has_services=has_services)
         self._line.generation = greeting.generation
         if greeting.warning:

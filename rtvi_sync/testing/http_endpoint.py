@@ -1,39 +1,81 @@
-"""The HTTP side of the embedded bot: tells clients where its WebSocket is. Standard library only."""
+"""HTTP for the embedded bot: requests and answers, open to pages of every origin. Standard library only."""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import socket
 import ssl
-import uuid
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
-from typing import Any, ClassVar, Final
+from typing import Any, Final
+
+import attrs
 
 from rtvi_sync.testing.acceptor import Acceptor
+from rtvi_sync.testing.script import Message
 
 logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
 
 
+@attrs.frozen(kw_only=True)
+class BotRequest:
+    """An HTTP request that a bot got.
+
+    Attributes:
+        method: such as "POST".
+        path: path and query.
+        headers: names in lower case.
+        body: the JSON of the body; None if it was none.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = attrs.field(repr=lambda headers: f"<{len(headers)} headers>")
+    body: Any
+
+    @property
+    def endpoint(self) -> str:
+        """The path without query and trailing slash: the interface's default endpoint is ``connect/``."""
+        return self.path.partition("?")[0].rstrip("/")
+
+
+@attrs.frozen
+class Answer:
+    """Status and JSON body of an answer."""
+
+    status: int
+    body: Mapping[str, Any]
+
+
+class SilenceError(Exception):
+    """The server says nothing more, and leaves the connection open."""
+
+
+# Either an answer, or the messages of an event stream. Both may raise SilenceError.
+Answering = Callable[[BotRequest], Answer | Iterator[Message]]
+
+
 class HTTPEndpoint:
-    """Serves `POST /connect` and `POST /start`, open to pages of every origin.
+    """Serves HTTP until it is stopped, each connection in a thread of its own.
 
     Args:
         host: address to listen on.
         port: port; 0 takes any free one.
         ssl_context: makes it HTTPS.
-        ws_url: the address that it hands out.
+        answer: called for every GET and POST.
 
     Raises:
         OSError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, ws_url: str) -> None:
+    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, answer: Answering) -> None:
         listening = socket.create_server((host, port), backlog=128)
         if ssl_context is not None:
             listening = ssl_context.wrap_socket(listening, server_side=True)
-        self.ws_url: Final = ws_url
+        self.answer: Final = answer
         self._acceptor = Acceptor(listening, "bot-http", self._serve)
         self.port: Final = self._acceptor.port
 
@@ -51,71 +93,72 @@ class HTTPEndpoint:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an event goes out when it is written
     server: HTTPEndpoint  # type: ignore[assignment]
-    # One request per connection is what `close` says; it spares the clients and us idle connections.
-    _common_headers: ClassVar = {"Connection": "close", "Cache-Control": "no-store"}
-
-    def do_POST(self) -> None:
-        """Answer a request for a bot."""
-        body = self._read_body()
-        if self._endpoint == "/connect":
-            self._answer(200, {"ws_url": self.server.ws_url})
-        elif self._endpoint == "/start":
-            self._start(body)
-        else:
-            self._answer(404, {"detail": "Not Found"})
 
     def do_GET(self) -> None:
-        """There is nothing to read here."""
-        known = self._endpoint in ("/connect", "/start")
-        self._answer(405 if known else 404, {"detail": "Method Not Allowed" if known else "Not Found"})
+        """Answer a request that reads."""
+        self._answer()
+
+    def do_POST(self) -> None:
+        """Answer a request that wants something done."""
+        self._answer()
 
     def do_OPTIONS(self) -> None:
         """Answer a browser that asks whether it may send its request."""
-        self._answer(200, None)
-
-    @property
-    def _endpoint(self) -> str:
-        """The path without query and trailing slash: the interface's default endpoint is ``connect/``."""
-        return self.path.partition("?")[0].rstrip("/")
+        self._begin(200, {"Content-Length": "0"})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing on stderr."""
 
-    def _start(self, body: Any) -> None:
-        """Speak like the development runner of a bot framework."""
-        if not isinstance(body, dict):
-            return self._answer(500, {"detail": "Internal Server Error"})
-        transport = body.get("transport", "websocket")
-        if transport != "websocket":
-            return self._answer(400, {"detail": f"Transport {transport!r} is not allowed. This is a 'websocket' bot."})
-        return self._answer(200, {"wsUrl": self.server.ws_url, "sessionId": str(uuid.uuid4()), "token": None})
+    def _answer(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = BotRequest(method=self.command, path=self.path, headers=headers, body=self._read_body())
+        try:
+            answer = self.server.answer(request)
+            if isinstance(answer, Answer):
+                self._write_json(answer)
+            else:
+                self._write_events(answer)
+        except SilenceError:
+            self.rfile.read(1)  # until the client leaves, or the bot stops
 
     def _read_body(self) -> Any:
         length = self.headers.get("Content-Length", "0")
         size = min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0
         try:
             return json.loads(self.rfile.read(size))
-        except ValueError:
-            return {}
+        except (ValueError, RecursionError):
+            return None
 
-    def _answer(self, status: int, answer: dict[str, Any] | None) -> None:
-        data = b"" if answer is None else json.dumps(answer).encode()
+    def _write_json(self, answer: Answer) -> None:
+        data = json.dumps(answer.body).encode()
+        self._begin(answer.status, {"Content-Type": "application/json", "Content-Length": str(len(data))})
+        self.wfile.write(data)
+
+    def _write_events(self, messages: Iterator[Message]) -> None:
+        headers = {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked"}
+        self._begin(200, headers)
+        for message in messages:
+            event = b"data: " + base64.b64encode(json.dumps(message).encode()) + b"\n\n"
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         origin = self.headers.get("Origin")
-        headers = {
-            **self._common_headers,
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
+        common = {
+            # One request per connection is what `close` says; it spares the clients and us idle connections.
+            "Connection": "close",
+            "Cache-Control": "no-store",
             "Access-Control-Allow-Origin": origin or "*",
             "Access-Control-Allow-Methods": "POST, OPTIONS",
             "Access-Control-Allow-Headers": self.headers.get("Access-Control-Request-Headers", "*"),
             "Vary": "Origin",
         }
         if origin:
-            headers["Access-Control-Allow-Credentials"] = "true"
+            common["Access-Control-Allow-Credentials"] = "true"
         self.send_response(status)
-        for name, value in headers.items():
+        for name, value in (common | dict(headers)).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
         self.close_connection = True

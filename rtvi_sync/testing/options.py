@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rtvi_sync.testing.config import Config, OnConfig, OptionTypes, read_config
-from rtvi_sync.testing.modes import NEWEST
+from rtvi_sync.testing.modes import NEWEST, Mode
 from rtvi_sync.testing.script import Message
 from rtvi_sync.testing.session import BotSession
 
@@ -54,5 +54,10 @@ class BotOptions:
 
     @property
     def has_config(self) -> bool:
-        """The bot knows some option."""
-        return bool(self.config or self.config_types)
+        """The bot has a config, if its version can; all bots of 0.3 have, maybe with nothing in it."""
+        return bool(self.config or self.config_types) or Mode(self.version).generation == 0
+
+    @property
+    def has_actions(self) -> bool:
+        """The bot has actions, if its version can; all bots of 0.3 have."""
+        return self.actions is not None or Mode(self.version).generation == 0
