@@ -237,9 +237,9 @@ class Session:
         self.check_ready()
         if message.id is None:
             raise ValueError("A request needs an id, or its answer cannot be told from others")
-        self._engine.outbound(message)
         waiter = self._pending.register(message.id)
         try:
+            self._engine.outbound(message, awaited=True)
             self.transport.send_message(message)
             self._count_sent()
             if not waiter.wait(deadline):
@@ -250,6 +250,7 @@ class Session:
             return waiter.result()
         finally:
             self._pending.discard(message.id)
+            self._engine.given_up(message.id)
 
     @property
     def version(self) -> str | None:

@@ -34,7 +34,8 @@ PROTOCOL_VERSION = "2.2.0"
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
 
 
-# An answer that comes after so many further requests is taken for an event only.
+# Of what the bot was asked and nobody waits for (any more), so much is remembered; what it answers later is an event
+# only.
 _MAX_ASKED = 1000
 
 
@@ -114,9 +115,10 @@ class Engine:
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
         #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
         self.config_request = RTVIMessage("get-config", {})
-        # What the bot was asked, by id, oldest first: any thread that sends adds to them, in single steps.
+        # What the bot was asked, by id; and of that, oldest first, what nobody waits for. Any thread that sends changes
+        # them, in single steps.
         self._asked: dict[str, str] = {}
-        self._asked_ids: deque[str] = deque()
+        self._unawaited: deque[str] = deque()
         # What it has said that it does not know, though its version should.
         self._missing: set[str] = set()
 
@@ -133,8 +135,12 @@ class Engine:
         version = parse_version(self.version or "")
         return version is not None and version < (2, 0) and self.config is None
 
-    def outbound(self, message: RTVIMessage) -> None:
+    def outbound(self, message: RTVIMessage, *, awaited: bool = False) -> None:
         """Note that `message` is about to be sent. Any thread.
+
+        Args:
+            message: to be sent.
+            awaited: somebody waits for its answer; call `given_up()` when nobody does any more.
 
         Raises:
             UnsupportedFeatureError: the bot does not know its type.
@@ -146,9 +152,16 @@ class Engine:
         if spec is None or spec.answer is None or message.id is None:
             return
         self._asked[message.id] = message.type
-        self._asked_ids.append(message.id)
-        if len(self._asked_ids) > _MAX_ASKED:
-            self._asked.pop(self._asked_ids.popleft(), None)
+        if not awaited:
+            self.given_up(message.id)
+
+    def given_up(self, id: str) -> None:
+        """Nobody waits for the answer to `id`, which is remembered for a while all the same. Any thread."""
+        if id not in self._asked:
+            return
+        self._unawaited.append(id)
+        if len(self._unawaited) > _MAX_ASKED:
+            self._asked.pop(self._unawaited.popleft(), None)
 
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """What follows from a message of the bot, in the order in which it is to be done. Never raises."""

@@ -176,7 +176,7 @@ class TestMessages:
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
             if message.type == "client-ready":
-                yield RTVIMessage("bot-ready", {"version": version}, message.id)
+                yield RTVIMessage("bot-ready", {"version": version, "config": []}, message.id)
 
         with memory_client(bot) as client:
             with pytest.raises(UnsupportedFeatureError, match=version):

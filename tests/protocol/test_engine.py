@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.errors import BotError, ProtocolError, UnsupportedFeatureError
+from rtvi_sync.errors import (
+    BotError,
+    ConfigUpdateError,
+    ProtocolError,
+    RequestRejectedError,
+    RTVIError,
+    UnsupportedFeatureError,
+)
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.dialects import INBOUND
+from rtvi_sync.protocol import engine as engine_module
+from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
 from rtvi_sync.protocol.engine import (
     PROTOCOL_VERSION,
     REPLY_TYPES,
@@ -37,11 +45,39 @@ def engine() -> Engine:
     return Engine(ABOUT)
 
 
-def ready(engine: Engine, version: str = "2.2.0") -> Engine:
+def ready(engine: Engine, version: str = "2.2.0", **more: Any) -> Engine:
     """Complete the handshake."""
-    (effect,) = engine.receive(RTVIMessage("bot-ready", {"version": version}, engine.client_ready.id))
+    (effect,) = engine.receive(RTVIMessage("bot-ready", {"version": version, **more}, engine.client_ready.id))
     assert isinstance(effect, Ready)
     return engine
+
+
+def old(engine: Engine) -> Engine:
+    """Complete the handshake with a bot that has config and actions and tells its version only."""
+    return ready(engine, "1.0.0")
+
+
+def asked(engine: Engine, type_: str) -> str:
+    """The bot is asked something; returns the id of the request."""
+    message = RTVIMessage(type_, {})
+    engine.outbound(message)
+    assert message.id is not None
+    return message.id
+
+
+def config(voice: str) -> dict[str, Any]:
+    """The data of a `config` message with one option."""
+    return {"config": [{"service": "tts", "options": [{"name": "voice", "value": voice}]}]}
+
+
+def heard(effects: list[Any]) -> list[Any]:
+    """The effects in short: the event of a delivery, the class of any other."""
+    return [effect.event if isinstance(effect, Deliver) else type(effect) for effect in effects]
+
+
+def unsupported(type_: str, id_: str) -> RTVIMessage:
+    """What every Pipecat says to a type that it does not know."""
+    return RTVIMessage("error-response", {"error": f"Unsupported type {type_}"}, id_)
 
 
 class TestHandshake:
@@ -103,46 +139,233 @@ class TestHandshake:
     def test_a_second_bot_ready(self, engine: Engine) -> None:
         """It answers a second client-ready: an event as others, and no second handshake."""
         first = ready(engine).bot_ready
-        effects = engine.receive(RTVIMessage("bot-ready", {"version": "9.9.9"}, "second"))
-        assert [type(e) for e in effects] == [Resolve, Deliver]
-        assert effects[1].event is RTVIEvent.BOT_READY  # type: ignore[union-attr]
+        effects = engine.receive(RTVIMessage("bot-ready", {"version": "9.9.9"}, asked(engine, "client-ready")))
+        assert heard(effects) == [Resolve, RTVIEvent.BOT_READY]
+        assert heard(engine.receive(RTVIMessage("bot-ready", {}, "unasked"))) == [RTVIEvent.BOT_READY]
         assert engine.bot_ready is first
 
     def test_a_second_broken_bot_ready(self, engine: Engine) -> None:
         """It ends nothing."""
-        effects = ready(engine).receive(RTVIMessage("bot-ready", 5, "second"))
-        assert [type(e) for e in effects] == [Resolve, Deliver]
+        assert heard(ready(engine).receive(RTVIMessage("bot-ready", 5, "second"))) == [RTVIEvent.BOT_READY]
+
+
+ANSWERED = {spec.type: spec.answer for spec in OUTBOUND.values() if spec.answer is not None}
 
 
 class TestAnswers:
-    @pytest.mark.parametrize("type_", sorted(REPLY_TYPES - {"bot-ready", "error-response"}))
-    def test_replies(self, engine: Engine, type_: str) -> None:
-        """A reply resolves the call with its id and is an event, in this order."""
-        effects = ready(engine).receive(RTVIMessage(type_, {}, "7"))
-        assert [type(e) for e in effects] == [Resolve, Deliver]
-        assert effects[0].message.id == "7"  # type: ignore[union-attr]
-        assert effects[1].event is INBOUND[type_].event  # type: ignore[union-attr]
+    @pytest.mark.parametrize("type_", sorted(ANSWERED.keys() - {"client-ready"}))
+    def test_an_answer(self, engine: Engine, type_: str) -> None:
+        """It resolves the call with its id, once, and is an event, in this order."""
+        id_ = asked(old(engine), type_)
+        message = RTVIMessage(ANSWERED[type_], {}, id_)
+        event = INBOUND[message.type].event
+        effects = engine.receive(message)
+        assert effects[0] == Resolve(message)
+        assert heard(effects[1:]) == [event]
+        assert heard(engine.receive(message)) == [event]
 
-    @pytest.mark.parametrize("type_", sorted(REPLY_TYPES - {"bot-ready", "error-response"}))
-    def test_replies_without_an_id(self, engine: Engine, type_: str) -> None:
-        """They answer nobody."""
-        (effect,) = ready(engine).receive(RTVIMessage(type_, {}, None))
-        assert isinstance(effect, Deliver)
+    @pytest.mark.parametrize("type_", sorted(ANSWERED.keys() - {"client-ready"}))
+    def test_no_answer(self, engine: Engine, type_: str) -> None:
+        """What has no id, one that was not asked, or another type, answers nobody; the call goes on waiting."""
+        id_ = asked(old(engine), type_)
+        answer = ANSWERED[type_]
+        others = sorted(REPLY_TYPES - {answer, "error-response"})
+        for message in (
+            RTVIMessage(answer, {}, None),
+            RTVIMessage(answer, {}, "unasked"),
+            *(RTVIMessage(other, {}, id_) for other in others),
+        ):
+            assert heard(engine.receive(message)) == [INBOUND[message.type].event]
+        assert engine.receive(RTVIMessage(answer, {}, id_))[0] == Resolve(RTVIMessage(answer, {}, id_))
 
     @pytest.mark.parametrize("type_", sorted(INBOUND.keys() - REPLY_TYPES - {"error"}))
     def test_events_with_an_id_answer_nobody(self, engine: Engine, type_: str) -> None:
-        """An event that happens to have an id resolves no call."""
-        effects = ready(engine).receive(RTVIMessage(type_, {}, "7"))
+        """An event that happens to have the id of a request resolves no call."""
+        effects = ready(engine).receive(RTVIMessage(type_, {}, asked(engine, "client-message")))
         assert not any(isinstance(e, (Resolve, Reject)) for e in effects)
         assert any(isinstance(e, Deliver) for e in effects)
 
-    def test_refusal(self, engine: Engine) -> None:
-        """An error-response rejects the call with its id and is a `message_error`."""
-        message = RTVIMessage("error-response", {"error": "no"}, "7")
-        rejected, delivered = ready(engine).receive(message)
-        assert rejected == Reject(message, "no")
-        assert isinstance(delivered, Deliver)
-        assert delivered.event is RTVIEvent.MESSAGE_ERROR
+    def test_what_has_no_answer_is_not_remembered(self, engine: Engine) -> None:
+        """Nor is what the table does not have, or what has no id."""
+        ready(engine)
+        engine.outbound(RTVIMessage("client-message", {}, None))
+        for type_ in ("send-text", "disconnect-bot", "of-my-own"):
+            id_ = asked(engine, type_)
+            assert heard(engine.receive(RTVIMessage("server-response", {}, id_))) == [RTVIEvent.SERVER_RESPONSE]
+        assert not engine._asked
+
+    def test_the_memory_is_bounded(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What nobody waits for is forgotten, the oldest first: an answer to it is an event only."""
+        monkeypatch.setattr(engine_module, "_MAX_ASKED", 3)
+        ready(engine)
+        ids = [asked(engine, "client-message") for _ in range(5)]
+        found = [heard(engine.receive(RTVIMessage("server-response", {}, id_)))[0] for id_ in ids]
+        assert found == [RTVIEvent.SERVER_RESPONSE] * 2 + [Resolve] * 3
+        assert not engine._asked
+
+    def test_what_somebody_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However much is sent meanwhile; once the wait is over it is, in its turn."""
+        monkeypatch.setattr(engine_module, "_MAX_ASKED", 3)
+        ready(engine)
+        awaited = [RTVIMessage("client-message") for _ in range(3)]
+        for message in awaited:
+            engine.outbound(message, awaited=True)
+        for _ in range(10):
+            asked(engine, "client-message")
+        for message in awaited[1:]:
+            assert message.id is not None
+            engine.given_up(message.id)
+        for _ in range(2):
+            asked(engine, "client-message")
+        found = [heard(engine.receive(RTVIMessage("server-response", {}, message.id)))[0] for message in awaited]
+        assert found == [Resolve, RTVIEvent.SERVER_RESPONSE, Resolve]
+        engine.given_up("nobody's")
+        assert len(engine._asked) <= 3
+
+
+class TestRefusals:
+    def test_a_refusal(self, engine: Engine) -> None:
+        """It rejects the call with its id, once, and is a `message_error`."""
+        id_ = asked(ready(engine), "client-message")
+        message = RTVIMessage("error-response", {"error": "no"}, id_)
+        rejected, delivered = engine.receive(message)
+        assert isinstance(rejected, Reject)
+        assert rejected.id == id_
+        assert type(rejected.error) is RequestRejectedError
+        assert rejected.error.response is message
+        assert "'client-message'" in str(rejected.error)
+        assert "no" in str(rejected.error)
+        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        assert heard(engine.receive(message)) == [RTVIEvent.MESSAGE_ERROR]
+
+    @pytest.mark.parametrize("id_", [None, "unasked"])
+    def test_of_nothing_that_was_asked(self, engine: Engine, id_: str | None) -> None:
+        """It is a `message_error` only, and no feature is taken for missing because of it."""
+        message = RTVIMessage("error-response", {"error": "Unsupported type get-config"}, id_)
+        assert heard(old(engine).receive(message)) == [RTVIEvent.MESSAGE_ERROR]
+        asked(engine, "get-config")
+
+    def test_of_a_config(self, engine: Engine) -> None:
+        """An update that is refused is a `ConfigUpdateError`, and the config that is known stays."""
+        ready(engine, "0.3.0", **config("a"))
+        message = RTVIMessage("error-response", {"error": "'nosuch'"}, asked(engine, "update-config"))
+        rejected, delivered = engine.receive(message)
+        assert isinstance(rejected, Reject)
+        assert isinstance(rejected.error, ConfigUpdateError)
+        assert rejected.error.response is message
+        assert "'nosuch'" in str(rejected.error)
+        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        assert engine.config is not None
+        assert engine.config[0].options[0].value == "a"
+
+    @pytest.mark.parametrize(
+        ("type_", "as_well", "feature"),
+        [
+            ("get-config", ["get-config", "update-config", "describe-config"], "config"),
+            ("update-config", ["get-config", "update-config", "describe-config"], "config"),
+            ("describe-actions", ["describe-actions", "action"], "actions"),
+            ("client-message", ["client-message"], "client-message"),
+        ],
+    )
+    def test_unsupported(self, engine: Engine, type_: str, as_well: list[str], feature: str) -> None:
+        """A bot that does not know what its version should have is believed, for the whole feature."""
+        id_ = asked(old(engine), type_)
+        rejected, delivered = engine.receive(unsupported(type_, id_))
+        assert isinstance(rejected, Reject)
+        for type_ in as_well:
+            with pytest.raises(UnsupportedFeatureError) as caught:
+                asked(engine, type_)
+            for error in (rejected.error, caught.value):
+                assert isinstance(error, UnsupportedFeatureError)
+                assert (error.feature, error.bot_version) == (feature, "1.0.0")
+        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        for other in ANSWERED.keys() - set(as_well):
+            asked(engine, other)
+
+    @pytest.mark.parametrize("text", ["unsupported type get-config", "Unsupported type action", "Unsupported type"])
+    def test_other_words(self, engine: Engine, text: str) -> None:
+        """Whatever sounds like it, and is not about the type that was sent, is a refusal as any other."""
+        id_ = asked(old(engine), "get-config")
+        rejected, _ = engine.receive(RTVIMessage("error-response", {"error": text}, id_))
+        assert isinstance(rejected, Reject)
+        assert type(rejected.error) is RequestRejectedError
+        asked(engine, "get-config")
+
+    @pytest.mark.parametrize("text", ["Unsupported type get-config", "not today"])
+    def test_of_the_clients_own_request(self, engine: Engine, text: str) -> None:
+        """The program did not ask for the config at the beginning, and hears of no refusal."""
+        old(engine).outbound(engine.config_request)
+        (rejected,) = engine.receive(RTVIMessage("error-response", {"error": text}, engine.config_request.id))
+        assert isinstance(rejected, Reject)
+        assert rejected.id == engine.config_request.id
+
+
+class TestConfig:
+    @pytest.mark.parametrize(
+        ("version", "data", "wanted"),
+        [
+            ("0.3.0", {}, True),
+            ("0.3.0", {"config": []}, False),
+            ("0.3.0", config("a"), False),
+            ("1.0.0", {}, True),
+            ("1.4.0", {}, True),
+            ("2.0.0", {}, False),
+            ("3.0.0", {}, False),
+            ("", {}, False),
+            ("garbage", {}, False),
+        ],
+    )
+    def test_whether_it_is_wanted(self, engine: Engine, version: str, data: Any, wanted: bool) -> None:
+        """A bot that has one by its version, and did not tell it, is to be asked."""
+        assert not engine.wants_config
+        ready(engine, version, **data)
+        assert engine.wants_config is wanted
+        assert (engine.config is None) is ("config" not in data)
+
+    def test_as_last_heard(self, engine: Engine) -> None:
+        """That of bot-ready, then that of each `config` message, asked for or not; a broken one changes nothing."""
+        ready(engine, "0.3.0", **config("a"))
+        told = [engine.config]
+        for message in (
+            RTVIMessage("config", config("b"), asked(engine, "get-config")),
+            RTVIMessage("config", config("c"), asked(engine, "update-config")),
+            RTVIMessage("config", config("d"), None),
+            RTVIMessage("config", {"config": "broken"}, None),
+            RTVIMessage("config", None, asked(engine, "get-config")),
+            RTVIMessage("config", {"config": []}, "unasked"),
+        ):
+            engine.receive(message)
+            told.append(engine.config)
+        voices = [entries and entries[0].options[0].value for entries in told]
+        assert voices == ["a", "b", "c", "d", "d", "d", ()]
+
+    def test_updated(self, engine: Engine) -> None:
+        """What answers an update is a `config` and then a `config_updated`, with the same payload."""
+        message = RTVIMessage("config", config("b"), asked(old(engine), "update-config"))
+        effects = engine.receive(message)
+        assert heard(effects) == [Resolve, RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED]
+        first, second = [effect for effect in effects if isinstance(effect, Deliver)]
+        assert first.decode() == second.decode()
+        assert second.message is message
+
+    def test_updated_too_late(self, engine: Engine) -> None:
+        """It is told of an update although nobody waits for the answer any more: the config has changed."""
+        id_ = asked(old(engine), "update-config")
+        later = [asked(engine, "update-config") for _ in range(10)]
+        assert heard(engine.receive(RTVIMessage("config", config("b"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
+        for id_ in later:
+            assert heard(engine.receive(RTVIMessage("config", config("c"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
+
+    @pytest.mark.parametrize("type_", ["get-config", None])
+    def test_not_updated(self, engine: Engine, type_: str | None) -> None:
+        """Any other `config` is no update."""
+        id_ = asked(old(engine), type_) if type_ is not None else None
+        assert RTVIEvent.CONFIG_UPDATED not in heard(engine.receive(RTVIMessage("config", config("b"), id_)))
+
+    def test_updated_by_a_broken_message(self, engine: Engine) -> None:
+        """The call has its answer, and nothing is updated."""
+        message = RTVIMessage("config", {"config": 5}, asked(old(engine), "update-config"))
+        assert heard(engine.receive(message)) == [Resolve, RTVIEvent.CONFIG]
 
 
 class TestEvents:
@@ -234,10 +457,10 @@ class TestGate:
         """What the bot's version does not know is refused before it is sent; who knows an odd version?"""
         engine = ready(Engine(ABOUT), version)
         if allowed:
-            engine.check_outbound(RTVIMessage(type_))
+            engine.outbound(RTVIMessage(type_))
         else:
             with pytest.raises(UnsupportedFeatureError, match=version):
-                engine.check_outbound(RTVIMessage(type_))
+                engine.outbound(RTVIMessage(type_))
 
 
 @pytest.mark.parametrize(
@@ -266,15 +489,14 @@ def test_error_text_is_bounded() -> None:
 
 
 TYPES = st.sampled_from([*INBOUND, "client-ready", "unknown"]) | st.text()
+IDS = st.none() | st.sampled_from("0123456789") | st.text()
 MESSAGES = st.one_of(
     st.text(),
     st.binary(),
     JSON.map(json.dumps),
     JSON,
-    st.fixed_dictionaries(
-        {"label": st.just("rtvi-ai"), "type": TYPES}, optional={"data": JSON, "id": st.none() | st.text() | JSON}
-    ),
-    st.builds(RTVIMessage, TYPES, JSON, st.none() | st.text()),
+    st.fixed_dictionaries({"label": st.just("rtvi-ai"), "type": TYPES}, optional={"data": JSON, "id": IDS | JSON}),
+    st.builds(RTVIMessage, TYPES, JSON, IDS),
 )
 
 
@@ -283,6 +505,10 @@ def test_any_input_in_any_order(messages: list[Any]) -> None:
     """Whatever comes, in whatever order: only effects come out, every payload can be decoded or is a `ProtocolError`,
     and the handshake completes once at most."""
     engine = Engine(ABOUT)
+    requests = [RTVIMessage(type_, {}, id_) for id_, type_ in zip("0123456789", ANSWERED, strict=False)]
+    for request in requests:
+        engine.outbound(request)
+    ids = {request.id for request in requests}
     handshakes = 0
     for message in messages:
         for effect in engine.receive(message):
@@ -296,7 +522,11 @@ def test_any_input_in_any_order(messages: list[Any]) -> None:
                     assert len(str(error)) < 1000  # noqa: PT017 - whether it fails depends on the input
             elif isinstance(effect, Warn):
                 assert len(effect.text) < 1000
-            elif isinstance(effect, (Resolve, Reject)):
-                assert effect.message.id is None or isinstance(effect.message.id, str)
+            elif isinstance(effect, Resolve):
+                assert effect.message.id in ids
+            elif isinstance(effect, Reject):
+                assert effect.id in ids
+                assert isinstance(effect.error, RTVIError)
+                assert len(str(effect.error)) < 1000
     assert handshakes <= 1
     assert (engine.bot_ready is not None) == (handshakes == 1)
