@@ -237,6 +237,11 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
         return __version__
 
     @property
+    def transport(self) -> Transport | None:
+        """The transport that it was made with."""
+        return self._connector.transport
+
+    @property
     def transport_expiry(self) -> float | None:
         """Unix time at which the server will end the session, if the transport knows."""
         transport = self._connector.transport
