@@ -20,7 +20,9 @@ try:
     import signal
     import subprocess
     from collections.abc import Sequence
+    from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
+    from threading import Lock
     from typing import Any
 
     from tools.machine import (
@@ -48,12 +50,14 @@ usage: python3 run.py COMMAND ...
   test [--real | --matrix] [--require] [pytest arguments]
                                            the tests; --real adds those with real parts (Pipecat, PulseAudio,
                                            Chromium), --matrix every version and the long runs too; with --require
-                                           a part that cannot be had fails the run instead of skipping its tests
+                                           a part that cannot be had fails the run instead of skipping its tests.
+                                           Without arguments of pytest's several processes share the tests
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            sessions come and go, faults strike, and nothing may grow: a plot, a
                                            table and a judgement in DIR, .cache/soak if none is given
-  lint [--require] [ruff arguments]        ruff, mypy, the import contracts, bandit and pip-audit; with --require it
-                                           fails, too, where no list of known vulnerabilities can be reached
+  lint [--require] [ruff arguments]        ruff, mypy, pyright, the import contracts, bandit and pip-audit; with
+                                           --require it fails, too, where pyright cannot be had or no list of known
+                                           vulnerabilities can be reached
 
 All that is needed is set up first, in .venv/ and .cache/ of this folder."""
 
@@ -65,6 +69,7 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 TEST_PARTS = (*SOAK_PARTS, "resample", "speed", "samples", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
+PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.73": (11, 10)}
@@ -82,6 +87,12 @@ PROGRAMS = {
 DEMO_SECONDS, TEST_SECONDS, INSTALL_SECONDS = 1800.0, 5400.0, 1200.0
 SOAK_SECONDS = 7 * 24 * 3600.0
 
+# Most tests wait most of the time, so more of them go on than there are cores.
+PROCESSES = (os.cpu_count() or 1) + 1
+
+# pip's wheel comes to one place, for one environment at a time.
+SEEDING = Lock()
+
 READ_TOML = """
 import importlib, json, sys
 toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
@@ -91,7 +102,7 @@ print(json.dumps(toml.loads(open(sys.argv[1], encoding="utf-8").read())))
 
 def say(line: str) -> None:
     """Print one step."""
-    print(line, flush=True)
+    print(f"{line}\n", end="", flush=True)  # at once: several threads set up what the tests need
 
 
 def show(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
@@ -184,9 +195,10 @@ def make_by_hand(folder: Path, base: str) -> None:
 
 def seed_pip(python: Path) -> None:
     """Install pip from a wheel of itself, which runs straight from the file."""
-    for wheel in pip_wheels():
-        if quiet([python, wheel / "pip", "install", "--no-index", "--no-deps", wheel]):
-            return
+    with SEEDING:
+        for wheel in pip_wheels():
+            if quiet([python, wheel / "pip", "install", "--no-index", "--no-deps", wheel]):
+                return
     raise SetupError("no pip was found: install it (apt install python3-pip) or set PIP_INDEX_URL to a package index")
 
 
@@ -270,11 +282,15 @@ def install_programs() -> list[str]:
 
 def real_parts() -> tuple[dict[str, str], list[str]]:
     """Set up the real parts: variables that tell the tests where they are, and one line for each that is not there."""
+    # Side by side: pip keeps one core busy for half a minute, for each.
+    with ThreadPoolExecutor() as pool:
+        missing = pool.submit(install_programs)
+        environments = {version: pool.submit(pipecat_environment, version) for version in PIPECAT}
     variables: dict[str, str] = {}
-    lacking = [f"{name}: not here, and not to be installed by this user" for name in install_programs()]
-    for version in PIPECAT:
+    lacking = [f"{name}: not here, and not to be installed by this user" for name in missing.result()]
+    for version, environment in environments.items():
         try:
-            variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(pipecat_environment(version))
+            variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(environment.result())
         except (SetupError, OSError) as error:
             lacking.append(f"Pipecat {version}: {error}")
     return variables, lacking
@@ -338,7 +354,7 @@ def summary_of(program: Path) -> str:
 
 
 def test(arguments: list[str]) -> int:
-    """Run pytest; its own arguments are passed on untouched."""
+    """Run pytest; its own arguments are passed on untouched. Without any, several processes share the tests."""
     ours = {"--real", "--matrix", "--require"} & set(arguments)
     python = own_environment(TEST_PARTS)
     lacking: list[str] = []
@@ -360,7 +376,7 @@ def test(arguments: list[str]) -> int:
     if required:
         variables["RTVI_REQUIRE_REAL"] = "1"
     selected = "" if "--matrix" in ours else "not matrix" if "--real" in ours else "not real and not matrix"
-    rest = [argument for argument in arguments if argument not in ours]
+    rest = [argument for argument in arguments if argument not in ours] or ["-n", str(PROCESSES)]
     status = show([python, "-m", "pytest", "-m", selected, *rest], TEST_SECONDS, ROOT, **variables)
     return 1 if required and lacking else max(status, versions)
 
@@ -375,14 +391,22 @@ def lint(arguments: list[str]) -> int:
     python = own_environment(LINT_PARTS)
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     ours = ["--require"] if "--require" in arguments else []
-    checks = (
+    checks = [
         ["-m", "ruff", "check", *(argument for argument in arguments if argument not in ours)],
         ["-m", "mypy"],
         ["-c", contracts],
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *ours],
-    )
-    return max([show([python, *check], STEP_SECONDS, ROOT) for check in checks])
+    ]
+    lacking = 0
+    try:
+        own_environment(PYRIGHT_PARTS)
+        pyright = ["-m", "pyright", "--pythonpath", str(python)]
+        checks += [[*pyright, "tests/typing"], [*pyright, "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
+    except SetupError as error:
+        say(f"NOT CHECKED by pyright, which cannot be had: {error}")
+        lacking = len(ours)
+    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT) for check in checks))
 
 
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "lint": lint}

@@ -3,6 +3,7 @@
 import ast
 import base64
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -40,7 +41,8 @@ audio = ["absent-audio"]
 soak = []
 samples = ["throwaway-samples"]
 test = ["pytest"]
-lint = []
+lint = ["throwaway-linters"]
+pyright = []
 """
 
 # Stands for the package: says what it was given, and ends as it is told to.
@@ -68,6 +70,13 @@ import os, sys
 print("pytest", sys.argv[1:], os.environ.get("RTVI_REQUIRE_REAL"), flush=True)
 """
 
+# Stands for every tool that looks at the source: says what it was given.
+LINTER = "import sys; print(__spec__.name, sys.argv[1:], flush=True)"
+LINTERS = {
+    **{f"{name}.py": LINTER.encode() for name in ("ruff", "mypy", "bandit", "pyright")},
+    "importlinter/cli.py": b"def lint_imports_command():\n    print('contracts', flush=True)\n",
+}
+
 posix = pytest.mark.skipif(os.name != "posix", reason="the bare Python is laid out as on POSIX")
 
 
@@ -94,6 +103,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("throwaway", "throwaway_testing", "throwaway_samples"):
         make_wheel(folder, name, "1.0", {f"{name}.py": b""})
     make_wheel(folder, "pytest", "1.0", {"pytest.py": PYTEST.encode()})
+    make_wheel(folder, "throwaway_linters", "1.0", LINTERS)
     pip = metadata.distribution("pip")
     package = Path(str(pip.locate_file("pip")))
     files = {
@@ -132,6 +142,7 @@ def new_project(folder: Path) -> Path:
     assert source.count('"/usr/share/python-wheels"') == 1
     hidden = source.replace('"/usr/share/python-wheels"', '"/nonexistent"')
     (folder / "tools" / "machine.py").write_text(hidden, encoding="utf-8")
+    (folder / "tools" / "audit.py").write_text(LINTER)
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "rtvi_sync").mkdir()
     (folder / "rtvi_sync" / "__init__.py").touch()
@@ -279,9 +290,9 @@ def test_requirements_come_from_the_named_tables_alone() -> None:
 def test_the_projects_own_file_has_every_part() -> None:
     """Each part that a command names is a table of pyproject.toml, and each later command needs more than the last."""
     project = json.loads(machine.ask(sys.executable, "-c", run.READ_TOML, ROOT / "pyproject.toml"))
-    each = (run.DEMO_PARTS, run.SOAK_PARTS, run.TEST_PARTS, run.LINT_PARTS)
+    each = (run.DEMO_PARTS, run.SOAK_PARTS, run.TEST_PARTS, run.LINT_PARTS, run.PYRIGHT_PARTS)
     needs = [set(run.requirements_of(project, parts)) for parts in each]
-    assert needs[0] < needs[1] < needs[2] < needs[3]
+    assert all(less < more for less, more in itertools.pairwise(needs))
 
 
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,21 +388,39 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
         *(f"Pipecat {version}" for version in run.PIPECAT),
     ]
     assert plain.returncode == 0
-    assert plain.stdout.splitlines()[-1] == "pytest ['-m', 'not matrix'] None"
+    assert plain.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] None"
     assert required.returncode == 1
-    assert required.stdout.splitlines()[-1] == "pytest ['-m', 'not matrix'] 1"
+    assert required.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] 1"
 
 
 @posix
 def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> None:
     """Without the lint tools the tests run, and one line says what is skipped."""
     file = ready.project / "pyproject.toml"
-    file.write_text(PYPROJECT.replace("lint = []", 'lint = ["absent-linter"]'))
+    file.write_text(PYPROJECT.replace("throwaway-linters", "absent-linter"))
     done = ready.run("test")
     file.write_text(PYPROJECT)
     assert done.returncode == 0
     assert "by name: the packages for lint: could not be installed" in done.stdout
     assert "absent-linter" in ready.log
+
+
+@posix
+def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
+    """Every check runs; without pyright the others still do, and only `--require` makes that a failure."""
+    file = ready.project / "pyproject.toml"
+    whole = ready.run("lint", "--fix")
+    file.write_text(PYPROJECT.replace("pyright = []", 'pyright = ["absent-pyright"]'))
+    plain = ready.run("lint")
+    required = ready.run("lint", "--require")
+    file.write_text(PYPROJECT)
+    checks = [line.partition(" [")[0] for line in whole.stdout.splitlines() if not line.startswith("Installing")]
+    assert checks == ["ruff", "mypy", "contracts", "bandit", "tools.audit", "pyright", "pyright"], whole.stderr
+    assert "ruff ['check', '--fix']" in whole.stdout
+    assert [done.returncode for done in (whole, plain, required)] == [0, 0, 1]
+    line = "NOT CHECKED by pyright, which cannot be had: the packages for pyright: could not be installed"
+    assert line in plain.stdout.splitlines()
+    assert [line for line in plain.stdout.splitlines() if line.startswith("pyright")] == []
 
 
 @posix
