@@ -86,11 +86,11 @@ class FieldSpec:
     """What is known about a part of outbound messages that came, or went, without their type.
 
     Attributes:
-        since: the first protocol version that knows it; None: all that know the type do.
+        since: the first protocol version that knows it.
         until: the first protocol version that no longer knows it; None: none yet.
     """
 
-    since: Version | None = None
+    since: Version
     until: Version | None = None
 
 
@@ -281,7 +281,7 @@ INBOUND = _by_type(
         _E.STORAGE_ITEM_STORED,
         p.StorageItemStoredData,
         until=(1, 0),
-        pipecat="none; client-js 0.3 knows it",
+        pipecat="none by itself; client-js 0.3 knows it",
     ),
     _in("ui-command", _E.UI_COMMAND, p.UICommandData, since=(1, 3)),
     _in("ui-task", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 3), until=(1, 4)),
@@ -337,7 +337,7 @@ OUTBOUND = _by_type(
 
 FIELDS: Mapping[str, FieldSpec] = MappingProxyType(
     {
-        "dtmf.button": FieldSpec(until=(2, 1)),  # one key per message
+        "dtmf.button": FieldSpec(since=(2, 0), until=(2, 1)),  # one key per message
         "dtmf.buttons": FieldSpec(since=(2, 1)),  # any number of keys
     }
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -45,6 +47,28 @@ def test_both_parsers_agree(envelope_: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(envelope, "_loads_fast", None)
         assert outcome() == with_speed
+
+
+def test_the_extra_speed_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without orjson the module is imported, and decodes, all the same."""
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    spec = importlib.util.spec_from_file_location("rtvi_sync.protocol._slow_envelope", envelope.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    slow = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(slow)
+    assert slow._loads_fast is None
+    assert slow.decode('{"label":"rtvi-ai","type":"x","data":[NaN]}').type == "x"
+
+
+def test_what_a_text_weighs() -> None:
+    """A text of many small values weighs more than it is long, whether text or bytes."""
+    small, many = '{"a":"bcdefghij"}', '{"a":[1,2,3,4,5]}'
+    assert len(small) == len(many)
+    assert len(small) < envelope.weight(small) < envelope.weight(many)
+    assert [envelope.weight(text.encode()) for text in (small, many)] == [
+        envelope.weight(text) for text in (small, many)
+    ]
 
 
 class TestDecode:

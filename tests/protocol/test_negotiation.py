@@ -118,7 +118,7 @@ def test_the_bot_decides(bot: Bot) -> None:
     assert isinstance(effect, Ready)
     assert engine.version == effect.data.version == bot.version
     passed = {type_ for type_ in OUTBOUND if not refusal(engine, type_)}
-    fields = {name for name in FIELDS if supports(name, engine.version) and name.partition(".")[0] in passed}
+    fields = {name for name in FIELDS if supports(name, engine.version)}
     assert passed | fields == bot.knows | OF_EVERY_BOT
     for type_ in OUTBOUND.keys() - passed:
         error = refusal(engine, type_)

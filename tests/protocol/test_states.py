@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from rtvi_sync.errors import BotError, DisconnectedError
 from rtvi_sync.protocol.states import ACTIVE, FOLLOWING, CloseInfo, TransportState, may_follow
 
 S = TransportState
@@ -82,6 +83,57 @@ def test_states_are_strings() -> None:
 def test_active() -> None:
     """A client is connected in two states."""
     assert {S.CONNECTED, S.READY} == ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        (CloseInfo(), "This client ended the session"),
+        (CloseInfo(initiator="server", code=1000), "The bot ended the session (code 1000)"),
+        (
+            CloseInfo(initiator="server", code=1013, reason="one\nclient\x1b[31m"),
+            "The bot ended the session (code 1013: one client [31m)",
+        ),
+        (CloseInfo(initiator="network"), "The connection to the bot was lost"),
+        (
+            CloseInfo(initiator="network", code=1006, error=OSError("reset")),
+            "The connection to the bot was lost: reset",
+        ),
+        (CloseInfo(initiator="somebody"), "The session has ended"),
+    ],
+)
+def test_an_end_in_words(info: CloseInfo, text: str) -> None:
+    """Who ended the session and why, in one line that is fit for a log."""
+    assert info.describe() == text
+
+
+def test_an_end_as_an_error() -> None:
+    """Whoever needed the session is told how it ended, and what to do; the cause stays in sight."""
+    cause = OSError("reset")
+    error = CloseInfo(initiator="network", code=1006, reason="r", error=cause).as_error(before="the answer came")
+    assert (
+        str(error) == "The connection to the bot was lost: reset before the answer came; call connect() for a new one"
+    )
+    assert (error.code, error.reason, error.initiator, error.__cause__) == (1006, "r", "network", cause)
+    assert str(CloseInfo().as_error()) == "This client ended the session; call connect() for a new one"
+
+
+def test_why_there_is_no_session() -> None:
+    """An error of this package's own is told as it was, as a new object; anything else is a `DisconnectedError`."""
+    cause = BotError("it broke", fatal=True)
+    failure = CloseInfo(initiator="server", error=cause).failure()
+    assert isinstance(failure, BotError)
+    assert failure is not cause
+    assert (str(failure), failure.fatal) == ("it broke", True)
+    for info in (CloseInfo(code=1000), CloseInfo(error=OSError("reset"))):
+        assert isinstance(info.failure(), DisconnectedError)
+
+
+def test_who_wanted_the_end() -> None:
+    """Only an end of the program's own, without an error, is what it wanted."""
+    assert CloseInfo().by_program
+    assert not CloseInfo(error=OSError()).by_program
+    assert not CloseInfo(initiator="server").by_program
 
 
 def test_close_info() -> None:
