@@ -55,6 +55,7 @@ CONNECT = Purpose(
 )
 ACTION = Purpose(
     does="takes actions without a session",
+    headers={"Accept": "text/event-stream, application/json"},
     advice={
         401: _HEADERS_WANTED,
         403: _HEADERS_WANTED,
@@ -167,7 +168,7 @@ def post_stream(
     """
     exchange = _Exchange(url, ACTION, network, signal, client, 2 * MAX_ENCODED_BYTES)
     with exchange:
-        response = exchange.post(body, {"Accept": "text/event-stream, application/json", **headers})
+        response = exchange.post(body, headers)
         yield from http_answers.read_messages(response, exchange.where, ACTION, signal, exchange.renew_allowance)
         return
     raise exchange.failure()
@@ -284,7 +285,7 @@ class _Exchange:
 
     def _fields(self, headers: Mapping[str, str]) -> httpx.Headers:
         # Not a dict, which would send a header twice whose name the caller writes differently.
-        fields = httpx.Headers({"User-Agent": USER_AGENT})
+        fields = httpx.Headers({"User-Agent": USER_AGENT, **self._purpose.headers})
         fields.update(headers)
         # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes
         # first.

@@ -33,6 +33,7 @@ class Purpose:
 
     Attributes:
         does: what the endpoint does, as in "the endpoint that ...".
+        headers: sent where the caller has none of that name.
         advice: by status of a refusal, what follows its text.
         refused: the server says no.
         failed: it could not be reached, or broke off.
@@ -42,6 +43,7 @@ class Purpose:
     """
 
     does: str
+    headers: Mapping[str, str] = attrs.field(factory=dict)
     advice: Mapping[int, str]
     refused: type[RTVIError]
     failed: type[RTVIError]

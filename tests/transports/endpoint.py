@@ -1,0 +1,88 @@
+"""HTTP servers for the tests of requests: what they answer, and how slowly."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import select
+import threading
+
+from ..loopback import Server
+
+
+class Endpoint(Server):
+    """An HTTP server that answers one request per connection by `respond(peer, head, body)` and keeps all of them."""
+
+    def __init__(self, respond, **options) -> None:
+        super().__init__(self._answer, **options)
+        self._respond = respond
+        self.requests: list[tuple[str, bytes]] = []
+
+    def _answer(self, peer) -> None:
+        request = peer.read_request()
+        self.requests.append(request)
+        self._respond(peer, *request)
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self._tls else ''}://{self.authority}/connect"
+
+
+def answering(body: bytes = b"{}", status: str = "200 OK", *headers: str):
+    """A response that is always the same."""
+    return lambda peer, *_: peer.answer(status, body, *headers)
+
+
+@functools.cache
+def bomb() -> bytes:
+    """64 MB of zeros in 300 bytes."""
+    return gzip.compress(gzip.compress(bytes(2**26)))
+
+
+def silent(peer, *_):
+    """No answer at all."""
+    peer.server.reached.set()
+    peer.hold()
+
+
+def silent_body(peer, *_):
+    """The head of an answer whose body never comes."""
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+    peer.server.reached.set()
+    peer.hold()
+
+
+def drip(peer, *_):
+    """A byte now and then, for ever."""
+    peer.server.reached.set()
+    while not select.select([peer.sock], [], [], 0.01)[0]:
+        peer.send(b"x")
+
+
+def dripping_head(peer, *_):
+    """A header that comes byte by byte and never ends."""
+    peer.send(b"HTTP/1.1 200 OK\r\nX: ")
+    drip(peer)
+
+
+def dripping_body(peer, *_):
+    """A body that comes byte by byte and never ends."""
+    peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    drip(peer)
+
+
+def dripping_refusal(peer, *_):
+    """A refusal whose body comes byte by byte and never ends."""
+    peer.send(b"HTTP/1.1 500 Oops\r\n\r\n")
+    drip(peer)
+
+
+class Slow(Endpoint):
+    """A server that tells when it has begun to be slow."""
+
+    def __init__(self, respond, **options) -> None:
+        super().__init__(respond, **options)
+        self.reached = threading.Event()
+
+
+PHASES = [silent, silent_body, dripping_head, dripping_body, dripping_refusal]
