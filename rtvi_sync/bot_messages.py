@@ -9,7 +9,7 @@ from .facade import DEFAULT, ClientPart, Default
 from .functions import FunctionCallHandler
 from .messages import RTVIMessage
 from .options import Seconds
-from .outbound import FileLike, dtmf_messages, file_data, run_options
+from .outbound import FileLike, cancel_message, dtmf_messages, file_data, run_options
 from .signals import refuse_coroutine_function
 
 FunctionT = TypeVar("FunctionT", bound=FunctionCallHandler)
@@ -125,8 +125,8 @@ class BotMessages(ClientPart):
 
     def cancel_ui_job_group(self, job_id: str, reason: str | None = None) -> None:
         """Ask the bot to cancel a group of jobs; `ui_job_group` events tell what becomes of it."""
-        data = {"job_id": job_id} if reason is None else {"job_id": job_id, "reason": reason}
-        self.send_message(RTVIMessage("ui-cancel-job-group", data))
+        session = self._connector.session()
+        session.send(cancel_message(job_id, reason, session.version))
 
     def disconnect_bot(self) -> None:
         """Ask the bot to leave. Pipecat's then ends the session, and `disconnected` fires."""

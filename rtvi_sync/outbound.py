@@ -73,6 +73,13 @@ def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
             yield RTVIMessage("dtmf", {"button": key})
 
 
+def cancel_message(job_id: str, reason: str | None, bot_version: str | None) -> RTVIMessage:
+    """What cancels a group of jobs; bots of RTVI 1.3 call it a task."""
+    was_task = supports("ui-cancel-task", bot_version) and not supports("ui-cancel-job-group", bot_version)
+    type_, key = ("ui-cancel-task", "task_id") if was_task else ("ui-cancel-job-group", "job_id")
+    return RTVIMessage(type_, {key: job_id} if reason is None else {key: job_id, "reason": reason})
+
+
 def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The `options` of messages that the bot may answer."""
     options = {"run_immediately": run_immediately, "audio_response": audio_response}
