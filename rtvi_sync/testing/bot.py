@@ -19,7 +19,7 @@ from rtvi_sync.testing.http_api import BotAPI
 from rtvi_sync.testing.http_endpoint import BotRequest, HTTPEndpoint
 from rtvi_sync.testing.modes import Mode
 from rtvi_sync.testing.options import BotOptions
-from rtvi_sync.testing.session import BotSession, Link
+from rtvi_sync.testing.session import BotSession, Link, State
 
 if TYPE_CHECKING:
     from rtvi_sync.testing.listener import Listener
@@ -175,10 +175,14 @@ class EmbeddedBot(BotOptions):
         self.stop()
 
     def _serve(self, link: Link) -> None:
-        config = LiveConfig(self.config, self.config_types, self.on_config)
-        session = BotSession(link, Mode(self.version), config, Context(self.replies))
+        state = State(
+            mode=Mode(self.version),
+            config=LiveConfig(self.config, self.config_types, self.on_config),
+            context=Context(self.replies),
+        )
+        session = BotSession(link, state)
         wished = self._api.wished_config(link.path) if self._api is not None else None
-        conversation = Conversation(session, self, wished)
+        conversation = Conversation(session, state, self, wished)
         with self._changed:
             self._sessions.append(session)
             self._newcomers.append(session)

@@ -16,7 +16,7 @@ from rtvi_sync.testing.inputs import Inputs
 from rtvi_sync.testing.line import Handler, Line, Part
 from rtvi_sync.testing.options import BotOptions
 from rtvi_sync.testing.script import Message
-from rtvi_sync.testing.session import BotSession, parse
+from rtvi_sync.testing.session import BotSession, State, parse
 from rtvi_sync.testing.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -27,26 +27,27 @@ class Conversation:
 
     Args:
         session: the connection.
+        state: of the session.
         options: of the bot.
         wished_config: what the connect request wanted set, anything; None if it wanted nothing.
     """
 
-    def __init__(self, session: BotSession, options: BotOptions, wished_config: Any = None) -> None:
+    def __init__(self, session: BotSession, state: State, options: BotOptions, wished_config: Any) -> None:
         self._session = session
         self._options = options
-        mode, config, context = session.mode, session.live_config, session.live_context
-        self._line = Line(mode, session.send)
+        context = state.context
+        self._line = Line(state.mode, session.send)
         self._turns = Turns(session, self._line, context, options)
         self._ears = Ears(session, self._line, self._turns, context, options)
         actions = Actions(options.actions or {}, context, self._turns, quirks=options.quirks)
         self._actions = ActionPart(self._line, actions)
         parts: list[Part] = [
-            Handshake(self._line, config, wished_config, options),
+            Handshake(self._line, state.config, wished_config, options),
             Inputs(self._line, self._turns, context, options),
             self._ears,
         ]
         if options.has_config:
-            parts.append(ConfigPart(self._line, config, self._turns))
+            parts.append(ConfigPart(self._line, state.config, self._turns))
         if options.has_actions:
             parts.append(self._actions)
         self._handlers: dict[str, Handler] = {"disconnect-bot": lambda _: session.close()}

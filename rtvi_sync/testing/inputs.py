@@ -43,7 +43,8 @@ class Inputs:
             "dtmf": self._dtmf,
             "ui-event": lambda received: _check(received, event=str),
             "ui-snapshot": lambda received: _check(received, tree=dict),
-            "ui-cancel-job-group": self._cancel_job_group,
+            "ui-cancel-task": lambda received: _check(received, task_id=str),
+            "ui-cancel-job-group": lambda received: _check(received, job_id=str),
             "llm-function-call-result": lambda received: _check(
                 received, function_name=str, tool_call_id=str, arguments=dict, result=(dict, str)
             ),
@@ -102,15 +103,11 @@ class Inputs:
 
     def _dtmf(self, received: Message) -> None:
         data = received.get("data") or {}
-        # RTVI 2.0 had one key in a message; 2.1 has a list, and refuses the one.
-        single = self._line.mode.number < (2, 1)
-        keys = [field(data, "button", str)] if single else field(data, "buttons", list)
+        # Once one key in a message; now a list, and the one is refused.
+        name = "button" if self._line.mode.takes("dtmf.button") else "buttons"
+        keys = [field(data, name, str)] if name == "button" else field(data, name, list)
         if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
-            raise invalid("button" if single else "buttons", "Input should be keys of 0-9, * and #")
-
-    def _cancel_job_group(self, received: Message) -> None:
-        _check(received, job_id=str)
-        optional(received["data"], "reason", str)
+            raise invalid(name, "Input should be keys of 0-9, * and #")
 
 
 def _check(received: Message, **fields: Any) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import attrs
 
-from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, MessageSpec, Version
+from rtvi_sync.protocol.dialects import (
+    FIELDS,
+    INBOUND,
+    OUTBOUND,
+    VERSIONS,
+    FieldSpec,
+    MessageSpec,
+    Version,
+    parse_version,
+)
 
-NEWEST: Final = "2.2.0"
-
-
-def _number(version: str) -> Version:
-    """Major and minor number; those of the newest version for a string that is none."""
-    found = re.match(r"(\d{1,5})\.(\d{1,5})", version) or re.match(r"(\d+)\.(\d+)", NEWEST)
-    assert found is not None
-    return int(found[1]), int(found[2])
+_NEWEST: Final = max(VERSIONS)
+NEWEST: Final = f"{_NEWEST[0]}.{_NEWEST[1]}.0"
 
 
 @attrs.frozen
@@ -33,7 +35,7 @@ class Mode:
 
     @number.default
     def _number_of_version(self) -> Version:
-        return _number(self.version)
+        return parse_version(self.version) or _NEWEST
 
     @property
     def generation(self) -> int:
@@ -50,7 +52,11 @@ class Mode:
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
-    def _knows(self, spec: MessageSpec) -> bool:
+    def takes(self, field: str) -> bool:
+        """Does such a bot take this field ("type.field") of a client's message?"""
+        return self._knows(FIELDS[field])
+
+    def _knows(self, spec: MessageSpec | FieldSpec) -> bool:
         return (spec.since or self.number) <= self.number and (spec.until is None or self.number < spec.until)
 
 

@@ -38,6 +38,15 @@ class Link(Protocol):
     def drop(self) -> None: ...
 
 
+@attrs.frozen(kw_only=True)
+class State:
+    """What a session and its conversation have in common: the bot's version, and the config and context of now."""
+
+    mode: Mode
+    config: LiveConfig
+    context: Context
+
+
 class BotSession:
     """The bot's end of one connection. Any thread may use it.
 
@@ -46,14 +55,11 @@ class BotSession:
     Attributes:
         path: path and query of the client's WebSocket request.
         headers: the headers of that request, names in lower case.
-        mode, live_config, live_context: what the conversation and this object have in common.
     """
 
-    def __init__(self, link: Link, mode: Mode, config: LiveConfig, context: Context) -> None:
+    def __init__(self, link: Link, state: State) -> None:
         self._link = link
-        self.mode: Final = mode
-        self.live_config: Final = config
-        self.live_context: Final = context
+        self._state = state
         self.path: Final = link.path
         self.headers: Final = link.headers
         self._frame_ids = itertools.count(1)
@@ -73,12 +79,12 @@ class BotSession:
     @property
     def config(self) -> Config:
         """The config of this session as it is now, a copy: ``[{"service", "options": [{"name", "value"}]}]``."""
-        return self.live_config.services
+        return self._state.config.services
 
     @property
     def context(self) -> list[Message]:
         """What a language model would be given now, a copy: messages with ``role`` and ``content``."""
-        return self.live_context.messages
+        return self._state.context.messages
 
     @property
     def audio(self) -> bytes:
@@ -175,7 +181,7 @@ class BotSession:
             RequestTimeoutError: the client did not answer in time. It has been told that the call is cancelled.
             DisconnectedError: the session has ended.
         """
-        return call_function(self, self.mode, name, arguments or {}, timeout, report_level)
+        return call_function(self, self._state.mode, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get some, as a real bot's have.

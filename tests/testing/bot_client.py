@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import threading
@@ -34,6 +35,7 @@ class Client:
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
+        self._numbers = itertools.count(1)
 
     def send(self, type: str, data: Any = None, id: str = "id-1") -> None:
         self.send_json({"label": "rtvi-ai", "type": type, "id": id, "data": data})
@@ -64,11 +66,36 @@ class Client:
             if isinstance(frame, MessageFrame) and items[-1]["type"] == type:
                 return items
 
+    def until_id(self, id: str) -> list[Any]:
+        """Everything up to the first message with this id."""
+        items: list[Any] = []
+        while not items or not isinstance(items[-1], dict) or items[-1].get("id") != id:
+            frame = self.receive()
+            items.append(json.loads(frame.data) if isinstance(frame, MessageFrame) else frame)
+        return items
+
+    def ask(self, type: str, data: Any = None) -> Any:
+        """Send a message, and return its answer; what comes before that is dropped."""
+        number = f"ask-{next(self._numbers)}"
+        self.send(type, data, number)
+        return self.until_id(number)[-1]
+
+    def act(self, name: str, id: str = "action", **arguments: Any) -> None:
+        """Send an action, "service:action"."""
+        self.send("action", action(name, **arguments), id)
+
     def message(self, type: str) -> dict[str, Any]:
         """The next message, which must be of this type."""
         (item,) = self.until(type)
         assert isinstance(item, dict)
         return item
+
+
+def action(name: str, **arguments: Any) -> dict[str, Any]:
+    """The data of an action, "service:action"."""
+    service, _, called = name.partition(":")
+    given = [{"name": name, "value": value} for name, value in arguments.items()]
+    return {"service": service, "action": called, "arguments": given}
 
 
 Talk = Callable[[EmbeddedBot], Client]
@@ -78,6 +105,17 @@ def names(items: list[Any]) -> list[str]:
     """Types of messages and kinds of frames; what is repeated comes once."""
     kinds = [item["type"] if isinstance(item, dict) else type(item).__name__ for item in items]
     return [kind for kind, _ in groupby(kinds)]
+
+
+def outline(items: list[Any]) -> list[str]:
+    """As `names`, with the texts of the messages."""
+    lines = []
+    for item in items:
+        data = item.get("data") if isinstance(item, dict) else None
+        text = data.get("text") if isinstance(data, dict) else None
+        name = item["type"] if isinstance(item, dict) else type(item).__name__
+        lines.append(name if text is None else f"{name} {text}")
+    return [line for line, _ in groupby(lines)]
 
 
 def pcm_of(items: list[Any]) -> bytes:

@@ -19,48 +19,6 @@ from rtvi_sync.testing import EmbeddedBot
 from .bot_client import ANSWER, RATE, Talk, names
 
 
-@pytest.mark.parametrize(
-    ("client_version", "warning", "version"),
-    [
-        ("2.2.0", None, "2.2.0"),
-        ("2.0.0", None, "2.2.0"),
-        ("1.4.0", None, "1.4.0"),
-        ("0.3.0", "RTVI version 0.3.0 is not compatible with server protocol 2.2.0.", "2.2.0"),
-        ("2.1", "Invalid client version format (2.1).", "2.2.0"),
-        ("abc", "Invalid client version format (abc).", "2.2.0"),
-        (None, "Client version unknown.", "2.2.0"),
-    ],
-)
-def test_version_negotiation(talk: Talk, client_version: str | None, warning: str | None, version: str) -> None:
-    """bot-ready has the id of client-ready; a version that does not fit is an error-response before it, no more."""
-    with EmbeddedBot() as bot:
-        client = talk(bot)
-        client.send("client-ready", None if client_version is None else {"version": client_version}, id="abc")
-        *warnings, ready = client.until("bot-ready")
-
-    assert [(item["type"], item["id"], item["data"]["error"]) for item in warnings] == (
-        [("error-response", "abc", f"{warning} Compatibility issues may occur.")] if warning else []
-    )
-    assert (ready["id"], ready["data"]["version"]) == ("abc", version)
-    assert set(ready["data"]) == {"version", "about", "capabilities"}
-
-
-def test_clients_of_protocol_1_get_words(talk: Talk) -> None:
-    """After a client-ready of 1.x bot-output comes word by word."""
-    with EmbeddedBot(replies="Yes sir.") as bot:
-        client = talk(bot)
-        client.send("client-ready", {"version": "1.4.0"})
-        client.send("send-text", {"content": "Hello"})
-        items = [item for item in client.until("bot-stopped-speaking") if isinstance(item, dict)]
-
-    outputs = [item["data"] for item in items if item["type"] == "bot-output"]
-    assert [(data["text"], data["aggregated_by"]) for data in outputs] == [
-        ("Yes sir.", "sentence"),
-        ("Yes", "word"),
-        ("sir.", "word"),
-    ]
-
-
 def test_metrics_come_before_bot_ready(talk: Talk) -> None:
     """With `metrics` the first message is not bot-ready, as with real bots."""
     with EmbeddedBot(metrics=True) as bot:
