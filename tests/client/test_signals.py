@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from rtvi_sync import (
     Event,
@@ -14,6 +18,15 @@ from rtvi_sync import (
     signals,
 )
 from tests.client.helpers import InThread, memory_client, say, settle
+
+
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads take turns all the time, so that an event among busy threads is delivered soon."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
 
 
 class TestSignals:
@@ -119,6 +132,7 @@ class TestSignals:
             signals.ui_command.send(client, event=3)
         assert heard == [("via", {"event": 1}), ("to", {"event": 1}), ("via", {"event": 2})]
 
+    @pytest.mark.usefixtures("quick_turns")
     def test_many_threads(self, client: RTVIClient) -> None:
         """Receivers that come and go, explicitly and by collection, on many threads while events are delivered."""
         count = [0] * 6

@@ -705,7 +705,7 @@ def test_a_breach_of_the_protocol(pair):
     assert bot.at_end()
 
 
-@pytest.mark.parametrize("wire", [close_frame(1011, b"broken"), frame(BINARY, mask=True)])
+@pytest.mark.parametrize("wire", [close_frame(1011, b"broken"), frame(BINARY, mask=True)], ids=["close", "offence"])
 def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
     """If the answer to a close frame or a breach cannot be written, the end is still what the bot made it."""
     client, bot = link(start=False)
