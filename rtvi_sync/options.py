@@ -19,6 +19,7 @@ from .concurrency.deadline import Deadline
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, StartBotError, TransportStartError
 from .events import RTVIEvent, event_from
 from .media import AudioSink, AudioSource, VideoSource
+from .protocol.config import as_json
 from .transports.base import Transport
 from .transports.net import printable
 
@@ -104,11 +105,12 @@ class RTVIClientParams:
     services: dict[str, str] | None = None
 
     def config_as_json(self) -> list[Any]:
-        """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or dicts of that shape."""
-        return [
-            attrs.asdict(entry, filter=lambda field, _: field.name != "extra") if attrs.has(type(entry)) else entry
-            for entry in self.config or []
-        ]
+        """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
+
+        Raises:
+            TypeError: it is no config; the message says where.
+        """
+        return as_json(self.config or [])
 
     def construct_url(self, endpoint: str) -> str:
         """`base_url` and an endpoint, joined with exactly one slash; a query of the base is kept.

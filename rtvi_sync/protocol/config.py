@@ -39,7 +39,7 @@ def as_json(config: ConfigLike) -> list[dict[str, Any]]:
             "options": [{"name": option.name, "value": option.value, **option.extra} for option in entry.options],
             **entry.extra,
         }
-        for entry in config_of(value=config)
+        for entry in config_of(config)
     ]
 
 
@@ -83,12 +83,12 @@ def with_config(config: ConfigLike, changes: ConfigLike) -> Config:
 
 def _service_of(entry: Any, where: str) -> RTVIClientConfigOption:
     if isinstance(entry, RTVIClientConfigOption):
-        return copy.deepcopy(entry)
-    _check_mapping(entry, where, RTVIClientConfigOption, "service", "options")
+        service, options, extra = entry.service, entry.options, copy.deepcopy(entry.extra)
+    else:
+        _check_mapping(entry, where, RTVIClientConfigOption, "service", "options")
+        service, options, extra = entry.get("service"), entry.get("options", ()), _others(entry, "service", "options")
     return RTVIClientConfigOption(
-        _text(entry, "service", where),
-        _options_of(entry.get("options", ()), f"{where}.options"),
-        extra=_others(entry, "service", "options"),
+        _text(service, "service", where), _options_of(options, f"{where}.options"), extra=extra
     )
 
 
@@ -100,10 +100,11 @@ def _options_of(options: Any, where: str) -> tuple[ConfigOption, ...]:
 
 def _option_of(option: Any, where: str) -> ConfigOption:
     if isinstance(option, ConfigOption):
-        return copy.deepcopy(option)
-    _check_mapping(option, where, ConfigOption, "name", "value")
-    value = copy.deepcopy(option.get("value"))
-    return ConfigOption(_text(option, "name", where), value, extra=_others(option, "name", "value"))
+        name, value, extra = option.name, option.value, copy.deepcopy(option.extra)
+    else:
+        _check_mapping(option, where, ConfigOption, "name", "value")
+        name, value, extra = option.get("name"), option.get("value"), _others(option, "name", "value")
+    return ConfigOption(_text(name, "name", where), copy.deepcopy(value), extra=extra)
 
 
 def _check_mapping(value: Any, where: str, cls: type[object], *keys: str) -> None:
@@ -112,11 +113,10 @@ def _check_mapping(value: Any, where: str, cls: type[object], *keys: str) -> Non
         raise TypeError(f"{where} is a {cls.__name__} or {{{shape}}}, not {type(value).__name__}")
 
 
-def _text(mapping: Mapping[str, Any], key: str, where: str) -> str:
-    text = mapping.get(key)
-    if not isinstance(text, str):
+def _text(value: Any, key: str, where: str) -> str:
+    if not isinstance(value, str):
         raise TypeError(f"{where} needs a {key!r} that is a string")
-    return text
+    return value
 
 
 def _others(mapping: Mapping[str, Any], *known: str) -> dict[str, Any]:

@@ -68,18 +68,27 @@ class TestDefaultRequest:
         assert server.requests[0].body == {"config": [], "rtvi_client_version": rtvi_sync.__version__}
 
     def test_config_objects(self, server: ScriptedServer) -> None:
-        """Config entries may be objects; their order is kept."""
+        """Config entries and options may be objects, mappings, or both in one another; their order is kept."""
         server.answers["/connect/"] = Answer({})
         entries = [
             RTVIClientConfigOption(service="tts", options=[rtvi_sync.ConfigOption(name="voice", value="a")]),
-            {"service": "llm", "options": []},
+            {"service": "llm", "options": [rtvi_sync.ConfigOption("model", "large")]},
+            RTVIClientConfigOption("vad", [{"name": "params", "value": {}}]),
         ]
         with memory_client(params={"base_url": server.url, "config": entries}):
             pass
         assert server.requests[0].body["config"] == [
             {"service": "tts", "options": [{"name": "voice", "value": "a"}]},
-            {"service": "llm", "options": []},
+            {"service": "llm", "options": [{"name": "model", "value": "large"}]},
+            {"service": "vad", "options": [{"name": "params", "value": {}}]},
         ]
+
+    def test_what_is_no_config(self, server: ScriptedServer) -> None:
+        """It is refused before a request is made, with an error that says where."""
+        client = memory_client(params={"base_url": server.url, "config": [{"service": "llm", "options": "large"}]})
+        with pytest.raises(TypeError, match=r"config\[0\]\.options is a list"):
+            client.connect()
+        assert server.requests == []
 
     def test_params_are_read_afresh(self, server: ScriptedServer) -> None:
         """What is changed between two connects is in the second request, replaced params too."""
