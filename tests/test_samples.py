@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socketserver
 import subprocess
 import sys
+import threading
 import wave
 from pathlib import Path
 
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from samples.line_transport.__main__ import Bot
 
 from .cli.wavs import quiet, tone, write_wav
 
@@ -21,7 +24,7 @@ SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
 def run(folder: Path, name: str, *arguments: str) -> list[str]:
     """The lines that a sample prints; it has to succeed without a word on stderr."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "samples" / name), *arguments],
+        [sys.executable, "-W", "error", "-m", f"samples.{name}", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -34,16 +37,38 @@ def run(folder: Path, name: str, *arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
 def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
-    """Fewer than 60 lines, the first of which tell what it is for and how it is called."""
+    """Fewer than 65 lines, the first of which tell what it is for and how it is called."""
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 60
+    assert len(text.splitlines()) < 65
     assert f"python3 run.py sample {path.stem} --url ws://" in text.partition('"""\n\nimport')[0]
+
+
+def test_line_transport(tmp_path: Path) -> None:
+    """The sample of a transport is a package: its entry says how to run it, and talks to a bot of its own."""
+    entry = ROOT / "samples" / "line_transport" / "__main__.py"
+    assert "python3 run.py sample line_transport --url tcp://" in entry.read_text(encoding="utf-8")
+    assert run(tmp_path, "line_transport", "Who?", "Where?") == [
+        "Who? -> You said: Who?",
+        "Where? -> You said: Where?",
+    ]
+
+
+def test_line_transport_with_a_bot_elsewhere(tmp_path: Path) -> None:
+    """`--url` is the address of a bot that speaks in lines."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Bot) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+        serving.start()
+        url = f"tcp://127.0.0.1:{server.server_address[1]}"
+        lines = run(tmp_path, "line_transport", "--url", url, "When?")
+        server.shutdown()
+        serving.join()
+    assert lines == ["When? -> You said: When?"]
 
 
 def test_talk_from_wav(tmp_path: Path) -> None:
     """The transcript of both, and a file with the bot's voice: the built-in bot answers with what it heard."""
     write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
-    lines = run(tmp_path, "talk_from_wav.py", "question.wav", "answer.wav")
+    lines = run(tmp_path, "talk_from_wav", "question.wav", "answer.wav")
     assert [line.partition(":")[0] for line in lines] == ["you", "bot", "The bot's voice is in answer.wav"]
     with wave.open(str(tmp_path / "answer.wav")) as file:
         assert file.getframerate() == 16_000
@@ -55,13 +80,13 @@ def test_talk_from_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
     """`--url` is the WebSocket of a bot."""
     write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
     with EmbeddedBot(transcripts="Who is there?", replies="It is me.") as bot:
-        lines = run(tmp_path, "talk_from_wav.py", "--url", bot.ws_url, "question.wav", "answer.wav")
+        lines = run(tmp_path, "talk_from_wav", "--url", bot.ws_url, "question.wav", "answer.wav")
     assert lines[:2] == ["you: Who is there?", "bot: It is me."]
 
 
 def test_ask_text(tmp_path: Path) -> None:
     """The answer to the application's own request, then one to each question."""
-    assert run(tmp_path, "ask_text.py") == [
+    assert run(tmp_path, "ask_text") == [
         "order 7 is {'number': 7, 'state': 'sent'}",
         "What time is it? -> You said: What time is it?",
         "And in Oslo? -> You said: And in Oslo?",
@@ -75,7 +100,7 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
         raise LookupError("never heard of it")
 
     with EmbeddedBot(on_request={"get-order": refuse}, replies=["Noon."]) as bot:
-        lines = run(tmp_path, "ask_text.py", "--url", bot.ws_url, "When?")
+        lines = run(tmp_path, "ask_text", "--url", bot.ws_url, "When?")
     assert lines[0].startswith("no such order: ")
     assert "never heard of it" in lines[0]
     assert lines[1:] == ["When? -> Noon."]
@@ -83,7 +108,7 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
 
 def test_manual_events(tmp_path: Path) -> None:
     """Handlers run in the program's loop, which does other work until the bot has spoken."""
-    *said, end = run(tmp_path, "manual_events.py")
+    *said, end = run(tmp_path, "manual_events")
     assert [line.partition(": ")[2] for line in said] == [
         "the bot said 'Once there was a thread.'",
         "the bot said 'It ended.'",

@@ -8,6 +8,8 @@ import pytest
 
 from ..loopback import black_hole
 
+pytest.register_assert_rewrite("rtvi_sync.testing.contract_rig", "rtvi_sync.testing.transport_contract")
+
 
 @pytest.fixture(scope="package")
 def hanging_port() -> Iterator[int]:

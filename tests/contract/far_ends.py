@@ -21,11 +21,11 @@ from ..loopback import Peer, Server
 class MemoryEnd(FarEnd):
     """A function in this process."""
 
-    def __init__(self, bot: Bot) -> None:
+    def __init__(self, bot: Bot, kind: type[MemoryTransport]) -> None:
         def answer(_: MemoryTransport, message: RTVIMessage) -> list[Any]:
             return bot(json.dumps(message.to_dict()))
 
-        self.transport: MemoryTransport = MemoryTransport(answer)
+        self.transport: MemoryTransport = kind(answer)
 
     def send(self, text: str) -> None:
         self.transport.receive(text)
@@ -38,8 +38,8 @@ class MemoryEnd(FarEnd):
 
 
 @contextmanager
-def memory(bot: Bot, _: int) -> Iterator[MemoryEnd]:
-    yield MemoryEnd(bot)
+def memory(bot: Bot, _: int, kind: type[MemoryTransport] = MemoryTransport) -> Iterator[MemoryEnd]:
+    yield MemoryEnd(bot, kind)
 
 
 class WebSocketEnd(FarEnd):
@@ -79,8 +79,8 @@ def websocket(bot: Bot, hanging_port: int) -> Iterator[WebSocketEnd]:
 class LineEnd(FarEnd):
     """A TCP server."""
 
-    def __init__(self, port: int, hanging_port: int) -> None:
-        self.transport = LineTransport()
+    def __init__(self, port: int, hanging_port: int, kind: type[LineTransport]) -> None:
+        self.transport = kind()
         self.auth_bundle = {"url": f"tcp://127.0.0.1:{port}"}
         self.hanging_bundle = {"url": f"tcp://127.0.0.1:{hanging_port}"}
         self.sock: socket.socket | None = None
@@ -104,7 +104,7 @@ class LineEnd(FarEnd):
 
 
 @contextmanager
-def lines(bot: Bot, hanging_port: int) -> Iterator[LineEnd]:
+def lines(bot: Bot, hanging_port: int, kind: type[LineTransport] = LineTransport) -> Iterator[LineEnd]:
     def serve(peer: Peer) -> None:
         end.sock = peer.sock
         with peer.sock.makefile("rb") as received:
@@ -113,7 +113,7 @@ def lines(bot: Bot, hanging_port: int) -> Iterator[LineEnd]:
                     end.send(answer)
 
     with Server(serve) as server:
-        end = LineEnd(server.port, hanging_port)
+        end = LineEnd(server.port, hanging_port, kind)
         yield end
 
 
