@@ -1,4 +1,9 @@
-"""What a transport is: the contract between the client and whatever carries its messages."""
+"""What a transport is: the contract between the client and whatever carries its messages.
+
+docs/writing-a-transport.md leads from nothing to a transport that keeps it, `rtvi_sync.testing.transport_contract` has
+its tests. Where it says "connect thread" and "close thread", these are threads of the session: the transport need not
+start them.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +31,21 @@ Inbound: TypeAlias = str | bytes | Mapping[str, Any] | RTVIMessage
 class TransportOptions:
     """What one session gives to its transport. A transport forgets it when the next session initializes it.
 
+    The functions never block and never raise but for what is said; any thread may call them. What is called for a
+    session that is over changes nothing.
+
     Attributes:
         client_ready: the message that `send_ready_message()` sends.
         on_interruption: call it when the wire says, other than by a message, that queued playback is void.
-        on_closed: call it once when the connection has ended without `disconnect()`.
-        on_event: call it for an event of the transport's own, such as a device's.
+        on_closed: call it once when the connection has ended without `disconnect()`, and say how: `initiator` is
+            "server" if the bot ended it, with the `code` and `reason` of the wire if it has such, "network" if it
+            broke; `error` is for what went wrong. It may be called inside `connect()` and `send_message()` too.
+            `disconnect()` follows, on another thread.
+        on_event: call it with an event of the transport's own, such as a device's, and its data.
         mic, speaker, cam: None for the default device, a device id, or a source or sink of the caller's.
         enable_mic, enable_cam: whether they are on at the start.
-        network: TLS and proxy.
-        hub: the threads that sessions share. A transport of your own may ignore it.
+        network: TLS and proxy, for transports that use them.
+        hub: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
         check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
             change what the next session may be using.
     """
@@ -88,27 +99,43 @@ class Transport(abc.ABC):
     at a time:
 
     * ``self.on_message(message)`` for each message of the bot: JSON text, a parsed document, or an `RTVIMessage`. It
-      never raises, never blocks and never runs user code;
+      never raises, never blocks and never runs user code, whatever it is given: what is no message of RTVI is logged
+      and skipped. What has no end must be bounded before: it takes what it gets. It may send, on the same thread;
     * ``self.options.on_closed(CloseInfo(...))`` when the connection ends by itself.
+
+    In a session the client calls `initialize()`, `init_devices()`, `connect()`, `send_ready_message()`, and, when the
+    bot is ready, `start_media()`; in the end always `disconnect()`, unless `initialize()` was not reached. What any of
+    the first five raises is raised to the caller of the client's `connect()`: an `RTVIError` as it is, another
+    `Exception` as the cause of a `TransportStartError`. What `disconnect()` raises is logged.
+
+    Threads that a transport starts should be daemons, so that they do not keep a program from exiting, and be gone
+    when `disconnect()` returns. A forked child must not use the session of its parent, and is not asked to: it only
+    has copies of the descriptors. End a connection by what reaches the other side though there are copies, such as
+    `shutdown()`.
     """
 
     #: Name that `start_bot()` gives to the server as ``transport``.
     name = "custom"
-    #: Largest serialized message, in bytes. 1 MiB is what Pipecat's standalone WebSocket server takes.
+    #: Largest serialized message, in bytes, that `serialize()` and `check_size()` let pass; a class or an object of it
+    #: may have another. 1 MiB is what Pipecat's standalone WebSocket server takes.
     max_message_size = 1_048_576
-    #: Unix time at which the session will be ended by the server, if the transport knows.
+    #: Unix time at which the session will be ended by the server; for the transport to set, if it knows.
     expiry: float | None = None
-    #: Whether what `connect()` is given was answered by an https endpoint, and should not go on in plain text.
+    #: Whether what `connect()` is given was answered by an https endpoint, and should not go on in plain text. Set by
+    #: the session.
     secure_bundle = False
     #: Whether it can send a camera's picture.
     supports_video = False
 
+    #: Those of the session that is, or was last. A thread that may outlive its session keeps its own.
     options: TransportOptions
     on_message: Callable[[Inbound], None]
+    #: The client's state; set by the session, never by the transport.
     state: TransportState = TransportState.DISCONNECTED
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
-        """A session begins. Called on the connect thread, before anything else of that session.
+        """A session begins. Called on the connect thread, before anything else of that session. Whoever overrides it
+        calls this one first, and must not block.
 
         Raises:
             RTVIError: the session was given up before this was reached.
@@ -128,46 +155,72 @@ class Transport(abc.ABC):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the connection; return when messages can be sent. Called on the connect thread; may block.
 
+        When the attempt is abandoned, because its time is over or the program wants it no more, this has to return
+        soon, by whatever exception, and to leave nothing open. `disconnect()` is called meanwhile, and a moment later
+        another session may begin: so look at `abort` once more, under a lock that `disconnect()` takes too, before
+        the connection is put where others find it. If it is put there first, `disconnect()` closes it.
+
+        Messages that are delivered before this has returned are told to the program before the event `connected`; a
+        transport may begin to read in `send_ready_message()` instead.
+
         Args:
-            auth_bundle: what the connect endpoint or the caller of `connect()` gave, whole.
+            auth_bundle: what the connect endpoint or the caller of `connect()` gave, whole: any object, often a
+                mapping; None if there is neither.
             abort: tells when the attempt is abandoned: `abort.attach(sock)` makes it wake a blocked socket,
-                `abort.remaining()` is the time left.
+                `abort.on_abort(function)` tells others, `abort.remaining()` is the time left in seconds, None without
+                a limit.
 
         Raises:
-            TransportStartError, InvalidTransportParamsError: it could not be opened.
+            TransportStartError: it could not be opened.
+            InvalidTransportParamsError: `auth_bundle` does not say where, or not as this transport needs it.
         """
 
     @abc.abstractmethod
     def disconnect(self) -> None:
-        """End the connection and free everything, within a second or two. Called on the close thread, also when
-        `connect()` failed or has not returned yet, and when the connection ended by itself. `connect()` may be called
-        again after it."""
+        """End the connection and free everything. What was sent before should still get through.
+
+        Called on the close thread, also when `connect()` failed or has not returned yet, and when the connection ended
+        by itself; at the exit of the interpreter on any thread. It may be called at any time, again, and by several
+        threads at once. It should take no more than a second or two: after four the session goes on without it. When
+        it has returned nothing is delivered any more, `on_closed` is not called, and a new session may begin.
+        """
 
     def send_ready_message(self) -> None:
-        """Tell the bot that the client is ready. Called on the connect thread after `connect()`."""
+        """Tell the bot that the client is ready. Called on the connect thread after `connect()`, when the program was
+        told `connected`. The bot's answer, `bot-ready`, is what the client's `connect()` waits for."""
         self.send_message(self.options.client_ready)
 
     @abc.abstractmethod
     def send_message(self, message: RTVIMessage) -> None:
-        """Send `message` without waiting for anything. Any thread may call it.
+        """Send `message` without waiting for anything. Any thread may call it, several may at once.
+
+        Messages of one thread keep their order. If the bot reads too slowly, keep so much as is reasonable, then end
+        the connection. It may be called where a message is delivered, and, by a finalizer, in the midst of itself: a
+        lock that it takes has to be re-entrant.
 
         Raises:
-            MessageTooLargeError: it is larger than `max_message_size`.
-            DisconnectedError: there is no connection.
+            MessageTooLargeError: it is larger than `max_message_size`; nothing is sent, and the connection lives.
+            DisconnectedError: there is no connection, or it is lost now.
+            TypeError, ValueError: its data is not JSON.
         """
 
     def serialize(self, message: RTVIMessage) -> str:
-        """The JSON text of `message`.
+        """The JSON text of `message`, without line breaks.
 
         Raises:
             MessageTooLargeError: it has more than `max_message_size` bytes.
+            TypeError, ValueError: its data is not JSON.
         """
         text = envelope.encode(message)
         self.check_size(len(text.encode()), message)
         return text
 
     def check_size(self, size_bytes: int, message: RTVIMessage) -> None:
-        """Raise `MessageTooLargeError` if a serialized frame of `size_bytes` is over the limit."""
+        """For transports that put more around a message than `serialize()`: refuse a frame that is too large.
+
+        Raises:
+            MessageTooLargeError: `size_bytes` is more than `max_message_size`.
+        """
         if size_bytes > self.max_message_size:
             raise MessageTooLargeError(
                 f"The {message.type!r} message has {size_bytes} bytes; this transport carries {self.max_message_size}. "
@@ -191,12 +244,21 @@ class Transport(abc.ABC):
         return Tracks()
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone. Called on the caller's thread."""
+        """Unmute or mute the microphone. Called on the caller's thread, in a session only; what is switched outside of
+        one comes with the next one's options.
+
+        Raises:
+            UnsupportedFeatureError: this transport carries no audio.
+        """
         if enable:
             raise UnsupportedFeatureError(f"The {self.name} transport carries no audio", feature="mic")
 
     def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off. Called on the caller's thread."""
+        """Turn the camera on or off. As `enable_mic()`, and not called at all unless `supports_video`.
+
+        Raises:
+            UnsupportedFeatureError: this transport carries no video.
+        """
         if enable:
             raise UnsupportedFeatureError(
                 f"The {self.name} transport carries no video; use a transport that does, or leave enable_cam off",
