@@ -273,6 +273,8 @@ class Session:
             return
         try:
             self.request(self._engine.config_request, deadline)
+        except BotNotReadyError:  # it was ready, so the session has ended since
+            raise self._disconnected_error() from None
         except (RequestRejectedError, UnsupportedFeatureError) as error:
             logger.debug("The bot has no config: %s", error)
         except RequestTimeoutError as error:
