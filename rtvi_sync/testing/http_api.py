@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from rtvi_sync.testing.actions import Actions, NeverAnsweredError, read_call
 from rtvi_sync.testing.context import Context
-from rtvi_sync.testing.fields import InvalidMessageError, entries, field
+from rtvi_sync.testing.fields import InvalidMessageError, entries, field, invalid
 from rtvi_sync.testing.http_endpoint import Answer, BotRequest, SilenceError
 from rtvi_sync.testing.line import Line
 from rtvi_sync.testing.modes import Mode
@@ -93,6 +93,8 @@ class BotAPI:
     def _act(self, request: BotRequest) -> Answer | Iterator[Message]:
         try:
             received = entries(request.body, "actions")
+            if not received:
+                raise invalid("actions", "List should have at least 1 item")
             for action in received:
                 field(action, "id", str)
         except InvalidMessageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
@@ -74,13 +76,22 @@ class Client:
             items.append(json.loads(frame.data) if isinstance(frame, MessageFrame) else frame)
         return items
 
+    def rest(self) -> list[Any]:
+        """Everything up to the end of the connection."""
+        items: list[Any] = []
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                frame = self.receive()
+                items.append(json.loads(frame.data) if isinstance(frame, MessageFrame) else frame)
+        return items
+
     def ask(self, type: str, data: Any = None) -> Any:
         """Send a message, and return its answer; what comes before that is dropped."""
         number = f"ask-{next(self._numbers)}"
         self.send(type, data, number)
         return self.until_id(number)[-1]
 
-    def act(self, name: str, id: str = "action", **arguments: Any) -> None:
+    def act(self, name: str, /, id: str = "action", **arguments: Any) -> None:
         """Send an action, "service:action"."""
         self.send("action", action(name, **arguments), id)
 
@@ -91,7 +102,7 @@ class Client:
         return item
 
 
-def action(name: str, **arguments: Any) -> dict[str, Any]:
+def action(name: str, /, **arguments: Any) -> dict[str, Any]:
     """The data of an action, "service:action"."""
     service, _, called = name.partition(":")
     given = [{"name": name, "value": value} for name, value in arguments.items()]

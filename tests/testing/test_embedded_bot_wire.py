@@ -16,7 +16,7 @@ from rtvi_sync.protocol.frames import (
 )
 from rtvi_sync.testing import EmbeddedBot
 
-from .bot_client import ANSWER, RATE, Talk, names
+from .bot_client import ANSWER, RATE, Talk, names, outline
 
 
 def test_metrics_come_before_bot_ready(talk: Talk) -> None:
@@ -135,6 +135,92 @@ def test_what_is_not_for_it_is_ignored(talk: Talk) -> None:
         client.send("client-message", {"t": "fence"})
 
         assert names(client.until("server-response")) == ["server-response"]
+
+
+FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
+URL = {"content": "look", "file": {"format": "text/plain", "name": "a", "source": {"type": "url", "url": "https://x"}}}
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "version"),
+    [
+        ("dtmf", {"button": "1"}, "2.0.0"),
+        ("dtmf", {"buttons": ["1", "#", "*"]}, "2.1.0"),
+        ("ui-event", {"event": "click", "payload": {"x": 1}}, "1.3.0"),
+        ("ui-event", {"event": "click"}, "2.2.0"),
+        ("ui-snapshot", {"tree": {"root": {"ref": "e1"}}}, "2.2.0"),
+        ("ui-cancel-task", {"task_id": "job-1"}, "1.3.0"),
+        ("ui-cancel-job-group", {"job_id": "job-1", "reason": "user"}, "2.2.0"),
+        (
+            "llm-function-call-result",
+            {"function_name": "f", "tool_call_id": "1", "arguments": {}, "result": ""},
+            "0.3.0",
+        ),
+        ("send-file", FILE | {"options": {"run_immediately": False}}, "2.2.0"),
+        ("send-file", URL | {"options": {"run_immediately": False}}, "2.2.0"),
+        ("append-to-context", {"role": "user", "content": ["any", "JSON"]}, "1.0.0"),
+    ],
+)
+def test_messages_that_are_taken(talk: Talk, type: str, data: Any, version: str) -> None:
+    """What has the form that its version has is accepted, and kept for the test."""
+    with EmbeddedBot(version=version, quirks=True) as bot:
+        client = talk(bot)
+        client.send(type, data, id="abc")
+        client.send("no-such-type", id="fence")
+
+        assert [item["id"] for item in client.until_id("fence")] == ["fence"]
+        assert bot.wait_for_session().wait_for_message(type)["data"] == data
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "version", "name"),
+    [
+        ("dtmf", {"buttons": ["1"]}, "2.0.0", "button"),
+        ("dtmf", {"button": "12"}, "2.0.0", "button"),
+        ("dtmf", {"button": "1"}, "2.1.0", "buttons"),
+        ("dtmf", {"buttons": []}, "2.2.0", "buttons"),
+        ("dtmf", {"buttons": ["1", "x"]}, "2.2.0", "buttons"),
+        ("dtmf", {"buttons": [1]}, "2.2.0", "buttons"),
+        ("dtmf", None, "2.2.0", "buttons"),
+        ("ui-event", {"payload": 1}, "2.2.0", "event"),
+        ("ui-snapshot", {"tree": []}, "2.2.0", "tree"),
+        ("ui-cancel-task", {"job_id": "1"}, "1.3.0", "task_id"),
+        ("ui-cancel-job-group", {"reason": "1"}, "2.2.0", "job_id"),
+        ("send-file", {"content": "x", "file": {"source": {}}}, "2.2.0", "format"),
+        ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "x"}}}, "2.2.0", "file.source.type"),
+        ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "url"}}}, "2.2.0", "url"),
+        ("send-file", {"file": FILE["file"]}, "2.2.0", "content"),
+        ("append-to-context", {"role": "user"}, "1.0.0", "content"),
+        ("append-to-context", {"role": "user", "content": "x", "run_immediately": 1}, "1.0.0", "run_immediately"),
+        ("raw-audio", {"base64Audio": "", "sampleRate": True, "numChannels": 1}, "2.2.0", "sampleRate"),
+    ],
+)
+def test_messages_that_are_refused(talk: Talk, type: str, data: Any, version: str, name: str) -> None:
+    """What has another form is invalid, and the answer names the field."""
+    with EmbeddedBot(version=version) as bot:
+        answer = talk(bot).ask(type, data)
+
+    assert answer["type"] == "error-response"
+    assert answer["data"]["error"].startswith(f"Invalid message: 1 validation error\n{name}\n")
+
+
+def test_append_to_context(talk: Talk) -> None:
+    """Bots of 1.x take messages into their context, answer with a result, and run when they are asked to."""
+    with EmbeddedBot(version="1.0.0", replies="Yes.") as bot:
+        client = talk(bot)
+        silent = client.ask("append-to-context", {"role": "system", "content": "Be brief."})
+        client.send("append-to-context", {"role": "user", "content": "Hello", "run_immediately": True}, id="abc")
+        items = client.until("bot-llm-stopped")
+        context = bot.wait_for_session().context
+
+    assert (silent["type"], list(silent["data"])) == ("append-to-context-result", ["result"])
+    assert outline(items)[:3] == ["append-to-context-result", "user-llm-text Hello", "bot-llm-started"]
+    assert items[0]["id"] == "abc"
+    assert context == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Yes."},
+    ]
 
 
 def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:

@@ -1,0 +1,282 @@
+"""The actions of the embedded bot in a session: described, performed one by one, refused, and left unanswered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing.signatures import describe
+
+from .bot_client import LIMIT, Talk, action, names
+
+USER = {"role": "user", "content": "Hello"}
+
+
+def add(a: float, b: int = 1) -> float:
+    return a + b
+
+
+def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
+    """The user's actions stand behind those that every bot has, with the types of their annotations."""
+    with EmbeddedBot(version="0.3.0", actions={("math", "add"): add}) as bot:
+        client = talk(bot)
+        answer = client.ask("describe-actions")
+
+    actions = answer["data"]["actions"]
+    assert answer["type"] == "actions-available"
+    assert [f"{entry['service']}:{entry['action']}" for entry in actions] == [
+        "llm:get_context",
+        "llm:set_context",
+        "llm:append_to_messages",
+        "llm:run",
+        "tts:say",
+        "tts:interrupt",
+        "math:add",
+    ]
+    assert actions[0] == {"service": "llm", "action": "get_context", "arguments": [], "result": "array"}
+    assert actions[3]["arguments"] == [{"name": "interrupt", "type": "bool"}]
+    assert actions[6]["arguments"] == [{"name": "a", "type": "number"}, {"name": "b", "type": "number"}]
+    assert actions[6]["result"] == "number"
+
+
+def with_hints(
+    flag: bool,
+    count: int | None,
+    text: Annotated[str, "any"],
+    parts: list[str],
+    more: Sequence[int],
+    table: dict[str, int],
+    fields: Mapping[str, int],
+    choice: Literal["a", "b"],
+    anything: Any,
+    *,
+    keyword: float | None = None,
+) -> tuple[int, ...]:
+    raise NotImplementedError
+
+
+def with_defaults(flag=True, count=1, text="", parts=(), table={}, unknown=None, *more, **rest):  # type: ignore[no-untyped-def] # noqa: B006
+    raise NotImplementedError
+
+
+def with_hints_for_type_checkers(text: "OnlyKnownThere") -> None:  # type: ignore[name-defined] # noqa: F821, UP037
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "result"),
+    [
+        (
+            with_hints,
+            "bool number string array array object object string object number",
+            "array",
+        ),
+        (with_defaults, "bool number string array object object", "object"),
+        (with_hints_for_type_checkers, "object", "object"),
+        (max, "", "object"),
+        (str.upper, "", "object"),
+    ],
+)
+def test_types_of_arguments(function: Callable[..., Any], types: str, result: str) -> None:
+    """Annotations tell, then defaults; what neither tells is an object. Any function can be described."""
+    told = describe("service:action", function)
+
+    assert (told["service"], told["action"], told["result"]) == ("service", "action", result)
+    assert " ".join(argument["type"] for argument in told["arguments"]) == types
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "answer"),
+    [
+        (add, {"a": 2}, ("action-response", {"result": 3})),
+        (add, {"a": 2, "b": 2.5}, ("action-response", {"result": 4.5})),
+        (lambda **given: given, {"x": [None], "y": 1}, ("action-response", {"result": {"x": [None], "y": 1}})),
+        (lambda: False, {}, ("action-response", {"result": False})),
+        (lambda: None, {}, ("action-response", {"result": True})),
+        (max, {"key": None}, ("error-response", {"error": "max expected at least 1 argument, got 0"})),
+        (add, {}, ("error-response", {"error": "missing a required argument: 'a'"})),
+        (add, {"a": 1, "c": 1}, ("error-response", {"error": "got an unexpected keyword argument 'c'"})),
+        (add, {"a": "1"}, ("error-response", {"error": 'can only concatenate str (not "int") to str'})),
+        (lambda: {}[0], {}, ("error-response", {"error": "0"})),
+        (lambda: next(iter(())), {}, ("error-response", {"error": "StopIteration"})),
+        (lambda: {1, 2}, {}, ("error-response", {"error": "Object of type set is not JSON serializable"})),
+    ],
+)
+def test_an_action_is_answered(talk: Talk, function: Any, arguments: dict[str, Any], answer: tuple[str, Any]) -> None:
+    """With its result (True for none), or with the text of what it raised; arguments come by name."""
+    with EmbeddedBot(version="1.0.0", actions={"my:own": function}) as bot:
+        client = talk(bot)
+        client.act("my:own", id="abc", **arguments)
+        got = client.until_id("abc")[-1]
+        after = client.ask("action", action("llm:get_context"))
+
+    assert (got["type"], got["data"]) == answer
+    assert after["data"] == {"result": []}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (action("llm:nosuch"), "Action llm:nosuch not registered"),
+        ({"service": "llm"}, "Invalid message: 1 validation error\naction\n"),
+        (
+            {"service": "llm", "action": "run", "arguments": {"interrupt": True}},
+            "Invalid message: 1 validation error\n",
+        ),
+        (
+            {"service": "llm", "action": "run", "arguments": [{"name": "x"}]},
+            "Invalid message: 1 validation error\nvalue",
+        ),
+        (action("llm:set_context", messages="x"), "messages must be an array of objects"),
+        (action("llm:append_to_messages", messages=["x"]), "messages must be an array of objects"),
+    ],
+)
+def test_an_action_is_refused(talk: Talk, data: Any, error: str) -> None:
+    """One that is not there, is asked for wrongly, or gets what it cannot use."""
+    with EmbeddedBot(version="0.3.0", actions={"my:own": add}) as bot:
+        answer = talk(bot).ask("action", data)
+
+    assert answer["type"] == "error-response"
+    assert answer["data"]["error"].startswith(error)
+
+
+def test_arguments_can_be_left_out(talk: Talk) -> None:
+    """An action without arguments need not say so."""
+    with EmbeddedBot(version="0.3.0") as bot:
+        client = talk(bot)
+        for data in ({"service": "llm", "action": "get_context"}, action("llm:get_context") | {"arguments": None}):
+            assert client.ask("action", data)["data"] == {"result": []}
+
+
+def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
+    """A slow action delays the next one, and nothing else."""
+    go_on = threading.Event()
+    running: list[str] = []
+
+    def slow(name: str) -> str:
+        running.append(name)
+        assert go_on.wait(LIMIT)
+        return name
+
+    with EmbeddedBot(version="0.3.0", actions={"my:slow": slow}) as bot:
+        client = talk(bot)
+        client.act("my:slow", id="first", name="first")
+        client.act("my:slow", id="second", name="second")
+        assert client.ask("get-config")["type"] == "config"
+        assert client.ask("describe-actions")["type"] == "actions-available"
+        assert running in ([], ["first"])
+        go_on.set()
+        answers = client.until_id("second")
+
+    assert [(item["id"], item["data"]["result"]) for item in answers] == [("first", "first"), ("second", "second")]
+    assert running == ["first", "second"]
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda: {}[0]])
+def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]) -> None:
+    """As with real bots: an action that fails is never answered, nor is any later one; the session lives."""
+    with EmbeddedBot(version="0.3.0", actions={"my:own": function, "my:good": add}, quirks=True) as bot:
+        client = talk(bot)
+        assert client.ask("action", action("my:good", a=1))["data"] == {"result": 2}
+        assert client.ask("action", action("my:nosuch"))["type"] == "error-response"
+        client.act("my:own")
+        client.act("my:good", a=1)
+        assert client.ask("describe-actions")["type"] == "actions-available"
+        bot.stop()
+        sessions_thread_ended = bot.wait_for_session().wait_ended()
+        rest = client.rest()
+
+    assert sessions_thread_ended.code == 1012
+    assert rest == []
+
+
+def test_stop_waits_for_an_action_and_runs_no_more(talk: Talk) -> None:
+    """The action under way comes to its end; those that wait are dropped with the session."""
+    began, go_on = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def slow(number: int) -> None:
+        ran.append(number)
+        began.set()
+        assert go_on.wait(LIMIT)
+
+    with EmbeddedBot(version="0.3.0", actions={"my:slow": slow}) as bot:
+        client = talk(bot)
+        for number in range(3):
+            client.act("my:slow", number=number)
+        assert began.wait(LIMIT)
+        client.connection.close()
+        assert bot.wait_for_session().wait_ended(LIMIT).initiator == "client"
+        go_on.set()
+
+    assert ran == [0]
+
+
+def test_the_context_of_a_session(talk: Talk) -> None:
+    """What is said and answered is in the context, which actions read, replace, add to and run."""
+    with EmbeddedBot(version="0.3.0", replies=str.upper) as bot:
+        client = talk(bot)
+        assert client.ask("action", action("llm:append_to_messages", messages=[USER]))["data"] == {"result": True}
+        assert client.ask("action", action("llm:get_context"))["data"] == {"result": [USER]}
+        client.act("llm:run", id="run")
+        items = client.until("bot-transcription")
+        context = bot.wait_for_session().context
+        parts = {"role": "user", "content": [{"type": "image"}, {"text": "two"}, {"text": "parts"}]}
+        client.ask("action", action("llm:set_context", messages=[parts, {"role": "system"}], interrupt=True))
+        client.act("llm:run", interrupt=False)
+        more = client.until("bot-transcription")
+
+    assert names(items) == ["action-response", "user-llm-text", "bot-llm-started", "bot-llm-text", "bot-transcription"]
+    assert items[-1]["data"]["text"] == "HELLO"
+    assert context == [USER, {"role": "assistant", "content": "HELLO"}]
+    assert more[-1]["data"]["text"] == "TWO PARTS"
+
+
+def test_a_run_that_fails_is_an_error(talk: Talk) -> None:
+    """The action is answered before the language model fails; the error is general, and later actions are answered."""
+    with EmbeddedBot(version="0.3.0", replies=lambda text: {}[text]) as bot:  # type: ignore[call-overload]
+        client = talk(bot)
+        client.act("llm:run")
+        items = client.until("error")
+        assert client.ask("action", action("tts:interrupt"))["data"] == {"result": True}
+
+    assert [item["type"] for item in items] == ["action-response", "error"]
+    assert items[-1]["data"] == {"error": "Error processing frame: ''", "fatal": False}
+
+
+def test_the_bot_can_be_made_to_speak_and_to_be_quiet(talk: Talk) -> None:
+    """tts:say speaks without the language model; tts:interrupt silences, and only the end of speech tells of it."""
+    with EmbeddedBot(version="0.3.0") as bot:
+        client = talk(bot)
+        client.act("tts:say", text="A very long text of many words. " * 20)
+        spoken = client.until("bot-tts-stopped")
+        client.act("tts:interrupt", id="quiet")
+        quiet = client.until_id("quiet")
+        client.act("tts:say", text="Well.", interrupt=True)
+        again = client.until("bot-stopped-speaking")
+
+    # The answer comes from the thread of the actions, the speech from its own.
+    assert [name for name in names(spoken) if name not in ("action-response", "AudioRawFrame")] == [
+        "bot-tts-started",
+        "bot-started-speaking",
+        "bot-tts-stopped",
+    ]
+    assert [name for name in names(quiet) if name in ("bot-interrupted", "bot-stopped-speaking", "action-response")][
+        -2:
+    ] == ["bot-stopped-speaking", "action-response"]
+    assert [item["data"]["text"] for item in again if isinstance(item, dict) and item["type"] == "bot-tts-text"] == [
+        "Well."
+    ]
+
+
+def test_each_session_has_a_context_of_its_own(talk: Talk) -> None:
+    """What one client adds, another does not see."""
+    with EmbeddedBot(version="0.3.0") as bot:
+        first, second = talk(bot), talk(bot)
+        first.ask("action", action("llm:append_to_messages", messages=[USER]))
+
+        assert second.ask("action", action("llm:get_context"))["data"] == {"result": []}
