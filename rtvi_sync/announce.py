@@ -25,7 +25,7 @@ class StateCell:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.value = TransportState.DISCONNECTED
+        self.value: TransportState = TransportState.DISCONNECTED
         self.owner: object = None  # only what began last may change the state
 
     def enter(self, owner: object, state: TransportState) -> bool:

@@ -20,7 +20,7 @@ from .protocol.states import CloseInfo, TransportState
 from .session import Session
 from .start import ConnectRequest
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # Without a limit, whoever waits is told this often, in seconds, what for.
 _REMINDER_INTERVAL = 10.0
@@ -78,11 +78,11 @@ class ConnectAttempt:
         self._end: CloseInfo | None = None
         #: From `begin()` on.
         self.session: Session | None = None
-        self.abandoned = False
+        self.abandoned: bool = False
         #: Whoever makes the attempt is at it, or was.
-        self.begun = False
+        self.begun: bool = False
         #: Nothing of it is left.
-        self.over = Gate()
+        self.over: Gate = Gate()
 
     def begin(self, *, is_replacement: bool = False) -> Session:
         """Begin the session, if the client is idle."""

@@ -44,7 +44,7 @@ from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
 from .watch import SessionWatch
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # The thread that reconnects ends at once too, unless it is in code of the program's.
 _STOP_TIMEOUT = 1.0
@@ -61,13 +61,13 @@ class Connector:
     """
 
     def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
-        self.params = from_mapping(RTVIClientParams, options.params)
-        self.transport = options.transport
-        self.states = StateCell(dispatcher.lane)
-        self.watch = SessionWatch()
-        self.mic_enabled = options.enable_mic
+        self.params: RTVIClientParams = from_mapping(RTVIClientParams, options.params)
+        self.transport: Transport | None = options.transport
+        self.states: StateCell = StateCell(dispatcher.lane)
+        self.watch: SessionWatch = SessionWatch()
+        self.mic_enabled: bool = options.enable_mic
         supports_video = options.transport is not None and options.transport.supports_video
-        self.cam_enabled = bool(options.enable_cam or options.enable_camera)
+        self.cam_enabled: bool = bool(options.enable_cam or options.enable_camera)
         if self.cam_enabled and not supports_video:
             self.cam_enabled = False
             logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")

@@ -21,7 +21,7 @@ from .events import Event, RTVIEvent, event_from
 from .protocol.states import CloseInfo
 from .streams import EventStream
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What comes first in a session: it may be waited for before there is one.
 _OPENING = frozenset(
@@ -82,7 +82,7 @@ class Dispatcher:
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
         self._client = weakref.ref(client)
-        self.lane = Lane(max_items=max_events, max_bytes=max_bytes, manual=manual)
+        self.lane: Lane = Lane(max_items=max_events, max_bytes=max_bytes, manual=manual)
         self._limits = (max_events, max_bytes)
         # There is no lock, which a thread of the program's could hold while a signal handler on it waits for an event:
         # the lists and the dicts are changed in single steps, and walked in copies.

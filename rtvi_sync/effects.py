@@ -11,7 +11,7 @@ from .events import RTVIEvent
 from .messages import RTVIMessage
 from .protocol import engine as protocol
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
 _MAX_WARNINGS = 20

@@ -189,7 +189,7 @@ class DeviceError(RTVIError):
         self, message: str, *, devices: Sequence[str] = (), type: str = "unknown", details: Any = None
     ) -> None:
         super().__init__(message)
-        self.devices = tuple(devices)
+        self.devices: tuple[str, ...] = tuple(devices)
         self.type = type
         self.details = details
 

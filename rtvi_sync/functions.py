@@ -27,7 +27,7 @@ from .messages import RTVIMessage
 from .protocol import engine as protocol
 from .protocol.text import one_line
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # Each call that runs has a thread. A bot runs a few at once; one that asks for more is broken, or means no good.
 MAX_RUNNING = 64

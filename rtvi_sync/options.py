@@ -23,7 +23,7 @@ from .protocol.config import as_json
 from .transports.base import Transport
 from .transports.net import printable
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from .session import Session
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -171,7 +171,7 @@ class _Run:
         self._attempts = 0
         self._first = True
         self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
-        self.stopped = Gate()
+        self.stopped: Gate = Gate()
         self.thread: threading.Thread | None = None
         self.pending: ReconnectingData | None = None
 

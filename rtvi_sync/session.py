@@ -19,7 +19,7 @@ from .announce import Announcer, StateCell
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
 from .concurrency.gate import Gate
-from .concurrency.hub import acquire_hub
+from .concurrency.hub import Hub, acquire_hub
 from .concurrency.lifecycle import (
     fork_generation,
     log_stack_of,
@@ -48,7 +48,7 @@ from .protocol import envelope
 from .protocol.states import CloseInfo, TransportState
 from .transports.base import Inbound, Transport, TransportOptions
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
@@ -102,13 +102,13 @@ class Session:
         self.transport = transport
         self._successor = successor
         self._is_replacement = is_replacement
-        self.is_replaced = False
+        self.is_replaced: bool = False
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         try:
-            self.hub = acquire_hub()
+            self.hub: Hub = acquire_hub()
             self._begin(dispatcher, states, deadline)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
@@ -117,15 +117,17 @@ class Session:
             raise
 
     def _begin(self, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
-        self.announcer = Announcer(
+        self.announcer: Announcer = Announcer(
             dispatcher, states, self.hub.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )
         self._generation = fork_generation()
         self._engine = protocol.Engine(about_this_client())
         self._pending: Pending[RTVIMessage] = Pending()
         self._effects = Effects(self.announcer, self._pending)
-        self.functions = FunctionCalls(self.announcer, self.hub.workers, self.send)
-        self.abort = AbortController(deadline, lambda: StartBotError("The connect request was aborted"))
+        self.functions: FunctionCalls = FunctionCalls(self.announcer, self.hub.workers, self.send)
+        self.abort: AbortController = AbortController(
+            deadline, lambda: StartBotError("The connect request was aborted")
+        )
         self.abort.signal.on_abort(self._aborted)
         self.connect_thread: threading.Thread | None = None
         # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
@@ -138,18 +140,18 @@ class Session:
         self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
         self._close_thread: threading.Thread | None = None
         #: The transport knows of this session: what is changed from now on, it must be told.
-        self.initialized = False
+        self.initialized: bool = False
         # By thread: each counts its own, so that nobody who sends holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
-        self.messages_received = 0  # counted by whoever delivers them: one thread at a time
+        self.messages_received: int = 0  # counted by whoever delivers them: one thread at a time
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
         #: The attempt has come to its end: the bot is ready, or the session closed.
-        self.settled = Gate()
+        self.settled: Gate = Gate()
         #: The transport is closed, every waiting call has failed, and another session may begin.
-        self.closed = Gate()
+        self.closed: Gate = Gate()
         #: The last event was delivered and the session's threads are gone, or the limit has passed.
-        self.finished = Gate()
+        self.finished: Gate = Gate()
         register_for_exit(self)
 
     def own_options(self) -> dict[str, Any]:

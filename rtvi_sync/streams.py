@@ -47,7 +47,7 @@ class EventStream:
         self._max_events = max_events
         self._max_bytes = max_bytes
         #: The number of the session that it ends with.
-        self.session = sys.maxsize
+        self.session: int = sys.maxsize
         #: How the session before that ended, if nothing has followed it yet.
         self.after: CloseInfo | None = None
         # The lane appends and the iterating thread takes, each in one step; so there is no lock, which one of them

@@ -17,7 +17,7 @@ from .transports.base import Transport
 if TYPE_CHECKING:
     from .session import Session
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What `disconnect()` promises. The teardown itself gives up a little sooner, so that its result is still seen.
 TEARDOWN_LIMIT = 5.0

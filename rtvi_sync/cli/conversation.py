@@ -39,8 +39,8 @@ class Ear:
     """
 
     def __init__(self) -> None:
-        self.last_heard = -math.inf
-        self.silent_from = -math.inf
+        self.last_heard: float = -math.inf
+        self.silent_from: float = -math.inf
         self._played_until = -math.inf
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -80,12 +80,12 @@ class Conversation:
     """
 
     def __init__(self, client: RTVIClient, mouth: Mouth, ear: Ear, screen: Screen) -> None:
-        self.began = time.monotonic()
+        self.began: float = time.monotonic()
         self.said: list[float] = []
         self.finals: list[float] = []
         self.texts: list[float] = []
         self.interruptions: list[float] = []
-        self.answers = 0
+        self.answers: int = 0
         self._transcript = Transcript()
         self._mouth = mouth
         self._ear = ear

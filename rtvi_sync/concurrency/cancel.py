@@ -17,7 +17,7 @@ from .deadline import Deadline
 from .gate import Gate
 from .lifecycle import register_for_fork
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class AbortSignal:
@@ -125,7 +125,7 @@ class AbortController:
     """
 
     def __init__(self, deadline: Deadline, default_reason: Callable[[], BaseException]) -> None:
-        self.signal = AbortSignal(deadline)
+        self.signal: AbortSignal = AbortSignal(deadline)
         self._default_reason = default_reason
 
     def abort(self, reason: BaseException | None = None) -> bool:

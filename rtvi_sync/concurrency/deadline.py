@@ -35,7 +35,7 @@ class Deadline:
     def __init__(self, timeout: float | None) -> None:
         if timeout is not None and timeout != timeout:
             raise ValueError("A time limit is a number of seconds or None, not NaN")
-        self.timeout = timeout
+        self.timeout: float | None = timeout
         self._start = time.monotonic()
         self._end = None if timeout is None else self._start + timeout
 

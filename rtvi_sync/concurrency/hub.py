@@ -15,9 +15,9 @@ class Hub:
     """The io thread, the lane workers and the pacer of the sessions that are live now. Made by `acquire_hub()`."""
 
     def __init__(self) -> None:
-        self.io = IOThread()
-        self.workers = LaneWorkers()
-        self.pacer = Pacer()
+        self.io: IOThread = IOThread()
+        self.workers: LaneWorkers = LaneWorkers()
+        self.pacer: Pacer = Pacer()
         self.users = 0  # guarded by the lock of the one `_HubSlot`
         self._generation = fork_generation()
 

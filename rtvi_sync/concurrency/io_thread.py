@@ -17,7 +17,7 @@ from typing import Protocol
 from .gate import forget_sleepless, sleepless
 from .lifecycle import register_for_fork, start_thread
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Channel(Protocol):
@@ -46,7 +46,7 @@ class Timer:
 
     def __init__(self, call: Callable[[], object], channel: Channel | None) -> None:
         self.call: Callable[[], object] | None = call
-        self.channel = channel
+        self.channel: Channel | None = channel
 
     def cancel(self) -> None:
         """Do not make the call, unless it is being made right now."""
@@ -85,7 +85,7 @@ class IOThread:
         self._open()
         register_for_fork(self)
         try:
-            self.thread = start_thread("io", self._run)
+            self.thread: threading.Thread = start_thread("io", self._run)
         except BaseException:  # there is no thread
             self._close()
             raise

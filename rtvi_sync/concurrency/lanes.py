@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .gate import Bell
 from .lifecycle import fork_generation, start_thread
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # An idle worker leaves after this many seconds; starting one costs about 100 microseconds.
 IDLE_TIMEOUT = 5.0

@@ -20,7 +20,7 @@ from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
 from .gate import Gate
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # How long the exit of the interpreter waits for all live sessions together, in seconds.
 EXIT_LIMIT = 5.0

@@ -14,7 +14,7 @@ from .deadline import Deadline, join_thread
 from .gate import Bell
 from .lifecycle import fork_generation, start_thread
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # The time-out of a lock is limited (Windows: 49 days), so what is due later costs an idle wake-up an hour.
 _LONGEST_WAIT = 3600.0

@@ -20,7 +20,7 @@ from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent, event_from
 from .relay import Limits, Relay
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 

@@ -18,7 +18,7 @@ from ..events import RTVIEvent
 from ..protocol.states import CloseInfo, TransportState
 from .event_log import EventLog, Place, as_json
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"

@@ -17,7 +17,7 @@ from .base import AudioSource, Claim
 from .virtual import MemorySource, SourceRun
 from .worker import DeviceThread, Report
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 CHUNKS_PER_SECOND = 50
 # What is sent after muting, so that the bot's VAD can end the turn.

@@ -19,7 +19,7 @@ from .playback import Speaker
 from .session import MediaCounters, MediaSession, OnEvent, no_such_device
 from .tracks import ParticipantTracks, Tracks
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from ..concurrency.deadline import Deadline
 from .base import AudioFrame, AudioQueue, AudioSink, Claim
 from .worker import DeviceThread, Report
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What may wait for a sink that is slow.
 _QUEUE_SECONDS = 1.0

@@ -21,7 +21,7 @@ from .sinks import MEMORY_SINKS, NullSink
 from .tracks import Track
 from .virtual import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 OnEvent = Callable[[RTVIEvent, Any], None]
 
@@ -66,7 +66,7 @@ class MediaSession:
     def __init__(self, on_event: OnEvent, mic_enabled: Callable[[], bool]) -> None:
         self.on_event = on_event
         self._mic_enabled = mic_enabled
-        self.bot = Track(label="bot")
+        self.bot: Track = Track(label="bot")
         self.local: Track | None = None
         self.mic: MicFeed | None = None
         self.mic_source: str | AudioSource | None = None
@@ -76,8 +76,8 @@ class MediaSession:
         # Threads of sources and sinks that were replaced and did not come back in time.
         self.given_up: list[threading.Thread] = []
         # Counts of sources and sinks that were replaced.
-        self.underruns = 0
-        self.dropped = 0
+        self.underruns: int = 0
+        self.dropped: int = 0
         # The io thread's alone.
         self.ignored = 0
 

@@ -85,7 +85,7 @@ class WavSink:
     _USUAL_RATE_HZ = 24_000
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        self.path: Path = Path(path).absolute()
         if not self.path.parent.is_dir():
             raise DeviceError(
                 f"Cannot write {self.path}: the directory {self.path.parent} does not exist; create it first",

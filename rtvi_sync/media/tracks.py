@@ -54,7 +54,7 @@ class Track:
     """
 
     def __init__(self, *, label: str, enabled: Callable[[], bool] = lambda: True) -> None:
-        self.id = uuid.uuid4().hex
+        self.id: str = uuid.uuid4().hex
         self.kind: Literal["audio", "video"] = "audio"
         self.label = label
         self._enabled = enabled

@@ -132,7 +132,7 @@ class WavSource(BytesSource):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_WAV_FILE_BYTES + 1)

@@ -10,7 +10,7 @@ from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.lifecycle import start_thread
 from .base import AudioSink, AudioSource, Claim
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Report = Callable[[BaseException], None]
 

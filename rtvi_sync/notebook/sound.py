@@ -53,7 +53,7 @@ class Side:
     """
 
     def __init__(self, frames: Sequence[AudioFrame], drops: Collection[float] = ()) -> None:
-        self.sound = moments_of_sound(frames)
+        self.sound: list[float] = moments_of_sound(frames)
         self._frames = frames
         self._times = [frame.timestamp for frame in frames]
         self._drops = drops

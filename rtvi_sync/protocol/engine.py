@@ -109,12 +109,14 @@ class Engine:
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
-        self.client_ready = RTVIMessage("client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)})
+        self.client_ready: RTVIMessage = RTVIMessage(
+            "client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)}
+        )
         self.bot_ready: BotReadyData | None = None
         #: The bot's config as last heard; None if it has told none.
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
         #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
-        self.config_request = RTVIMessage("get-config", {})
+        self.config_request: RTVIMessage = RTVIMessage("get-config", {})
         # What the bot was asked, by id; and of that, oldest first, what nobody waits for. Any thread that sends changes
         # them, in single steps.
         self._asked: dict[str, str] = {}

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.transports.tls import wrap_socket
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Acceptor:

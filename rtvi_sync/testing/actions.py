@@ -18,7 +18,7 @@ from rtvi_sync.testing.line import Handler, Line, Speaker
 from rtvi_sync.testing.script import Message
 from rtvi_sync.testing.signatures import check_arguments, describe
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Action: TypeAlias = Callable[..., Any]
 ActionName: TypeAlias = str | tuple[str, str]

@@ -94,12 +94,12 @@ class Told:
     """What a transport tells the client in one session. Made by `Rig`, which puts it between the two."""
 
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-        self.options = attrs.evolve(options, on_closed=self._closed)
+        self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed)
         self._tell, self._tell_closed = on_message, options.on_closed
         self._delivering = threading.Lock()  # held by the thread that is in `message()`
-        self.messages = 0
+        self.messages: int = 0
         self.ends: list[CloseInfo] = []
-        self.overlapped = False
+        self.overlapped: bool = False
         self.then: Callable[[], object] = lambda: None
 
     def message(self, message: Any) -> None:

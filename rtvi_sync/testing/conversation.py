@@ -19,7 +19,7 @@ from rtvi_sync.testing.script import Message
 from rtvi_sync.testing.session import BotSession, State, parse
 from rtvi_sync.testing.turns import Turns
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Conversation:

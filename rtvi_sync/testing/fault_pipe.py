@@ -79,9 +79,9 @@ class Pipe:
     """
 
     def __init__(self) -> None:
-        self.received = 0
-        self.over = False
-        self.closed = False
+        self.received: int = 0
+        self.over: bool = False
+        self.closed: bool = False
         self._triggers: list[tuple[int, Callable[[float], None]]] = []
         self._orders: dict[type[Fault], Order] = {}
         self._left: dict[type[Fault], int | None] = {}  # bytes that are still to be dropped or corrupted

@@ -18,7 +18,7 @@ from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.testing.fault_connection import Address, Injection, Plan, ProxyConnection
 from rtvi_sync.testing.faults import Direction, Fault
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -45,7 +45,7 @@ class FaultProxy:
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1") -> None:
         self.host: Final = host
-        self.port = 0
+        self.port: int = 0
         self._target_host = target_host
         self._target_port = target_port
         # Guards what follows and everything of the connections, and wakes who waits for an order to be carried out.

@@ -13,7 +13,7 @@ from rtvi_sync.testing.modes import greet
 from rtvi_sync.testing.options import BotOptions
 from rtvi_sync.testing.script import Message
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # The protocol versions from which on bots of Pipecat tell these in `bot-ready`.
 _TELLS_ABOUT: Final = (1, 1)

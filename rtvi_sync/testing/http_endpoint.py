@@ -16,7 +16,7 @@ import attrs
 from rtvi_sync.testing.acceptor import Acceptor
 from rtvi_sync.testing.script import Message
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
 
 

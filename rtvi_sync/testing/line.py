@@ -45,7 +45,7 @@ class Line:
 
     def __init__(self, mode: Mode, send: Callable[[Message], None]) -> None:
         self.mode: Final = mode
-        self.generation = mode.generation
+        self.generation: int = mode.generation
         self._send = send
 
     def send(self, sent: Message) -> None:

@@ -15,7 +15,7 @@ from websockets.sync.server import ServerConnection, serve
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.acceptor import Acceptor, cut
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 # At DEBUG websockets would show every request and message of a client, its token with them; and what it tells at INFO
 # has no place in the output of a program that asks for warnings.
 logger.setLevel(logging.WARNING)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What OpenSSL calls the errors of a certificate that no authority could help, and what to do about each.
 _ADVICE = {

@@ -26,7 +26,7 @@ from .net import parse_url, printable
 from .websocket_connection import WebSocketConnection
 from .websocket_handshake import open_websocket
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # A bot answers a close frame within milliseconds; one that does not has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0

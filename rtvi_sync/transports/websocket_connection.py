@@ -25,7 +25,7 @@ from ..protocol.text import one_line
 from .base import TransportStats
 from .websocket_frames import FrameError, FrameReader
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
 # After so many seconds the other connections get their turn.
