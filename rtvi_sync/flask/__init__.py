@@ -37,9 +37,9 @@ from ..errors import MissingExtraError
 
 try:
     from .blueprint import DEFAULT_EVENTS, RTVIBlueprint
-except ModuleNotFoundError as error:
-    if error.name != "flask":
+except ModuleNotFoundError as _error:
+    if _error.name != "flask":
         raise
-    raise MissingExtraError("rtvi_sync.flask", "flask") from error
+    raise MissingExtraError("rtvi_sync.flask", "flask") from _error
 
 __all__ = ["DEFAULT_EVENTS", "RTVIBlueprint"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ..facade import DEFAULT, Default
 from ..functions import FunctionCallHandler
@@ -31,8 +31,8 @@ class LLMHelper(RTVIClientHelper):
     fire as well.
     """
 
-    message_types = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
-    event_names = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
+    message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
+    event_names: ClassVar[Sequence[str]] = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
 
     def get_context(self, timeout: Seconds | Default | None = DEFAULT) -> Any:
         """The context: what the bot makes of it, usually a list of messages."""

@@ -111,7 +111,7 @@ class BytesSource(MemorySource):
         self._pcm = bytes(pcm)
         if len(self._pcm) % 2:
             raise ValueError(f"PCM has 2 bytes per sample, so {len(self._pcm)} bytes cannot be right")
-        self.total_frames = len(self._pcm) // 2
+        self.total_frames: int | None = len(self._pcm) // 2
 
     def samples(self, start: int, frames: int) -> bytes:
         return self._pcm[2 * start : 2 * (start + frames)]
@@ -194,7 +194,7 @@ class ToneSource(MemorySource):
         if duration is not None:
             if not 0 <= duration < math.inf:
                 raise ValueError(f"duration must be None or seconds, not {duration!r}")
-            self.total_frames = round(duration * sample_rate_hz)
+            self.total_frames: int | None = round(duration * sample_rate_hz)
         # Whole periods, so that the table can be repeated without a step; computing a sine for every sample would
         # keep the pacer's thread from the sources of other sessions.
         tenths = round(10 * frequency_hz)

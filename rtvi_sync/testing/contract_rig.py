@@ -128,7 +128,8 @@ class Rig:
     """
 
     def __init__(self, far: FarEnd, bot: ContractBot, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.far, self.bot = far, bot
+        self.far: FarEnd = far
+        self.bot: ContractBot = bot
         self.told: list[Told] = []
         self._monkeypatch = monkeypatch
         initialize = far.transport.initialize
