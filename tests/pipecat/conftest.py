@@ -22,6 +22,9 @@ _KINDS = {
     "talk": ("1.14.0", "talk.py"),
     "standalone": ("1.14.0", "standalone.py"),
     "runner": ("1.14.0", "runner.py"),
+    "showcase": ("1.14.0", "showcase.py"),
+    "configured-1.2": ("0.0.108", "configured_1_2.py"),
+    "configured-0.3": ("0.0.73", "configured_0_3.py"),
     "echo-0.3": ("0.0.73", "echo_0_3.py"),
 }
 _START_TIMEOUT = 60.0
@@ -209,6 +212,24 @@ def pipecat_0_3(_shared_bots: _Shared) -> BotServer:
     return _shared_bots.server("echo-0.3")
 
 
+@pytest.fixture
+def pipecat_showcase(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 1.14.0 behind FastAPI: the talking bot, which shows every message of RTVI 2.2 on demand."""
+    return _shared_bots.server("showcase")
+
+
+@pytest.fixture
+def pipecat_configured_1_2(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 0.0.108 (RTVI 1.2) behind FastAPI: talks, has client messages, a configuration and actions."""
+    return _shared_bots.server("configured-1.2")
+
+
+@pytest.fixture
+def pipecat_configured_0_3(_shared_bots: _Shared) -> BotServer:
+    """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: talks, has a configuration and actions, also over HTTP."""
+    return _shared_bots.server("configured-0.3")
+
+
 class PipecatProcesses:
     """Starts bot programs for one test: `pipecat_process("runner", "--ws-auth", "token")`."""
 
@@ -217,7 +238,7 @@ class PipecatProcesses:
         self.servers: list[BotServer] = []
 
     def __call__(self, kind: str, *args: str) -> BotServer:
-        """Starts a bot; `kind` is echo, talk, standalone, runner or echo-0.3, `args` are its program's."""
+        """Starts a bot; `kind` is a key of `_KINDS`, `args` are its program's."""
         server = self._launcher.start(kind, *args)
         self.servers.append(server)
         return server

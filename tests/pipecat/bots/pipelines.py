@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
+from answers import answer
 from pipecat.frames.frames import EndFrame, ErrorFrame, Frame, InputAudioRawFrame, OutputAudioRawFrame
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
-from pipecat.processors.frameworks.rtvi import RTVIProcessor
-from pipecat.processors.frameworks.rtvi.models import ClientMessage
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.base_transport import BaseTransport
 from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
-from standins import LevelVAD, RepeatingLLM, ScriptedSTT, ToneTTS
+from sounds import LevelVAD
+from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
 
 def transport_options() -> dict[str, Any]:
@@ -44,46 +43,34 @@ def echo_worker(transport: BaseTransport) -> PipelineWorker:
 
 def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWorker:
     """A bot that listens, answers and speaks, and answers client messages."""
+    worker = speaking_worker(transport, transcripts, LLMContext(), RepeatingLLM())
+    worker.rtvi.add_event_handler("on_client_message", answer)
+    return worker
+
+
+def speaking_worker(
+    transport: BaseTransport, transcripts: list[str], context: LLMContext, llm: RepeatingLLM, **options: Any
+) -> PipelineWorker:
+    """A bot that listens, answers and speaks; `options` are Pipecat's for the worker."""
     turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=0.2)])
     aggregators = LLMContextAggregatorPair(
-        LLMContext(), user_params=LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
+        context, user_params=LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
     )
     processors = [
         transport.input(),
         ScriptedSTT(transcripts),
         aggregators.user(),
-        RepeatingLLM(),
+        llm,
         ToneTTS(),
         transport.output(),
         aggregators.assistant(),
     ]
-    worker = _worker(processors, PipelineParams(enable_metrics=True, enable_usage_metrics=True))
-    worker.rtvi.add_event_handler("on_client_message", answer)
-    return worker
+    return _worker(processors, PipelineParams(enable_metrics=True, enable_usage_metrics=True), **options)
 
 
-def _worker(processors: list[FrameProcessor], params: PipelineParams) -> PipelineWorker:
+def _worker(processors: list[FrameProcessor], params: PipelineParams, **options: Any) -> PipelineWorker:
     # A bot waits for its test, however long that takes: no idle timeout.
-    return PipelineWorker(Pipeline(processors), params=params, idle_timeout_secs=None)
-
-
-async def answer(rtvi: RTVIProcessor, message: ClientMessage) -> None:
-    """Answers a client message by its type: ping, slow (`d`: seconds), fail, twice, never."""
-    match message.type:
-        case "ping":
-            await rtvi.send_server_response(message, {"pong": message.data})
-        case "slow":
-            await asyncio.sleep(message.data)
-            await rtvi.send_server_response(message, {"slept": message.data})
-        case "twice":
-            await rtvi.send_server_response(message, {"answer": 1})
-            await rtvi.send_server_response(message, {"answer": 2})
-        case "fail":
-            await rtvi.send_error_response(message, "no way")
-        case "never":
-            pass
-        case _:
-            await rtvi.send_error_response(message, f"no answer to {message.type!r}")
+    return PipelineWorker(Pipeline(processors), params=params, idle_timeout_secs=None, **options)
 
 
 class WorkerSession:

@@ -1,0 +1,29 @@
+"""Speech without words: what the bots take as speech, and what they speak. For every version of Pipecat."""
+
+from __future__ import annotations
+
+import numpy as np
+from pipecat.audio.vad.vad_analyzer import VADAnalyzer, VADParams
+
+WORD_SECONDS = 0.2
+SPEECH_RMS = 500.0
+
+
+class LevelVAD(VADAnalyzer):
+    """Speech is what is loud: 16-bit samples with a root mean square above `SPEECH_RMS`."""
+
+    def __init__(self) -> None:
+        super().__init__(params=VADParams(start_secs=0.1, stop_secs=0.2, min_volume=0.0))
+
+    def num_frames_required(self) -> int:
+        return self.sample_rate // 50
+
+    def voice_confidence(self, buffer: bytes) -> float:
+        samples = np.frombuffer(buffer, dtype="<i2").astype(np.float64)
+        return 1.0 if np.sqrt(np.mean(samples**2)) > SPEECH_RMS else 0.0
+
+
+def tone(n: int, sample_rate: int) -> bytes:
+    """A word: a tone whose pitch differs from that of its neighbours."""
+    seconds = np.arange(int(sample_rate * WORD_SECONDS)) / sample_rate
+    return (8000 * np.sin(2 * np.pi * (300 + 50 * (n % 8)) * seconds)).astype("<i2").tobytes()
