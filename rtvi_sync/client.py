@@ -50,7 +50,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
 
     Args:
         options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
-        transport: carries sessions. Without one only `start_bot()` works.
+        transport: carries sessions. Without one only `start_bot()` and single actions over HTTP work.
         params: parameters of the requests to your server; see `RTVIClientParams`.
         callbacks: functions to call for events, by callback name (``on_bot_ready``).
         timeout: limit of `connect()`, from the call until the bot is ready, in MILLISECONDS. None: no limit.
@@ -61,7 +61,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
             returns what the transport is given. It runs on the connect thread.
         request_timeout: seconds; default limit of every call that waits for an answer of the bot. None: no limit.
         mic, speaker, cam: None for the system's default device, a device id, or a source or sink object.
-        http_client: your own for the connect request; never closed by the client.
+        http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
         ssl_context: for HTTPS and WSS. None: certificates are verified against httpx's default authorities.

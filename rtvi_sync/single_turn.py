@@ -44,8 +44,8 @@ class SingleTurn:
         engine: of this turn alone.
         network: TLS and proxy.
         http_client: the caller's own, or None.
-        announcing: what queues the turn's events, entered and left on the thread of the request. Called with what to do
-            when the queue is full.
+        announcing: called with this turn, for what queues its events; entered and left on the thread of the request.
+            Meanwhile `disconnect()` may call `abandon()`, and a queue that is full calls `overflow()`.
 
     Raises:
         ActionEndpointNotSetError: `params` name no endpoint for actions.

@@ -140,10 +140,16 @@ def test_messages_come_as_they_are_sent(any_post):
 
 
 @pytest.mark.parametrize(
-    "content_type",
-    ["", "application/json", "application/json; charset=utf-7", "text/html", "text/event-streams", "\xff/;"],
+    ("content_type", "body", "texts"),
+    [
+        ("application/json", b'{"a": 1}', [b'{"a": 1}']),
+        ("application/json; charset=utf-7", b'{"a": 1}', [b'{"a": 1}']),
+        ("", b"no JSON", [b"no JSON"]),
+        ("text/html", b" \r\n", []),
+        ("text/event-streams", b"", []),
+        ("\xff/;", b"data: e30=\n\n", [b"data: e30=\n\n"]),
+    ],
 )
-@pytest.mark.parametrize(("body", "texts"), [(b'{"a": 1}', [b'{"a": 1}']), (b"no JSON", [b"no JSON"]), (b" \r\n", [])])
 def test_one_document(any_post, content_type, body, texts):
     """Whatever is no event stream is one text as a whole; nothing is none."""
     with Endpoint(answering(body, "200 OK", f"Content-Type: {content_type}")) as server:
