@@ -188,7 +188,8 @@ def make_by_hand(folder: Path, base: str) -> None:
     facts = f"home = {real.parent}\ninclude-system-site-packages = false\n"
     (folder / "pyvenv.cfg").write_text(facts, encoding="utf-8")
     python.parent.mkdir()
-    python.symlink_to(real)
+    for name in (python.name, "python3"):  # the second is the one that other programs look for
+        python.with_name(name).symlink_to(real)
     if ask(python, "-c", "import sys; print(sys.prefix)") != str(folder):
         raise SetupError(f"{base} makes no virtual environment: install its venv module (apt install python3-venv)")
 
@@ -401,12 +402,15 @@ def lint(arguments: list[str]) -> int:
     lacking = 0
     try:
         own_environment(PYRIGHT_PARTS)
-        pyright = ["-m", "pyright", "--pythonpath", str(python)]
-        checks += [[*pyright, "tests/typing"], [*pyright, "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
+        checks += [
+            ["-m", "pyright", "tests/typing"],
+            ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"],
+        ]
     except SetupError as error:
         say(f"NOT CHECKED by pyright, which cannot be had: {error}")
         lacking = len(ours)
-    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT) for check in checks))
+    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # where pyright looks for its Python
+    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT, PATH=path) for check in checks))
 
 
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "lint": lint}
