@@ -145,10 +145,18 @@ class FunctionCalls:
             self._ended.ring()
 
     def _fail(self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException) -> None:
-        """Tell the bot and the program that there is no result."""
+        """Tell the bot and the program that there is no result. Raises nothing."""
         logger.error("The function %r, which the bot called, failed", call.function_name, exc_info=error)
         self._announcer.event(RTVIEvent.HANDLER_ERROR, HandlerError(error=error, event=event, handler=function))
-        self._answer(call, {"error": one_line(f"{type(error).__name__}: {error}")})
+        result = {"error": _words(error)}
+        try:
+            self._answer(call, result)
+        except Exception:  # noqa: BLE001 - the next one tells
+            try:
+                # The arguments came from the bot; they may be more than can be sent, or no JSON (NaN).
+                self._answer(attrs.evolve(call, arguments={}), result)
+            except Exception:
+                logger.exception("The bot could not be told that %r failed", call.function_name)
 
     def _answer(self, call: FunctionCall, result: dict[str, Any] | str) -> None:
         """Send the result.
@@ -172,3 +180,12 @@ class FunctionCalls:
 def _as_result(value: Any) -> dict[str, Any] | str:
     """A result as bots take it: Pipecat refuses what is neither an object nor a string."""
     return value if isinstance(value, (dict, str)) else {"result": value}
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line. Raises nothing, whatever the error is."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is the program's
+        text = ""
+    return one_line(": ".join(filter(None, (type(error).__name__, text))))

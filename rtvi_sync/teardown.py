@@ -56,7 +56,7 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     if session.hub.release():
         # They need a moment even when handlers have used the limit up.
         moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
-        left = [thread for thread in session.hub.join(Deadline(moment)) if thread not in busy]
+        left = session.hub.join(Deadline(moment), leave=busy)
         if left:
             log_stack_of(left, "A session has ended")
     unregister_for_exit(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
@@ -34,15 +35,20 @@ class Hub:
         self.workers.close()
         self.io.close()
 
-    def join(self, deadline: Deadline) -> list[threading.Thread]:
-        """Wait for the threads of a retired hub. Returns those still alive. The calling thread is not waited for."""
+    def join(self, deadline: Deadline, leave: Collection[threading.Thread] = ()) -> list[threading.Thread]:
+        """Wait for the threads of a retired hub. Returns those still alive.
+
+        Args:
+            deadline: of it all.
+            leave: threads that are not waited for; the calling one is not, either.
+        """
         if self._inherited:
             return []
-        current = threading.current_thread()
+        left = (threading.current_thread(), *leave)
         alive = [
             thread
             for thread in (self.io.thread, *self.workers.threads())
-            if thread is not current and not join_thread(thread, deadline)
+            if thread not in left and not join_thread(thread, deadline)
         ]
         self.pacer.join(deadline.sooner(5.0))
         return alive
