@@ -110,9 +110,9 @@ class Actions:
         return self._context.messages
 
     def _set_context(self, messages: list[dict[str, Any]], interrupt: bool = False) -> bool:
+        self._context.replace(_checked(messages))
         if interrupt:
             self._speaker.silence()
-        self._context.replace(_checked(messages))
         return True
 
     def _append_to_messages(self, messages: list[dict[str, Any]], run_immediately: bool = False) -> bool:
@@ -126,6 +126,8 @@ class Actions:
         return True
 
     def _say(self, text: str, interrupt: bool = False) -> bool:
+        if not isinstance(text, str):
+            raise TypeError("text must be a string")
         if interrupt:
             self._speaker.silence()
         self._speaker.say(text)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 _Kind = TypeVar("_Kind")
+_NAMES: Final[Mapping[type, str]] = {str: "string", int: "integer", bool: "boolean", dict: "dictionary", list: "list"}
 
 
 class InvalidMessageError(ValueError):
@@ -27,10 +28,10 @@ def field(data: Any, name: str, kind: Any) -> Any:
     Raises:
         InvalidMessageError: it is not.
     """
-    value = data.get(name) if isinstance(data, Mapping) else None
+    value = required(data if isinstance(data, Mapping) else {}, name)
     # To Python a bool is an int; to a protocol it is not.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+        names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
         raise invalid(name, f"Input should be a valid {names}")
     return value
 

@@ -150,5 +150,4 @@ class HTTPTurn:
         if self._wants_run:
             said, reply = self._context.run()
             yield message("user-llm-text", {"text": said})
-            # There is nothing that makes sentences of the text, as for a voice.
-            yield from (item for item in llm_run(reply) if item["type"] != "bot-transcription")
+            yield from llm_run(reply)

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from rtvi_sync.testing.actions import Action, ActionName
 from rtvi_sync.testing.config import Config, OnConfig, OptionTypes, read_config
 from rtvi_sync.testing.modes import NEWEST, Mode
 from rtvi_sync.testing.script import Message
@@ -22,8 +23,8 @@ def _as_replies(replies: Callable[[str], str] | str | Sequence[str]) -> Callable
 
 
 def _as_actions(
-    actions: Mapping[str | tuple[str, str], Callable[..., Any]] | None,
-) -> dict[str, Callable[..., Any]] | None:
+    actions: Mapping[ActionName, Action] | None,
+) -> dict[str, Action] | None:
     if actions is None:
         return None
     return {name if isinstance(name, str) else ":".join(name): function for name, function in actions.items()}
@@ -47,7 +48,7 @@ class BotOptions:
     config: Config = attrs.field(factory=list, converter=read_config)
     config_types: OptionTypes = attrs.field(factory=dict)
     on_config: OnConfig | None = None
-    actions: Mapping[str, Callable[..., Any]] | None = attrs.field(default=None, converter=_as_actions)
+    actions: Mapping[str, Action] | None = attrs.field(default=None, converter=_as_actions)
     action_stream: bool = True
     headers: Mapping[str, str] = attrs.field(factory=dict)
     quirks: bool = False

@@ -133,6 +133,7 @@ def test_an_action_is_answered(talk: Talk, function: Any, arguments: dict[str, A
         ),
         (action("llm:set_context", messages="x"), "messages must be an array of objects"),
         (action("llm:append_to_messages", messages=["x"]), "messages must be an array of objects"),
+        (action("tts:say", text=1), "text must be a string"),
     ],
 )
 def test_an_action_is_refused(talk: Talk, data: Any, error: str) -> None:

@@ -60,7 +60,9 @@ def test_a_single_turn() -> None:
         "bot-llm-started",
         "bot-llm-text One",
         "bot-llm-text  two.",
+        "bot-transcription One two.",
         "bot-llm-text  Three.",
+        "bot-transcription Three.",
         "bot-llm-stopped",
     ]
 
