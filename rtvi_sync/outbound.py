@@ -31,6 +31,7 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
 
     Raises:
         OSError: the file cannot be read.
+        TypeError: it is no file at all.
         MessageTooLargeError: it is larger than a message may be.
     """
     source: dict[str, str]
@@ -42,8 +43,10 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
             path = Path(file)
             _check_size(path.stat().st_size, limit_bytes)
             name, content = name or path.name, path.read_bytes()
-        else:
+        elif isinstance(file, (bytes, bytearray, memoryview)):
             content = bytes(file)
+        else:
+            raise TypeError(f"A file is bytes, a path, or a URL, not {type(file).__name__}")
         _check_size(len(content), limit_bytes)
         source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
     kind = format or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
