@@ -52,6 +52,7 @@ from .options import (
 )
 from .protocol.states import CloseInfo, TransportState
 from .reconnect import ReconnectFailedData, ReconnectingData
+from .start import BotStartedData
 from .stats import ClientStats
 from .streams import EventStream
 from .transports.base import Transport, TransportOptions, TransportStats
@@ -90,6 +91,7 @@ __all__ = [
     "MemoryTransport",
     "WebSocketTransport",
     # events
+    "BotStartedData",
     "Event",
     "EventStream",
     "HandlerError",

@@ -18,7 +18,7 @@ from .events import RTVIEvent
 from .messages import BotReadyData
 from .protocol.states import CloseInfo, TransportState
 from .session import Session
-from .start import ConnectRequest
+from .start import BotStartedData, ConnectRequest
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class ConnectAttempt:
         session.check_wanted()
         if self._request.start is not None:
             session.move(TransportState.AUTHENTICATED)
-            session.announcer.event(RTVIEvent.BOT_STARTED, bundle.content)
+            session.announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure

@@ -178,7 +178,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
             timeout: seconds; None: the client's connect timeout.
 
         Returns:
-            What the server answered, for `connect()`. It is the payload of the event `bot_started`, too.
+            What the server answered, for `connect()`. The event `bot_started` has it, too.
 
         Raises:
             StartBotError: the request failed.

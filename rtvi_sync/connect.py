@@ -38,7 +38,7 @@ from .protocol.states import CloseInfo, TransportState
 from .reconnect import Reconnector
 from .session import Session, about_this_client
 from .single_turn import SingleTurn
-from .start import Bundle, ConnectRequest
+from .start import BotStartedData, Bundle, ConnectRequest
 from .stats import ClientStats
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
@@ -214,7 +214,7 @@ class Connector:
                 announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
                 raise
             announcer.move(TransportState.AUTHENTICATED)
-            announcer.event(RTVIEvent.BOT_STARTED, bundle.content)
+            announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
             self._started = bundle
             return bundle.content
 

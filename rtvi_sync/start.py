@@ -18,6 +18,17 @@ from .transports.net import Network
 
 
 @attrs.frozen
+class BotStartedData:
+    """The payload of `bot_started`: a server has started a bot.
+
+    Attributes:
+        response: what it answered, plain JSON. It may hold a token, so it is not in the repr.
+    """
+
+    response: Any = attrs.field(repr=False)
+
+
+@attrs.frozen
 class Bundle:
     """What a transport is to be given.
 

@@ -57,7 +57,7 @@ class TestStartBot:
         server.answers["/start"] = Answer({"sessionId": "7"})
         client = memory_client()
         heard: list[Any] = []
-        client.on("bot_started", heard.append)
+        client.on("bot_started", lambda data: heard.append(data.response))
         client.on("bot_ready", lambda: heard.append("ready"))
         client.start_bot(f"{server.url}/start")
         client.disconnect()
