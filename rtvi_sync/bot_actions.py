@@ -43,7 +43,8 @@ class RTVIActionRequestData:
 
     def as_message(self) -> RTVIMessage:
         """A new message that calls the action."""
-        return RTVIMessage("action", attrs.asdict(self, recurse=True))
+        arguments = [attrs.asdict(argument, recurse=False) for argument in _arguments(self.arguments)]
+        return RTVIMessage("action", {"service": self.service, "action": self.action, "arguments": arguments})
 
 
 ActionLike: TypeAlias = RTVIActionRequestData | Mapping[str, Any]
