@@ -42,7 +42,9 @@ class RTVIClientHelper:
         self._client: weakref.ref[RTVIClient] | None = None  # the client has its helpers, not the other way round
         self._service: str | None = None
         # Changed in single steps, and walked in copies.
-        self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {name: [] for name in self.event_names}
+        self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {
+            snake_case(name): [] for name in self.event_names
+        }
         for name, function in (callbacks or {}).items():
             snake = snake_case(name)
             if not snake.startswith("on_") or snake.removeprefix("on_") not in self._handlers:
@@ -152,7 +154,10 @@ class HelperRegistry:
         """See `RTVIClient.register_helper()`."""
         if not isinstance(helper, RTVIClientHelper):
             raise TypeError(f"A helper is an RTVIClientHelper, not {type(helper).__name__}")
-        types = frozenset(helper.get_message_types())
+        wanted = helper.get_message_types()
+        if isinstance(wanted, str):
+            raise TypeError(f"The message types of a helper are a list, not the text {wanted!r}")
+        types = frozenset(wanted)
 
         def listen(event: Event) -> None:
             if event.message is not None and event.message.type in types:

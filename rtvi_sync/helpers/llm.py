@@ -33,6 +33,7 @@ class LLMHelper(RTVIClientHelper):
 
     message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
     event_names: ClassVar[Sequence[str]] = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
+    _handles_calls = False
 
     def get_context(self, timeout: Seconds | Default | None = DEFAULT) -> Any:
         """The context: what the bot makes of it, usually a list of messages."""
@@ -84,14 +85,17 @@ class LLMHelper(RTVIClientHelper):
         See `RTVIClient.register_function_call_handler()`.
         """
         self.client.register_function_call_handler(None, function)
+        self._handles_calls = True
 
     def handle_message(self, message: RTVIMessage) -> None:
         """Emit the event of a message."""
         self.emit(message.type.replace("-", "_"), decode_payload(INBOUND[message.type], message.data))
 
     def on_unregistered(self) -> None:
-        """No function is called for it any longer."""
-        self.client.unregister_function_call_handler(None)
+        """No function is called for it any longer; what the program has registered itself is none of its business."""
+        if self._handles_calls:
+            self.client.unregister_function_call_handler(None)
+            self._handles_calls = False
 
     def _call(self, action: str, arguments: Mapping[str, Any], timeout: Seconds | Default | None) -> Any:
         given = [{"name": name, "value": value} for name, value in arguments.items()]

@@ -1,0 +1,501 @@
+"""Helpers: those of the package, and one that a user writes."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import pytest
+
+from rtvi_sync import (
+    BotNotReadyError,
+    FunctionCall,
+    LLMFunctionCallData,
+    LLMHelper,
+    MemoryTransport,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIClientHelper,
+    RTVIError,
+    RTVIMessage,
+)
+from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, settle, transport_of, until
+
+
+class SearchHelper(RTVIClientHelper):
+    """What a user may write: a call of the bot's service, and an event made of its messages."""
+
+    message_types = ("server-message", "search-result", "bot-llm-text")
+    event_names = ("found", "said")
+
+    def __init__(self, callbacks: dict[str, Callable[..., Any]] | None = None) -> None:
+        super().__init__(callbacks)
+        self.messages: list[RTVIMessage] = []
+        self.life: list[str] = []
+
+    def search(self, text: str) -> Any:
+        arguments = [{"name": "text", "value": text}]
+        return self.client.action({"service": self.service, "action": "search", "arguments": arguments}).data["result"]
+
+    def handle_message(self, message: RTVIMessage) -> None:
+        self.messages.append(message)
+        if message.type == "search-result":
+            self.emit("found", message.data)
+        elif message.type == "bot-llm-text":
+            self.emit("said", message.data["text"])
+
+    def on_registered(self) -> None:
+        self.life.append(f"registered for {self.service} of {self.client.state.value}")
+
+    def on_unregistered(self) -> None:
+        self.life.append(f"unregistered from {self.service} of {self.client.state.value}")
+
+
+class AllHelper(RTVIClientHelper):
+    """Says at the time of its registration what it wants."""
+
+    wanted: ClassVar[list[str]] = []
+
+    def get_message_types(self) -> list[str]:
+        return self.wanted
+
+
+def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    """A bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
+    if message.type == "client-ready":
+        yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
+    elif message.type == "action":
+        name = message.data["action"]
+        if name == "nosuch":
+            yield RTVIMessage("error-response", {"error": "no"}, message.id)
+        elif name != "dead":
+            arguments = {argument["name"]: argument["value"] for argument in message.data["arguments"]}
+            result = [message.data["service"], name, arguments]
+            yield RTVIMessage("action-response", {"result": result}, message.id)
+
+
+@pytest.fixture
+def old() -> Iterable[RTVIClient]:
+    """A connected client of a bot with actions."""
+    with memory_client(acting_bot) as connected:
+        yield connected
+
+
+class TestRegistration:
+    def test_life(self, client: RTVIClient) -> None:
+        """`register_helper()` returns it, `get_helper()` finds it, `unregister_helper()` lets it go; it is told."""
+        helper = SearchHelper()
+        assert client.get_helper("search") is None
+        assert client.register_helper("search", helper) is helper
+        assert client.get_helper("search") is helper
+        assert (helper.client, helper.service) == (client, "search")
+        client.unregister_helper("search")
+        assert client.get_helper("search") is None
+        assert helper.life == ["registered for search of ready", "unregistered from search of ready"]
+        client.unregister_helper("search")
+
+    def test_a_taken_name(self, client: RTVIClient) -> None:
+        """It is refused, and the first stays."""
+        first = client.register_helper("search", SearchHelper())
+        with pytest.raises(RTVIError, match=r"unregister_helper\('search'\)"):
+            client.register_helper("search", SearchHelper())
+        assert client.get_helper("search") is first
+        client.unregister_helper("search")
+        client.register_helper("search", SearchHelper())
+
+    def test_a_taken_helper(self, client: RTVIClient) -> None:
+        """One serves one service of one client; let go, it may serve another."""
+        helper = client.register_helper("a", SearchHelper())
+        other = RTVIClient()
+        for call in (lambda: client.register_helper("b", helper), lambda: other.register_helper("a", helper)):
+            with pytest.raises(RTVIError, match="serves 'a' already"):
+                call()
+        assert (client.get_helper("b"), other.get_helper("a")) == (None, None)
+        assert helper.client is client
+        client.unregister_helper("a")
+        assert other.register_helper("b", helper).client is other
+
+    @pytest.mark.parametrize("helper", [None, object(), SearchHelper, {"search": SearchHelper}])
+    def test_what_is_no_helper(self, client: RTVIClient, helper: Any) -> None:
+        """It is a TypeError, and the name stays free."""
+        with pytest.raises(TypeError, match="RTVIClientHelper"):
+            client.register_helper("search", helper)
+        client.register_helper("search", SearchHelper())
+
+    def test_types_that_are_a_text(self, client: RTVIClient) -> None:
+        """A forgotten comma makes letters of a type: it is refused."""
+        helper = AllHelper()
+        helper.get_message_types = lambda: "server-message"  # type: ignore[assignment,return-value]
+        with pytest.raises(TypeError, match="server-message"):
+            client.register_helper("all", helper)
+        assert client.get_helper("all") is None
+
+    def test_without_a_client(self) -> None:
+        """A helper that is not registered says so when it is used."""
+        helper = SearchHelper()
+        for call in (lambda: helper.client, lambda: helper.service, lambda: helper.search("x"), LLMHelper().run):
+            with pytest.raises(RTVIError, match="register_helper"):
+                call()
+
+    def test_before_a_session(self) -> None:
+        """It is registered once, for all sessions."""
+        client = memory_client()
+        helper = client.register_helper("search", SearchHelper())
+        for n in (1, 2):
+            with client:
+                bot_says(client, "search-result", n)
+                settle(client)
+        assert [m.data for m in helper.messages] == [1, 2]
+
+    def test_the_client_is_not_kept(self) -> None:
+        """A helper that is kept does not keep its client, and says that it is gone."""
+        helper = SearchHelper()
+        clients = [RTVIClient()]
+        clients[0].register_helper("search", helper)
+        gone = weakref.ref(clients[0])
+        clients.clear()
+        gc.collect()
+        assert gone() is None
+        with pytest.raises(RTVIError, match="register_helper"):
+            _ = helper.client
+
+    def test_many_threads(self, client: RTVIClient) -> None:
+        """Of several that register for one service at once one succeeds."""
+        start = threading.Barrier(8)
+
+        def register() -> bool:
+            start.wait(SOON)
+            try:
+                client.register_helper("search", SearchHelper())
+            except RTVIError:
+                return False
+            return True
+
+        threads = [InThread(register) for _ in range(8)]
+        assert sum(thread.result() for thread in threads) == 1
+        bot_says(client, "search-result", 1)
+        settle(client)
+        helper = client.get_helper("search")
+        assert isinstance(helper, SearchHelper)
+        assert len(helper.messages) == 1
+
+
+class TestMessages:
+    def test_in_order(self, client: RTVIClient) -> None:
+        """Known, custom and unknown types come in the order of the bot, among the events, on their thread; others do
+        not come."""
+        order: list[Any] = []
+        helper = client.register_helper("search", SearchHelper())
+        helper.on("found", lambda data: order.append(("found", data, threading.current_thread())))
+        helper.on("said", lambda data: order.append(("said", data, threading.current_thread())))
+        client.on("bot_llm_text", lambda data: order.append(("event", data.text, threading.current_thread())))
+        client.on("server_message", lambda data: order.append(("server", data, threading.current_thread())))
+        for n in range(3):
+            bot_says(client, "bot-llm-text", {"text": f"a{n}"})
+            bot_says(client, "search-result", n)
+            bot_says(client, "other-type", n)
+            say(client, n)
+        settle(client)
+        assert [(kind, data) for kind, data, _ in order] == [
+            item for n in range(3) for item in (("said", f"a{n}"), ("event", f"a{n}"), ("found", n), ("server", n))
+        ]
+        assert len({thread for _, _, thread in order}) == 1
+        assert [m.type for m in helper.messages] == ["bot-llm-text", "search-result", "server-message"] * 3
+
+    def test_whole_messages(self, client: RTVIClient) -> None:
+        """They come as the bot sent them, with their id."""
+        helper = client.register_helper("search", SearchHelper())
+        bot_says(client, "search-result", {"a": [1]}, "my-id")
+        settle(client)
+        assert helper.messages == [RTVIMessage("search-result", {"a": [1]}, "my-id")]
+
+    @pytest.mark.parametrize("types", [["config"], ["error-response"], ["error"], ["config", "error", "x-1", "x-2"]])
+    def test_each_once(self, old: RTVIClient, types: list[str]) -> None:
+        """A message comes once, whatever events it causes and however many types are wanted."""
+        helper = AllHelper()
+        helper.wanted = types  # type: ignore[misc]
+        heard: list[str] = []
+        helper.handle_message = lambda message: heard.append(message.type)  # type: ignore[method-assign]
+        old.register_helper("all", helper)
+        sent = [("config", {"config": []}), ("error-response", {"error": "x"}), ("error", {"error": "x"})]
+        for type_, data in (*sent, ("x-1", 1), ("x-2", 2), ("x-3", 3)):
+            bot_says(old, type_, data)
+        settle(old)
+        assert heard == [type_ for type_, _ in (*sent, ("x-1", 1), ("x-2", 2)) if type_ in types]
+
+    def test_two_helpers(self, client: RTVIClient) -> None:
+        """Each gets what it wants, in the order of their registration."""
+        heard: list[str] = []
+        for name in ("a", "b"):
+            helper = client.register_helper(name, SearchHelper())
+            helper.on("found", functools.partial(heard.append, name))
+        bot_says(client, "search-result", 1)
+        settle(client)
+        assert heard == ["a", "b"]
+
+    def test_after_it_was_let_go(self, client: RTVIClient) -> None:
+        """It gets nothing any more, and others still do."""
+        gone, kept = SearchHelper(), SearchHelper()
+        client.register_helper("a", gone)
+        client.register_helper("b", kept)
+        client.unregister_helper("a")
+        bot_says(client, "search-result", 1)
+        settle(client)
+        assert (len(gone.messages), len(kept.messages)) == (0, 1)
+
+    def test_one_that_raises(self, client: RTVIClient) -> None:
+        """It is told as of handlers, and hurts nobody else."""
+        failure = ValueError("x")
+
+        class BrokenHelper(SearchHelper):
+            def handle_message(self, message: RTVIMessage) -> None:
+                raise failure
+
+        errors: list[Any] = []
+        client.on("handler_error", errors.append)
+        client.register_helper("a", BrokenHelper())
+        other = client.register_helper("b", SearchHelper())
+        bot_says(client, "search-result", 1)
+        settle(client)
+        assert [e.error for e in errors] == [failure]
+        assert errors[0].event.message.type == "search-result"
+        assert len(other.messages) == 1
+
+    def test_manual_mode(self) -> None:
+        """Its messages come in `process_events()`."""
+        with memory_client(events="manual") as client:
+            helper = client.register_helper("search", SearchHelper())
+            bot_says(client, "search-result", 1)
+            assert helper.messages == []
+            client.process_events()
+            assert len(helper.messages) == 1
+
+    def test_it_may_ask_the_bot(self, client: RTVIClient) -> None:
+        """Blocking calls work in `handle_message()`, as in handlers."""
+        answers: list[Any] = []
+
+        class AskingHelper(RTVIClientHelper):
+            message_types = ("search-result",)
+
+            def handle_message(self, message: RTVIMessage) -> None:
+                answers.append(self.client.send_client_request("more", message.data))
+
+        client.register_helper("search", AskingHelper())
+        bot_says(client, "search-result", 1)
+        settle(client)
+        assert answers == [1]
+
+
+class TestEvents:
+    def test_payload_or_nothing(self, client: RTVIClient) -> None:
+        """The signature decides, as everywhere; what is registered twice is called twice; `off()` ends it."""
+        heard: list[Any] = []
+        helper = client.register_helper("search", SearchHelper())
+        nothing = helper.on("found", lambda: heard.append("nothing"))
+        for _ in range(2):
+            helper.on("found", heard.append)
+        helper.emit("found", 1)
+        assert heard == ["nothing", 1, 1]
+        helper.off("found", heard.append)
+        helper.off("found", print)
+        helper.emit("found")
+        helper.off("found", nothing)
+        helper.emit("found", 2)
+        assert heard == ["nothing", 1, 1, "nothing"]
+
+    def test_callbacks(self) -> None:
+        """They may be given at once, in both spellings."""
+        heard: list[Any] = []
+        helper = SearchHelper({"on_found": heard.append, "onSaid": heard.append})
+        helper.emit("found", 1)
+        helper.emit("said", 2)
+        assert heard == [1, 2]
+
+    @pytest.mark.parametrize("name", ["found", "on_fnd", "on_", "on_Found!", ""])
+    def test_unknown_callbacks(self, name: str) -> None:
+        """They are refused, and the error says what there is."""
+        with pytest.raises(TypeError, match="on_found, on_said"):
+            SearchHelper({name: print})
+        with pytest.raises(TypeError, match="it has none"):
+            RTVIClientHelper({name: print})
+
+    def test_unknown_events(self) -> None:
+        """So are events."""
+        helper = SearchHelper()
+        for call in (
+            lambda: helper.on("fnd", print),
+            lambda: helper.off("fnd", print),
+            lambda: helper.emit("fnd"),
+        ):
+            with pytest.raises(ValueError, match="found, said"):
+                call()
+
+    def test_what_cannot_be_called(self) -> None:
+        """Coroutine functions and what needs more than the payload are refused at once."""
+
+        async def later(data: Any) -> None: ...
+
+        for wrong in (later, lambda a, b: None, 5):
+            with pytest.raises(TypeError):
+                SearchHelper().on("found", wrong)  # type: ignore[type-var]
+            with pytest.raises(TypeError):
+                SearchHelper({"on_found": wrong})  # type: ignore[dict-item]
+
+    def test_a_handler_that_raises(self, client: RTVIClient) -> None:
+        """The others are called, and it is told as of handlers."""
+        heard: list[Any] = []
+        errors: list[Any] = []
+        client.on("handler_error", errors.append)
+        helper = client.register_helper("search", SearchHelper())
+
+        def broken() -> None:
+            raise ValueError("x")
+
+        helper.on("found", broken)
+        helper.on("found", heard.append)
+        bot_says(client, "search-result", 1)
+        settle(client)
+        assert heard == [1]
+        assert [str(e.error) for e in errors] == ["x"]
+
+    def test_each_helper_has_its_own(self) -> None:
+        """Handlers are of one helper, not of its class."""
+        heard: list[Any] = []
+        one, other = SearchHelper(), SearchHelper()
+        one.on("found", heard.append)
+        other.emit("found", 1)
+        assert heard == []
+
+    def test_a_handler_that_takes_itself_off(self) -> None:
+        """The others are called all the same."""
+        heard: list[Any] = []
+        helper = SearchHelper()
+
+        def first(data: Any) -> None:
+            helper.off("found", first)
+
+        helper.on("found", first)
+        helper.on("found", heard.append)
+        helper.emit("found", 1)
+        assert heard == [1]
+
+
+class TestCalls:
+    def test_of_a_user(self, old: RTVIClient) -> None:
+        """Its methods call actions of its service."""
+        helper = old.register_helper("web", SearchHelper())
+        assert helper.search("cats") == ["web", "search", {"text": "cats"}]
+
+    @pytest.mark.parametrize(
+        ("call", "result"),
+        [
+            (lambda llm: llm.get_context(), ["llm", "get_context", {}]),
+            (
+                lambda llm: llm.set_context([{"role": "user", "content": "a"}]),
+                ["llm", "set_context", {"messages": [{"role": "user", "content": "a"}], "interrupt": False}],
+            ),
+            (
+                lambda llm: llm.set_context({"messages": [{"role": "user", "content": "a"}]}, interrupt=True),
+                ["llm", "set_context", {"messages": [{"role": "user", "content": "a"}], "interrupt": True}],
+            ),
+            (
+                lambda llm: llm.append_to_messages({"role": "user", "content": "a"}),
+                [
+                    "llm",
+                    "append_to_messages",
+                    {"messages": [{"role": "user", "content": "a"}], "run_immediately": False},
+                ],
+            ),
+            (
+                lambda llm: llm.append_to_messages(({"role": "user"}, {"role": "assistant"}), run_immediately=True),
+                [
+                    "llm",
+                    "append_to_messages",
+                    {"messages": [{"role": "user"}, {"role": "assistant"}], "run_immediately": True},
+                ],
+            ),
+            (lambda llm: llm.run(), ["llm", "run", {"interrupt": False}]),
+            (lambda llm: llm.run(interrupt=True), ["llm", "run", {"interrupt": True}]),
+        ],
+    )
+    def test_of_the_language_model(self, old: RTVIClient, call: Callable[[LLMHelper], Any], result: Any) -> None:
+        """Each returns the action's result."""
+        assert call(old.register_helper("llm", LLMHelper())) == result
+
+    def test_another_service(self, old: RTVIClient) -> None:
+        """It serves what it is registered for."""
+        assert old.register_helper("llm2", LLMHelper()).run() == ["llm2", "run", {"interrupt": False}]
+
+    def test_errors(self, old: RTVIClient) -> None:
+        """They are those of `action()`, with the same time-outs."""
+        llm = old.register_helper("llm", LLMHelper())
+        with pytest.raises(RequestTimeoutError):
+            llm._call("dead", {}, 0.05)
+        with pytest.raises(RequestRejectedError):
+            llm._call("nosuch", {}, None)
+        transport_of(old)._bot = lambda transport, message: None
+        for call in (llm.get_context, llm.run, functools.partial(llm.set_context, [])):
+            with pytest.raises(RequestTimeoutError):
+                call(timeout=0.02)
+        with pytest.raises(RequestTimeoutError):
+            llm.append_to_messages([], timeout=0.02)
+
+    def test_without_a_bot(self) -> None:
+        """As of `action()`: while connecting there is none yet."""
+        client = memory_client(lambda transport, message: None)
+        llm = client.register_helper("llm", LLMHelper())
+        connecting = InThread(client.connect)
+        until(lambda: client.connected)
+        with pytest.raises(BotNotReadyError):
+            llm.run()
+        client.disconnect()
+        connecting.error()
+
+
+class TestLanguageModel:
+    def test_events(self, client: RTVIClient) -> None:
+        """Its three messages are events of its own, typed, beside those of the client."""
+        heard: list[Any] = []
+        llm = client.register_helper("llm", LLMHelper({"on_llm_function_call": heard.append}))
+        llm.on("llm_function_call_start", lambda data: heard.append(data.function_name))
+        llm.on("llmJsonCompletion", heard.append)
+        client.on("llm_json_completion", lambda data: heard.append(("client", data)))
+        data = {"function_name": "tool", "tool_call_id": "1", "args": {"q": 1}}
+        bot_says(client, "llm-function-call-start", {"function_name": "tool"})
+        bot_says(client, "llm-function-call", data)
+        bot_says(client, "llm-json-completion", "{}")
+        settle(client)
+        call = LLMFunctionCallData(tool_call_id="1", function_name="tool", arguments={"q": 1})
+        assert heard[:2] == ["tool", call]
+        assert set(map(str, heard[2:])) == {"{}", "('client', '{}')"}
+
+    def test_handle_function_call(self, client: RTVIClient) -> None:
+        """Its function gets the calls that have none of their own."""
+        llm = client.register_helper("llm", LLMHelper())
+        llm.handle_function_call(lambda call: {"of": call.function_name})
+        client.register_function_call_handler("own", lambda call: {"own": True})
+        for id_, name in (("1", "tool"), ("2", "own")):
+            bot_says(client, "llm-function-call", {"function_name": name, "tool_call_id": id_, "args": {}})
+        until(lambda: len(transport_of(client).sent) == 3)
+        results = {m.data["tool_call_id"]: m.data["result"] for m in transport_of(client).sent[1:]}
+        assert results == {"1": {"of": "tool"}, "2": {"own": True}}
+
+    def test_its_function_goes_with_it(self, client: RTVIClient) -> None:
+        """Let go, it handles no call any more; the program's own function stays, if the helper has none."""
+
+        def ours(call: FunctionCall) -> str:
+            return "ours"
+
+        functions = client._dispatcher.functions
+        client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
+        client.unregister_helper("llm")
+        assert None not in functions
+        client.register_helper("llm", LLMHelper())
+        client.register_function_call_handler(None, ours)
+        client.unregister_helper("llm")
+        assert functions[None] is ours
