@@ -390,27 +390,30 @@ def soak(arguments: list[str]) -> int:
 def lint(arguments: list[str]) -> int:
     """Check style, types and floors, and look for weak spots, ours and those of what is installed; all always run."""
     python = own_environment(LINT_PARTS)
+    required = "--require" in arguments
+    pyright = pyright_checks()
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    ours = ["--require"] if "--require" in arguments else []
     checks = [
-        ["-m", "ruff", "check", *(argument for argument in arguments if argument not in ours)],
+        ["-m", "ruff", "check", *(argument for argument in arguments if argument != "--require")],
         ["-m", "mypy"],
+        *pyright,
         ["-c", contracts],
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
-        ["-m", "tools.audit", *ours],
+        ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
-    lacking = 0
+    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # where pyright looks for its Python
+    lacking = int(required and not pyright)
+    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT, PATH=path) for check in checks))
+
+
+def pyright_checks() -> list[list[str]]:
+    """What pyright looks at: the program that uses the whole interface, and all that the package exports."""
     try:
         own_environment(PYRIGHT_PARTS)
-        checks += [
-            ["-m", "pyright", "tests/typing"],
-            ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"],
-        ]
     except SetupError as error:
         say(f"NOT CHECKED by pyright, which cannot be had: {error}")
-        lacking = len(ours)
-    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # where pyright looks for its Python
-    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT, PATH=path) for check in checks))
+        return []
+    return [["-m", "pyright", "tests/typing"], ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
 
 
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "lint": lint}

@@ -126,7 +126,7 @@ def test_lint_looks_for_weak_spots(monkeypatch: pytest.MonkeyPatch, required: bo
     """`run.py lint` runs bandit and the audit with all else, each of them always, and the worst status counts."""
     commands: list[list[str]] = []
 
-    def show(command: list[Any], *_: object) -> int:
+    def show(command: list[Any], *_: object, **__: str) -> int:
         commands.append([str(word) for word in command[1:]])
         return {"bandit": 1, "mypy": 2}.get(str(command[2]), 0)
 
@@ -134,7 +134,8 @@ def test_lint_looks_for_weak_spots(monkeypatch: pytest.MonkeyPatch, required: bo
     monkeypatch.setattr(run, "show", show)
     options = ["--require"] if required else []
     assert run.lint([*options, "--fix"]) == 2
-    assert [command[1] for command in commands if command[0] == "-m"] == ["ruff", "mypy", "bandit", "tools.audit"]
+    modules = [command[1] for command in commands if command[0] == "-m"]
+    assert modules == ["ruff", "mypy", "pyright", "pyright", "bandit", "tools.audit"]
     assert commands[0] == ["-m", "ruff", "check", "--fix"]
     assert commands[-1] == ["-m", "tools.audit", *options]
     assert {"rtvi_sync", "run.py", "tools"} < set(commands[-2])
