@@ -89,6 +89,7 @@ class Ears:
     def _heard(self, heard: Heard) -> None:
         if isinstance(heard, SpeechStarted):
             self._user_turn, self._interims = next(self._user_turns), 0
+            self._turns.stop()  # so that nothing of it comes after the next message
             self._line.tell("user-started-speaking")
             self._turns.interrupt()
         elif isinstance(heard, SpeechGoesOn):

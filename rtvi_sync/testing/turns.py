@@ -68,7 +68,7 @@ class Turns:
             self._fall_silent()
 
     def stop(self) -> None:
-        """End the turn under way without a message, because the session has ended."""
+        """Stop the turn under way without a message."""
         with self._lock:
             self._stop()
 
