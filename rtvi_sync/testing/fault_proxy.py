@@ -143,7 +143,8 @@ class FaultProxy:
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         self._running, self._stopping = True, False
-        self._thread = start_thread("bot-proxy", self._run)
+        # The selector is not made on the thread: all that the proxy opens is open once it runs.
+        self._thread = start_thread("bot-proxy", self._run, selectors.DefaultSelector())
 
     def stop(self, timeout: float = 5.0) -> None:
         """Close the port and all connections, and end the thread. May be called twice, and before `start()`."""
@@ -198,9 +199,9 @@ class FaultProxy:
 
     # -- on the proxy's thread ----------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, selector: selectors.BaseSelector) -> None:
         due: float | None = None
-        with selectors.DefaultSelector() as selector:
+        with selector:
             selector.register(self._wake_reader, selectors.EVENT_READ)
             try:
                 while True:
