@@ -33,8 +33,8 @@ class BotRequest:
 
     method: str
     path: str
-    headers: Mapping[str, str] = attrs.field(repr=lambda headers: f"<{len(headers)} headers>")
-    body: Any
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    body: Any = attrs.field(repr=False)
 
     @property
     def endpoint(self) -> str:

@@ -45,12 +45,13 @@ class BotOptions:
     metrics: bool = False
     speech_threshold: float = 500.0
     hang_over: float = 0.6
-    config: Config = attrs.field(factory=list, converter=read_config)
+    # Tests may hold real keys: neither the config nor the headers are shown.
+    config: Config = attrs.field(factory=list, converter=read_config, repr=False)
     config_types: OptionTypes = attrs.field(factory=dict)
     on_config: OnConfig | None = None
     actions: Mapping[str, Action] | None = attrs.field(default=None, converter=_as_actions)
     action_stream: bool = True
-    headers: Mapping[str, str] = attrs.field(factory=dict)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     quirks: bool = False
 
     @property
