@@ -87,8 +87,9 @@ PROGRAMS = {
 DEMO_SECONDS, TEST_SECONDS, INSTALL_SECONDS = 1800.0, 5400.0, 1200.0
 SOAK_SECONDS = 7 * 24 * 3600.0
 
-# Most tests wait most of the time, so more of them go on than there are cores.
-PROCESSES = (os.cpu_count() or 1) + 1
+# Most tests wait most of the time, so more of them go on than there are cores. More processes than these would wait,
+# too: for the one that has the longest group of tests.
+PROCESSES = min((os.cpu_count() or 1) + 1, 6)
 
 # pip's wheel comes to one place, for one environment at a time.
 SEEDING = Lock()
