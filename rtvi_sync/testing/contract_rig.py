@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from rtvi_sync import CloseInfo, RTVIClient, Transport, TransportOptions
+from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.media import NullSink, SilenceSource
 
 #: Takes the JSON text of a message of the client's; returns those of the bot's answers. Several threads may call it.
@@ -96,7 +97,8 @@ class Told:
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
         self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed)
         self._tell, self._tell_closed = on_message, options.on_closed
-        self._delivering = threading.Lock()  # held by the thread that is in `message()`
+        # Guards nothing: who delivers has it, so that another who comes meanwhile is noticed.
+        self._delivering = threading.Lock()
         self.messages: int = 0
         self.ends: list[CloseInfo] = []
         self.overlapped: bool = False
@@ -188,8 +190,7 @@ class Outcome:
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = start_thread("contract", self._run)
 
     def _run(self) -> None:
         try:

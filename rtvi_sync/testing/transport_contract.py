@@ -26,6 +26,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
+from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.media import Tracks
 from rtvi_sync.testing.contract_rig import LIMIT, Bot, ContractBot, FarEnd, Outcome, Rig, descriptors
 
@@ -97,9 +98,7 @@ class TransportContract(abc.ABC):
                 except BaseException as error:  # noqa: BLE001 - it is raised below
                     failures.append(error)
 
-            threads = [threading.Thread(target=ask, args=(sender,)) for sender in range(4)]
-            for thread in threads:
-                thread.start()
+            threads = [start_thread("contract", ask, sender) for sender in range(4)]
             for thread in threads:
                 thread.join(LIMIT)
             assert failures == []
@@ -214,9 +213,7 @@ class TransportContract(abc.ABC):
         transport.disconnect()
         rig.works()
         with rig.session():
-            threads = [threading.Thread(target=transport.disconnect) for _ in range(4)]
-            for thread in threads:
-                thread.start()
+            threads = [start_thread("contract", transport.disconnect) for _ in range(4)]
             for thread in threads:
                 thread.join(LIMIT)
             transport.disconnect()
