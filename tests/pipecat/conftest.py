@@ -137,7 +137,7 @@ def _first_line(output: IO[bytes]) -> bytes:
     return line
 
 
-class _Shared:
+class Shared:
     """Long-lived processes, one for each kind, started at first use."""
 
     def __init__(self, launcher: _Launcher) -> None:
@@ -176,58 +176,58 @@ def _launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Launcher]:
 
 
 @pytest.fixture(scope="session")
-def _shared_bots(_launcher: _Launcher) -> Iterator[_Shared]:
-    shared = _Shared(_launcher)
+def shared_bots(_launcher: _Launcher) -> Iterator[Shared]:
+    shared = Shared(_launcher)
     yield shared
     shared.close()
 
 
 @pytest.fixture
-def pipecat_echo(_shared_bots: _Shared) -> BotServer:
+def pipecat_echo(shared_bots: Shared) -> BotServer:
     """Pipecat 1.14.0 behind FastAPI: sends the user's audio back, 16 kHz both ways."""
-    return _shared_bots.server("echo")
+    return shared_bots.server("echo")
 
 
 @pytest.fixture
-def pipecat_talk(_shared_bots: _Shared) -> BotServer:
+def pipecat_talk(shared_bots: Shared) -> BotServer:
     """Pipecat 1.14.0 behind FastAPI: hears "hello bot" in every utterance, answers and speaks (24 kHz)."""
-    return _shared_bots.server("talk")
+    return shared_bots.server("talk")
 
 
 @pytest.fixture
-def pipecat_standalone(_shared_bots: _Shared) -> BotServer:
+def pipecat_standalone(shared_bots: Shared) -> BotServer:
     """The talking bot on Pipecat's standalone server: one client at a time, messages up to 1 MiB."""
-    return _shared_bots.server("standalone")
+    return shared_bots.server("standalone")
 
 
 @pytest.fixture
-def pipecat_runner(_shared_bots: _Shared) -> BotServer:
+def pipecat_runner(shared_bots: Shared) -> BotServer:
     """The talking bot in Pipecat's development runner, `-t websocket`, without tokens."""
-    return _shared_bots.server("runner")
+    return shared_bots.server("runner")
 
 
 @pytest.fixture
-def pipecat_0_3(_shared_bots: _Shared) -> BotServer:
+def pipecat_0_3(shared_bots: Shared) -> BotServer:
     """Pipecat 0.0.73 (RTVI 0.3.0) behind FastAPI: has a configuration, sends the user's audio back."""
-    return _shared_bots.server("echo-0.3")
+    return shared_bots.server("echo-0.3")
 
 
 @pytest.fixture
-def pipecat_showcase(_shared_bots: _Shared) -> BotServer:
+def pipecat_showcase(shared_bots: Shared) -> BotServer:
     """Pipecat 1.14.0 behind FastAPI: the talking bot, which shows every message of RTVI 2.2 on demand."""
-    return _shared_bots.server("showcase")
+    return shared_bots.server("showcase")
 
 
 @pytest.fixture
-def pipecat_configured_1_2(_shared_bots: _Shared) -> BotServer:
+def pipecat_configured_1_2(shared_bots: Shared) -> BotServer:
     """Pipecat 0.0.108 (RTVI 1.2) behind FastAPI: talks, has client messages, a configuration and actions."""
-    return _shared_bots.server("configured-1.2")
+    return shared_bots.server("configured-1.2")
 
 
 @pytest.fixture
-def pipecat_configured_0_3(_shared_bots: _Shared) -> BotServer:
+def pipecat_configured_0_3(shared_bots: Shared) -> BotServer:
     """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: talks, has a configuration and actions, also over HTTP."""
-    return _shared_bots.server("configured-0.3")
+    return shared_bots.server("configured-0.3")
 
 
 class PipecatProcesses:

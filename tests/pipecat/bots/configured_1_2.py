@@ -55,8 +55,15 @@ def speech() -> list[Frame]:
     return [OutputTransportMessageUrgentFrame(message=rtvi_models.BotTTSAudioMessage(data=data).model_dump())]
 
 
+def appended() -> list[Frame]:
+    """An application's answer to append-to-context: Pipecat itself gives none, and has no class for it."""
+    message = {"label": "rtvi-ai", "type": "append-to-context-result", "data": {"result": True}}
+    return [OutputTransportMessageUrgentFrame(message=message)]
+
+
 SCENES: Scenes = {
     **scenes.SCENES,
+    "appended": appended,
     "speech": speech,
     "mute": lambda: [UserMuteStartedFrame(), UserMuteStoppedFrame()],
 }
