@@ -380,7 +380,9 @@ class Connector:
         if self.transport is None or not self.transport.supports_video:
             if enable:
                 what = f"The {self.transport.name} transport carries no video" if self.transport else "No transport"
-                raise UnsupportedFeatureError(f"{what}, so there is no camera to turn on", feature="cam")
+                raise UnsupportedFeatureError(
+                    f"{what}, so there is no camera to turn on. Use one that does, or none", feature="cam"
+                )
             return
         self.cam_enabled = enable
         transport = self._transport_in_use()

@@ -113,7 +113,10 @@ class EventStream:
             else:
                 self._bell.wait_for(self._something_to_say, deadline)
             if deadline.expired and not self._something_to_say():
-                raise RequestTimeoutError(f"No {self._describe()} within {deadline.timeout} s")
+                raise RequestTimeoutError(
+                    f"No {self._describe()} within {deadline.timeout} s. "
+                    "Pass a larger timeout, or begin to listen before what causes it."
+                )
 
     def _something_to_say(self) -> bool:
         return bool(self._events) or self._ended is not None

@@ -195,7 +195,8 @@ class Engine:
         if type_ == "bot-interrupted":
             return [Interrupt(), deliver]
         if type_ == "error" and isinstance(message.data, Mapping) and message.data.get("fatal") is True:
-            return [deliver, Close(BotError(f"The bot reported a fatal error: {error_text(message)}", fatal=True))]
+            error = BotError(f"The bot reported a fatal error: {error_text(message)}. See the bot's log", fatal=True)
+            return [deliver, Close(error)]
         return [deliver]
 
     def _receive_ready(self, message: RTVIMessage) -> list[Effect]:
@@ -203,7 +204,7 @@ class Engine:
         try:
             data = decode_payload(spec, message.data if message.data is not None else {})
         except ProtocolError as error:
-            return [Close(ProtocolError(f"The bot's bot-ready cannot be understood: {error}"))]
+            return [Close(ProtocolError(f"The bot's bot-ready cannot be understood: {error}. Is it an RTVI bot?"))]
         self.bot_ready, self.config = data, data.config
         return [Ready(data, message)]
 
@@ -246,7 +247,9 @@ class Engine:
                 "get_bot_config() tells, describe_config() lists what there is.",
                 response=message,
             )
-        return RequestRejectedError(f"The bot refused the {asked!r} request: {text}", response=message)
+        return RequestRejectedError(
+            f"The bot refused the {asked!r} request: {text}. See the bot's log", response=message
+        )
 
     def _unsupported(self, type_: str, reason: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(

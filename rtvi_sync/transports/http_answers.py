@@ -34,7 +34,7 @@ class Purpose:
     Attributes:
         does: what the endpoint does, as in "the endpoint that ...".
         headers: sent where the caller has none of that name.
-        advice: by status of a refusal, what follows its text.
+        advice: by status of a refusal, what follows its text; 500 and above have some anyway.
         refused: the server says no.
         failed: it could not be reached, or broke off.
         late: the limit has passed.
@@ -70,9 +70,9 @@ def check_answer(response: httpx.Response, where: str, purpose: Purpose, signal:
     if not response.is_success:
         content = b"" if compressed else _read_body(response, MAX_BODY_BYTES, signal)
         reason = _error_text(content) or response.reason_phrase or httpx.codes.get_reason_phrase(status)
+        advice = purpose.advice.get(status, ". See the server's log" if status >= 500 else "")
         raise purpose.refused(
-            f"{where} answered {status}: {one_line(reason) or 'no reason given'}{purpose.advice.get(status, '')}",
-            status=status,
+            f"{where} answered {status}: {one_line(reason) or 'no reason given'}{advice}", status=status
         )
     if compressed:
         raise purpose.unusable(
