@@ -127,15 +127,22 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
         observers=[RTVIObserver(rtvi)],
         idle_timeout_secs=None,
     )
+    gone = asyncio.Event()
     cancellations = []
 
     @transport.event_handler("on_client_disconnected")
     async def on_client_disconnected(*_: object) -> None:
         # Not awaited here: a pipeline that ends by itself waits for this handler.
         cancellations.append(asyncio.create_task(task.cancel()))
+        gone.set()
 
     with host.sessions.live(TaskSession(task, rtvi, transport.output())):
-        await PipelineRunner(handle_sigint=False).run(task)
+        running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
+        leaving = asyncio.create_task(gone.wait())
+        await asyncio.wait([running, leaving], return_when=asyncio.FIRST_COMPLETED)
+        # When a client leaves as the bot begins to speak, the pipeline of this version never ends.
+        await asyncio.wait([running], timeout=0.5)
+        leaving.cancel()
 
 
 class Outlet(FrameProcessor):
