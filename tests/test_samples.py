@@ -106,6 +106,20 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
     assert lines[1:] == ["When? -> Noon."]
 
 
+def test_voice_helper(tmp_path: Path) -> None:
+    """The helper reads and changes the voice, has the bot speak, and tells what was spoken."""
+    assert run(tmp_path, "voice_helper") == ["the voice was bass", "spoken: Good evening."]
+
+
+def test_voice_helper_with_a_bot_elsewhere(tmp_path: Path) -> None:
+    """The voice of the bot at `--url` is what it is changed to."""
+    config = [{"service": "tts", "options": [{"name": "voice", "value": "tenor"}]}]
+    with EmbeddedBot(version="0.3.0", config=config) as bot:
+        lines = run(tmp_path, "voice_helper", "--url", bot.ws_url)
+        voice = bot.wait_for_session().config[0]["options"][0]["value"]
+    assert (lines[0], voice) == ("the voice was tenor", "alto")
+
+
 def test_manual_events(tmp_path: Path) -> None:
     """Handlers run in the program's loop, which does other work until the bot has spoken."""
     *said, end = run(tmp_path, "manual_events")
