@@ -20,7 +20,8 @@ INTERFACE = """
     TransportStartError DisconnectedError BotError BotNotReadyError BotAlreadyStartedError RequestTimeoutError
     RequestRejectedError ConfigUpdateError MessageTooLargeError ActionEndpointNotSetError UnsupportedFeatureError
     InvalidTransportParamsError DeviceError ProtocolError WouldDeadlockError ForkedProcessError MissingExtraError
-    BotReadyData BotLLMTextData RTVIClientConfigOption ConfigOption
+    BotReadyData BotLLMTextData RTVIClientConfigOption ConfigOption RTVIActionRequestData RTVIActionResponse
+    RTVIClientHelper LLMHelper FunctionCall
 """
 MEDIA = """
     AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink
@@ -29,7 +30,11 @@ MEDIA = """
 METHODS = """
     connect disconnect close start_bot start_bot_and_connect disconnect_bot state connected version params
     transport_expiry construct_url send_message send_client_message send_client_request send_text on once off events
-    wait_for process_events tracks enable_mic is_mic_enabled enable_cam is_cam_enabled
+    wait_for process_events tracks enable_mic is_mic_enabled enable_cam is_cam_enabled config get_bot_config get_config
+    update_config describe_config get_service_options_from_config get_service_option_value_from_config
+    set_service_option_in_config set_config_options describe_actions action action_stream register_helper get_helper
+    unregister_helper send_file append_to_context send_dtmf send_ui_event send_ui_snapshot cancel_ui_job_group
+    register_function_call_handler unregister_function_call_handler unregister_all_function_call_handlers
 """
 
 PUBLIC = [rtvi_sync, rtvi_sync.media, rtvi_sync.testing]

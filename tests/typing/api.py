@@ -12,18 +12,27 @@ from rtvi_sync import (
     AbortController,
     AbortSignal,
     APIRequest,
+    BotAlreadyStartedError,
+    BotError,
     BotLLMTextData,
     BotReadyData,
+    ClientStats,
     CloseInfo,
     ConnectionTimeoutError,
     ConnectTimeout,
+    DeviceError,
     DisconnectedError,
     Endpoints,
     Event,
     EventStream,
+    ForkedProcessError,
     HandlerError,
+    InvalidTransportParamsError,
     MemoryTransport,
+    MissingExtraError,
+    ReconnectPolicy,
     RequestRejectedError,
+    RequestTimeoutError,
     RTVIClient,
     RTVIClientConfigOption,
     RTVIClientOptions,
@@ -35,9 +44,14 @@ from rtvi_sync import (
     StartBotError,
     TranscriptData,
     Transport,
+    TransportOptions,
+    TransportStartError,
     TransportState,
+    TransportStats,
     WebSocketTransport,
+    WouldDeadlockError,
     __version__,
+    is_transient,
     signals,
 )
 from rtvi_sync.media import (
@@ -48,10 +62,16 @@ from rtvi_sync.media import (
     BytesSource,
     CallbackSink,
     CallbackSource,
+    MediaDeviceInfo,
     NullSink,
+    ParticipantTracks,
     SilenceSource,
     ToneSource,
+    Track,
+    TrackFrames,
     Tracks,
+    VideoFrame,
+    VideoSource,
     WavSink,
     WavSource,
 )
@@ -82,6 +102,7 @@ def construction() -> RTVIClient:
     with httpx.Client() as http_client:
         RTVIClient(http_client=http_client, proxy=False, ssl_context=None)
     RTVIClient(timeout=10_000, events="manual", cam=None, enable_camera=False)
+    RTVIClient(reconnect=ReconnectPolicy(max_attempts=3, retry_on=lambda error: is_transient(error)))
     RTVIClient(events="later")  # type: ignore[call-overload]
     RTVIClient(timeout="10")  # type: ignore[call-overload]
     RTVIClient(mike=True)  # type: ignore[call-overload]
@@ -120,6 +141,11 @@ def connecting(client: RTVIClient) -> None:
     with client as same:
         state: TransportState = same.state
         show(state.value, same.connected, same.version, same.transport_expiry, __version__)
+        stats: ClientStats = same.stats()
+        carried: TransportStats = stats
+        round_trip: float | None = carried.round_trip
+        transport: Transport | None = same.transport
+        show(stats.messages_sent, round_trip, transport)
     client.params = RTVIClientParams(base_url="https://api.example")
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")
@@ -138,6 +164,18 @@ def connecting(client: RTVIClient) -> None:
         reason: str = error.reason
         initiator: str = error.initiator
         show(code, reason, initiator)
+    except BotError as error:
+        fatal: bool = error.fatal
+        show(fatal)
+    except DeviceError as error:
+        devices: tuple[str, ...] = error.devices
+        kind: str = error.type
+        show(devices, kind, error.details)
+    except MissingExtraError as error:
+        extra: str = error.extra
+        show(extra)
+    except (BotAlreadyStartedError, TransportStartError, InvalidTransportParamsError, ForkedProcessError):
+        raise
     except (RTVIError, TimeoutError, ConnectionError):
         raise
     finally:
@@ -197,7 +235,10 @@ def events(client: RTVIClient) -> None:
         for event in stream:
             if event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
                 break
-    found: Event = client.wait_for("server_message", where=lambda event: event.data == 1, timeout=5)
+    try:
+        found: Event = client.wait_for("server_message", where=lambda event: event.data == 1, timeout=5)
+    except (RequestTimeoutError, WouldDeadlockError):
+        return
     count: int = client.process_events(timeout=None) + client.process_events()
     show(found.data, count)
 
@@ -216,10 +257,17 @@ def media(client: RTVIClient) -> None:
     client.enable_mic(not client.is_mic_enabled)
     client.enable_cam(client.is_cam_enabled)
     tracks: Tracks = client.tracks()
-    if tracks.bot.audio is not None:
+    bot: ParticipantTracks = tracks.bot
+    track: Track | None = bot.audio
+    if track is not None:
+        show(track.id, track.kind, track.label, track.enabled, track.ready_state)
+        frames: TrackFrames = track.frames()
         frame: AudioFrame
-        for frame in tracks.bot.audio.frames():
-            show(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+        for frame in frames:
+            show(frame.pcm, frame.sample_rate_hz, frame.timestamp, frames.dropped)
+    device = MediaDeviceInfo(device_id="1", kind="audioinput", label="Microphone")
+    camera: VideoSource = Camera()
+    show(device.device_id, device.kind, device.label, device.group_id, camera)
 
 
 class MyTransport(Transport):
@@ -232,7 +280,8 @@ class MyTransport(Transport):
         show(auth_bundle, limit)
 
     def disconnect(self) -> None:
-        self.options.on_closed(CloseInfo(initiator="network"))
+        options: TransportOptions = self.options
+        options.on_closed(CloseInfo(initiator="network"))
 
     def send_message(self, message: RTVIMessage) -> None:
         self.on_message(self.serialize(message))
@@ -244,6 +293,17 @@ class Callbacks(RTVIEventCallbacks):
 
     def on_bot_ready(self, data: BotReadyData) -> None:
         """Called when the bot is ready."""
+
+
+class Camera:
+    """A source of pictures of the user's own."""
+
+    def read(self) -> VideoFrame | None:
+        """One black pixel."""
+        return VideoFrame(image=bytes(3), width=1, height=1, format="RGB", timestamp=0.0)
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class Source:
