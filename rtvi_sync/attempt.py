@@ -118,12 +118,21 @@ class ConnectAttempt:
             if session.bot is None:
                 own = self._error
                 raise own if own is not None and session.info is self._end else session.failure()
-            limit = self._config_timeout
-            session.fetch_config(self._deadline if limit is None else Deadline(self._deadline.sooner(limit)))
+            self._fetch_config(session)
             return session.bot
         except BaseException as error:
             session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
             raise
+
+    def _fetch_config(self, session: Session) -> None:
+        limit = self._config_timeout
+        try:
+            session.fetch_config(self._deadline if limit is None else Deadline(self._deadline.sooner(limit)))
+        except DisconnectedError:
+            session.end_and_wait(session.info, linger=_LINGER_TIMEOUT)
+            # It was ready, so its loss may be the successor's affair, as it were a moment later.
+            if not session.is_replaced:
+                raise
 
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `begin()`."""

@@ -244,6 +244,25 @@ class TestConnecting:
             with pytest.raises(DisconnectedError):
                 client.connect()
 
+    def test_a_session_that_is_replaced(self) -> None:
+        """With a policy that replaces it, the loss is none of `connect()`, as it were a moment later."""
+        asked: list[str] = []
+
+        def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+            if message.type == "client-ready":
+                yield RTVIMessage("bot-ready", {"version": "1.0.0"}, message.id)
+            else:
+                asked.append(message.type)
+                if len(asked) < 3:
+                    transport.end(CloseInfo(initiator="network"))
+                else:
+                    yield RTVIMessage("config", {"config": VOICE}, message.id)
+
+        with memory_client(bot, reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
+            until(lambda: client.config == config_of("a"))
+            assert client.state is TransportState.READY
+            assert client.stats().sessions == len(asked) == 3
+
     def test_in_a_handler_of_bot_ready(self) -> None:
         """The handler may ask for the config before `connect()` has it."""
         found: list[Any] = []
