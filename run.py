@@ -73,6 +73,7 @@ PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 10)}
+MATRIX_PIPECAT = {"1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13)}  # with `test --matrix` only
 # What `test --matrix` runs the tests with besides this Python: minor versions of Python 3, versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
 PROTOBUFS = ("4.25", "5.29", "6.33", "7")
@@ -261,9 +262,10 @@ def own_environment(parts: Sequence[str]) -> Path:
 
 def pipecat_environment(version: str) -> Path:
     """The Python of an environment of its own for one version of Pipecat."""
-    base = find_python(PIPECAT[version])
+    minors = {**PIPECAT, **MATRIX_PIPECAT}[version]
+    base = find_python(minors)
     if base is None:
-        raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in PIPECAT[version]) + ", none was found")
+        raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in minors) + ", none was found")
     python = make_environment(CACHE / f"pipecat-{version}", base)
     lines = (ROOT / f"tests/pipecat/requirements-{version}.txt").read_text(encoding="utf-8").splitlines()
     install(python, [line for line in lines if line and not line.startswith("#")], f"Pipecat {version}")
@@ -282,12 +284,13 @@ def install_programs() -> list[str]:
     return [name for name in missing if not shutil.which(name)]
 
 
-def real_parts() -> tuple[dict[str, str], list[str]]:
-    """Set up the real parts: variables that tell the tests where they are, and one line for each that is not there."""
+def real_parts(versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Set up the real parts, of Pipecat these versions: variables that tell the tests where they are, and one line for
+    each that is not there."""
     # Side by side: pip keeps one core busy for half a minute, for each.
     with ThreadPoolExecutor() as pool:
         missing = pool.submit(install_programs)
-        environments = {version: pool.submit(pipecat_environment, version) for version in PIPECAT}
+        environments = {version: pool.submit(pipecat_environment, version) for version in versions}
     variables: dict[str, str] = {}
     lacking = [f"{name}: not here, and not to be installed by this user" for name in missing.result()]
     for version, environment in environments.items():
@@ -366,7 +369,7 @@ def test(arguments: list[str]) -> int:
     except SetupError as error:
         lacking.append(str(error))
     if ours & {"--real", "--matrix"}:
-        variables, more = real_parts()
+        variables, more = real_parts([*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in ours else ())])
         lacking += more
     versions = 0
     if "--matrix" in ours:
