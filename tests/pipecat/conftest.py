@@ -25,8 +25,12 @@ _KINDS = {
     "showcase": ("1.14.0", "showcase.py"),
     "configured-1.2": ("0.0.108", "configured_1_2.py"),
     "configured-0.3": ("0.0.73", "configured_0_3.py"),
+    "interim-2.0": ("1.5.0", "interim.py"),
+    "interim-1.3": ("1.2.1", "interim.py"),
     "echo-0.3": ("0.0.73", "echo_0_3.py"),
 }
+# Versions that only tests with the mark "matrix" need
+_MATRIX = {"1.5.0", "1.2.1"}
 _START_TIMEOUT = 60.0
 _LOG_TAIL = 8000
 
@@ -80,7 +84,8 @@ def _interpreter(version: str) -> str:
     python = os.environ.get(variable)
     if python:
         return python
-    message = f"Pipecat {version} is not installed: run `python3 run.py test --real`"
+    option = "--matrix" if version in _MATRIX else "--real"
+    message = f"Pipecat {version} is not installed: run `python3 run.py test {option}`"
     if os.environ.get("RTVI_REQUIRE_REAL") == "1":
         pytest.fail(f"{message} ({variable} is not set)", pytrace=False)
     pytest.skip(message)

@@ -52,8 +52,8 @@ UNSENT = {
     ("bot-llm-search-response", "0.0.108"): _NEEDS_GOOGLE,
     ("bot-llm-search-response", "0.0.73"): _NEEDS_GOOGLE,
 }
-# Types that none of these bots can send.
-UNSHOWN = {"ui-task": "only Pipecat 1.2 (RTVI 1.3) sends it"}
+# Types that none of these bots has.
+UNSHOWN = {"ui-task": "only Pipecat 1.2 (RTVI 1.3) sends it: test_interim.py, with `run.py test --matrix`"}
 # Types that Pipecat has no class for: an application sends them, by Pipecat's own frame for messages.
 BY_HAND = {"append-to-context-result", "llm-json-completion", "storage-item-stored"}
 
