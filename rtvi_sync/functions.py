@@ -75,8 +75,8 @@ class FunctionCalls:
         # delivers messages and by those of the functions.
         self._running: dict[str, threading.Thread | None] = {}
         self._ended = Bell()  # rung when one leaves `_running`
-        self._seen: deque[str] = deque(maxlen=_MAX_SEEN)
-        self._warned: set[str] = set()
+        self._seen: deque[int] = deque(maxlen=_MAX_SEEN)  # their hashes: an id may have any length
+        self._warned: set[str] = set()  # of what the log has a line
 
     def called(self, effect: protocol.Deliver) -> None:
         """Run the program's function for a call, if it has one. On the thread that delivers messages."""
@@ -91,9 +91,10 @@ class FunctionCalls:
             self._warn_of_missing("name")
             return
         function = functions.get(data.function_name) or functions.get(None)
-        if function is None or data.tool_call_id in self._seen:
+        seen = hash(data.tool_call_id)
+        if function is None or seen in self._seen:
             return
-        self._seen.append(data.tool_call_id)
+        self._seen.append(seen)
         if data.arguments is None:
             self._warn_of_missing("arguments")
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
@@ -104,19 +105,24 @@ class FunctionCalls:
             self._running[call.tool_call_id] = None
             Lane().post(partial(self._run, function, call, event), self._workers)
         else:
-            error = RTVIError(
-                f"The bot calls {call.function_name!r} while {MAX_RUNNING} of its calls are still running"
-            )
+            error = RTVIError(f"The bot calls a function while {MAX_RUNNING} of its calls are still running")
+            if self._is_new("room"):
+                logger.error("%s. It is told so each time; see that functions return.", error)
             self._fail(function, call, event, error)
 
     def _warn_of_missing(self, what: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
+        if self._is_new(what):
             logger.warning(
                 "The bot calls a function of this program's and withholds its %s. Set function_call_report_level to "
                 "ARGUMENTS in the parameters of the bot's RTVI observer (Pipecat has NONE by default).",
                 what,
             )
+
+    def _is_new(self, what: str) -> bool:
+        """True the first time: a bot that does something does it in every call."""
+        new = what not in self._warned
+        self._warned.add(what)
+        return new
 
     @property
     def is_current(self) -> bool:
@@ -136,6 +142,7 @@ class FunctionCalls:
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
+            logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
             self._fail(function, call, event, error)
             # As of handlers: on a thread of the program's own, an exit or Ctrl-C is his.
             if self._announcer.manual and not isinstance(error, Exception):
@@ -146,7 +153,6 @@ class FunctionCalls:
 
     def _fail(self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException) -> None:
         """Tell the bot and the program that there is no result. Raises nothing."""
-        logger.error("The function %r, which the bot called, failed", call.function_name, exc_info=error)
         self._announcer.event(RTVIEvent.HANDLER_ERROR, HandlerError(error=error, event=event, handler=function))
         result = {"error": _words(error)}
         try:
@@ -156,7 +162,7 @@ class FunctionCalls:
                 # The arguments came from the bot; they may be more than can be sent, or no JSON (NaN).
                 self._answer(attrs.evolve(call, arguments={}), result)
             except Exception:
-                logger.exception("The bot could not be told that %r failed", call.function_name)
+                logger.debug("The bot could not be told that %.100r failed", call.function_name, exc_info=True)
 
     def _answer(self, call: FunctionCall, result: dict[str, Any] | str) -> None:
         """Send the result.
@@ -174,7 +180,7 @@ class FunctionCalls:
         try:
             self._send(RTVIMessage("llm-function-call-result", data))
         except (BotNotReadyError, DisconnectedError, ForkedProcessError):
-            logger.debug("The session ended before the result of %r could be sent", call.function_name)
+            logger.debug("The session ended before the result of %.100r could be sent", call.function_name)
 
 
 def _as_result(value: Any) -> dict[str, Any] | str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import threading
 import time
 import warnings
@@ -301,7 +302,9 @@ class TestBesideTheLane:
         slow.release.set()
         assert results(client, 4) == ["quick", "slow", "slow", "slow"]
 
-    def test_too_many_at_once(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_at_once(
+        self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Over the limit a call fails at once and the bot is told; when one has ended there is room again."""
         monkeypatch.setattr(functions, "MAX_RUNNING", 3)
         heard, held = errors(client), Held()
@@ -316,6 +319,7 @@ class TestBesideTheLane:
         until(lambda: not client._connector.session().functions._running)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
+        assert len([r for r in caplog.records if "still running" in r.message]) == 1
 
     def test_too_many_that_cannot_be_answered(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         """A refusal that cannot be sent hurts nobody, the thread that delivers messages least."""
@@ -376,6 +380,19 @@ class TestAnnouncements:
         settle(client)
         call(client, "2")
         assert results(client, 2) == ["done", "done"]
+
+    def test_long_names(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
+        """Neither names nor ids have a limit of length; they fill no log, and are not kept."""
+        client.register_function_call_handler(None, lambda call: call.missing)  # type: ignore[attr-defined]
+        transport_of(client).max_message_size = 10_000_000
+        for n in range(3):
+            call(client, f"{n}" * 1_000_000, "x" * 1_000_000)
+        results(client, 3)
+        settle(client)
+        assert all(len(record.message) < 1000 for record in caplog.records)
+        calls = client._connector.session().functions
+        assert sum(sys.getsizeof(item) for item in calls._seen) < 1000
+        until(lambda: not calls._running)
 
     def test_in_the_next_session(self) -> None:
         """Ids are a session's own: the next one may use them again, and functions stay registered."""
