@@ -63,24 +63,28 @@ class BotConfig(ClientPart):
         return list(decode_payload(INBOUND[answer.type], answer.data).config)
 
     def get_service_options_from_config(
-        self, service_key: str, config: ConfigLike | None = None
+        self, service_key: str, config: ConfigLike | None = None, timeout: Seconds | Default | None = DEFAULT
     ) -> RTVIClientConfigOption | None:
         """The options of a service in `config`; without it, in the bot's, which is asked for it.
 
         Returns:
             The service's entry, or None if there is no such service.
         """
-        return configs.options_of(self._given_or_asked(config), service_key)
+        return configs.options_of(self._given_or_asked(config, timeout), service_key)
 
     def get_service_option_value_from_config(
-        self, service_key: str, option: str, config: ConfigLike | None = None
+        self,
+        service_key: str,
+        option: str,
+        config: ConfigLike | None = None,
+        timeout: Seconds | Default | None = DEFAULT,
     ) -> Any:
         """The value of an option in `config`; without it, in the bot's, which is asked for it.
 
         Returns:
             The value, or None if there is no such service or option.
         """
-        return configs.value_of(self._given_or_asked(config), service_key, option)
+        return configs.value_of(self._given_or_asked(config, timeout), service_key, option)
 
     def set_service_option_in_config(
         self, service_key: str, options: OptionsLike, config: ConfigLike | None = None
@@ -102,8 +106,8 @@ class BotConfig(ClientPart):
         """`set_service_option_in_config()` for each service in `config_options`."""
         return configs.with_config(self._given_or_known(config), config_options)
 
-    def _given_or_asked(self, config: ConfigLike | None) -> ConfigLike:
-        return config if config is not None else self.get_bot_config()
+    def _given_or_asked(self, config: ConfigLike | None, timeout: Seconds | Default | None) -> ConfigLike:
+        return config if config is not None else self.get_bot_config(timeout)
 
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:
         if config is not None:

@@ -369,7 +369,13 @@ class TestAsking:
         """Each call has its own; the late answer is an event, and the session goes on."""
         silence = dict.fromkeys(ANSWERS, None)
         with memory_client(ConfigBot(says=silence), request_timeout=0.1) as client:
-            calls = (client.get_config, client.describe_config, lambda **t: client.update_config(update("b"), **t))
+            calls = (
+                client.get_config,
+                client.describe_config,
+                functools.partial(client.update_config, update("b")),
+                functools.partial(client.get_service_options_from_config, "tts"),
+                functools.partial(client.get_service_option_value_from_config, "tts", "voice"),
+            )
             for call in calls:
                 for options in ({}, {"timeout": 0.05}):
                     begun = time.monotonic()

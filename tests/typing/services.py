@@ -43,7 +43,7 @@ def config(client: RTVIClient) -> None:
     described: list[ConfigDescription] = client.describe_config()
     show(known, same, described[0].service)
 
-    entry: RTVIClientConfigOption | None = client.get_service_options_from_config("tts")
+    entry: RTVIClientConfigOption | None = client.get_service_options_from_config("tts", timeout=2.5)
     value: Any = client.get_service_option_value_from_config("tts", "voice", told)
     show(entry.options[0].name if entry is not None else None, value)
 
