@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
-import pytest
 
-from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
-from rtvi_sync.media import NullSink, SilenceSource, ToneSource
+from rtvi_sync import Event, RTVIEvent, RTVIMessage
+from rtvi_sync.media import ToneSource
 
+from .clients import Watch, as_list, client_of
 from .conftest import BotServer
 
 # A word, and then the silence that ends the turn
 SPEECH_SECONDS = 0.4
-
-
-def client_of(server: BotServer, **options: Any) -> RTVIClient:
-    """A client whose requests go to the bot's own server."""
-    return RTVIClient(
-        **{
-            "transport": WebSocketTransport(),
-            "params": {"base_url": server.base_url},
-            "connect_timeout": 20,
-            "mic": SilenceSource(),
-            "speaker": NullSink(),
-            **options,
-        }
-    )
-
-
-class Watch:
-    """Takes events one after the other and keeps them."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events = iter(events)
-        self.seen: list[Event] = []
-
-    def until(
-        self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = 10.0
-    ) -> Event:
-        """Takes events until one of this type has data that `where` accepts; returns that."""
-        deadline = time.monotonic() + timeout
-        for happened in self._events:
-            self.seen.append(happened)
-            if happened.type is event and where(happened.data):
-                return happened
-            if time.monotonic() > deadline:
-                break
-        pytest.fail(f"no {event} in {timeout} s, but {[e.type.value for e in self.seen]}", pytrace=False)
-
-    def data(self, event: RTVIEvent) -> list[Any]:
-        """The data of all events of a type that were taken."""
-        return [happened.data for happened in self.seen if happened.type is event]
 
 
 @attrs.frozen
@@ -155,8 +115,3 @@ def show_everything(server: BotServer, version: str) -> list[Event]:
         client.send_message(RTVIMessage("no-such-type", {}))
         watch.until(RTVIEvent.MESSAGE_ERROR)
     return watch.seen
-
-
-def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of an action as the protocol has them."""
-    return [{"name": name, "value": value} for name, value in arguments.items()]

@@ -11,30 +11,13 @@ from rtvi_sync import (
     MessageTooLargeError,
     RequestRejectedError,
     RequestTimeoutError,
-    RTVIClient,
     RTVIEvent,
     RTVIMessage,
-    WebSocketTransport,
 )
-from rtvi_sync.media import AudioSink, AudioSource, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, ToneSource
 
+from .clients import client_of
 from .conftest import BotServer
-
-
-def client_of(
-    server: BotServer, *, mic: AudioSource | None = None, speaker: AudioSink | None = None, **options: object
-) -> RTVIClient:
-    """A client whose connect request goes to the bot's own server."""
-    return RTVIClient(
-        **{
-            "transport": WebSocketTransport(),
-            "params": {"base_url": server.base_url},
-            "connect_timeout": 20,
-            "mic": mic or SilenceSource(),
-            "speaker": speaker or NullSink(),
-            **options,
-        }
-    )
 
 
 def test_audio_comes_back_bit_exact(pipecat_echo: BotServer) -> None:

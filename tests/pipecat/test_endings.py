@@ -24,8 +24,8 @@ from rtvi_sync import (
 
 from ..client.helpers import until
 from ..conftest import open_descriptors, package_threads
+from .clients import client_of
 from .conftest import BotServer
-from .test_conversation import client_of
 
 # What is promised to whoever waits when the line dies, in seconds.
 PROMISE = 1.0

@@ -14,9 +14,8 @@ from rtvi_sync.messages import (
     UIJobUpdateEnvelope,
 )
 
+from .clients import Watch, ask_until, client_of
 from .conftest import BotServer
-from .showing import Watch, client_of
-from .test_outbound import ask_until
 
 pytestmark = pytest.mark.matrix
 

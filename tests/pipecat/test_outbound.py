@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, UnsupportedFeatureError
 
+from .clients import Watch, ask_until, client_of
 from .conftest import BotServer
-from .showing import Watch, client_of
 
 TREE = {"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}
-
-
-def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
-    """Asks the bot for a list until it has so many entries: what was sent before has its effect a moment later."""
-    deadline = time.monotonic() + 5
-    while True:
-        entries: list[Any] = client.send_client_request(question)
-        if len(entries) >= count or time.monotonic() > deadline:
-            return entries
 
 
 def test_text_for_later(pipecat_showcase: BotServer) -> None:

@@ -1,0 +1,67 @@
+"""Clients of real bots, and what their tests ask and wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from rtvi_sync import Event, RTVIClient, RTVIEvent, WebSocketTransport
+from rtvi_sync.media import NullSink, SilenceSource
+
+from .conftest import BotServer
+
+
+def client_of(server: BotServer, **options: Any) -> RTVIClient:
+    """A client whose requests go to the bot's own server."""
+    return RTVIClient(
+        **{
+            "transport": WebSocketTransport(),
+            "params": {"base_url": server.base_url},
+            "connect_timeout": 20,
+            "mic": SilenceSource(),
+            "speaker": NullSink(),
+            **options,
+        }
+    )
+
+
+class Watch:
+    """Takes events one after the other and keeps them."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = iter(events)
+        self.seen: list[Event] = []
+
+    def until(
+        self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = 10.0
+    ) -> Event:
+        """Takes events until one of this type has data that `where` accepts; returns that."""
+        deadline = time.monotonic() + timeout
+        for happened in self._events:
+            self.seen.append(happened)
+            if happened.type is event and where(happened.data):
+                return happened
+            if time.monotonic() > deadline:
+                break
+        pytest.fail(f"no {event} in {timeout} s, but {[e.type.value for e in self.seen]}", pytrace=False)
+
+    def data(self, event: RTVIEvent) -> list[Any]:
+        """The data of all events of a type that were taken."""
+        return [happened.data for happened in self.seen if happened.type is event]
+
+
+def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
+    """Asks the bot for a list until it has so many entries: what was sent before has its effect a moment later."""
+    deadline = time.monotonic() + 5
+    while True:
+        entries: list[Any] = client.send_client_request(question)
+        if len(entries) >= count or time.monotonic() > deadline:
+            return entries
+
+
+def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of an action as the protocol has them."""
+    return [{"name": name, "value": value} for name, value in arguments.items()]
