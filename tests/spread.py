@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders whose tests stay together: servers that take seconds to start are shared by all of them.
-TOGETHER = ("tests/pipecat",)
+#: Folders whose tests stay together: servers that take seconds to start are shared by all of them. Those of the first
+#: share none with those of the second, which it is in.
+TOGETHER = ("tests/pipecat/generations", "tests/pipecat")
 #: What takes longest comes first, so that no process is left alone with it in the end.
 LONGEST = (
     "tests/pipecat",

@@ -9,8 +9,8 @@ import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, UnsupportedFeatureError
 
-from .clients import Watch, ask_until, client_of
-from .conftest import BotServer
+from ..clients import Watch, ask_until, client_of
+from ..conftest import BotServer
 
 TREE = {"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}
 

@@ -14,8 +14,8 @@ from rtvi_sync.messages import (
     UIJobUpdateEnvelope,
 )
 
-from .clients import Watch, ask_until, client_of
-from .conftest import BotServer
+from ..clients import Watch, ask_until, client_of
+from ..conftest import BotServer
 
 pytestmark = pytest.mark.matrix
 

@@ -18,8 +18,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.messages import ConfigDescription, ConfigOption, OptionDescription, RTVIClientConfigOption
 
-from .clients import Watch, client_of
-from .conftest import BotServer
+from ..clients import Watch, client_of
+from ..conftest import BotServer
 
 SYSTEM = [{"role": "system", "content": "You repeat what you hear."}]
 CONFIG = [

@@ -41,7 +41,7 @@ from rtvi_sync.messages import (
 )
 from rtvi_sync.protocol.dialects import INBOUND, MessageSpec
 
-from .conftest import Shared
+from ..conftest import Shared
 from .showing import KINDS, show_everything
 
 # Pipecat -> the protocol version that it speaks

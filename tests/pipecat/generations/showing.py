@@ -10,8 +10,8 @@ import attrs
 from rtvi_sync import Event, RTVIEvent, RTVIMessage
 from rtvi_sync.media import ToneSource
 
-from .clients import Watch, as_list, client_of
-from .conftest import BotServer
+from ..clients import Watch, as_list, client_of
+from ..conftest import BotServer
 
 # A word, and then the silence that ends the turn
 SPEECH_SECONDS = 0.4

@@ -12,8 +12,8 @@ import pytest
 
 from rtvi_sync import FunctionCall, LLMHelper, RTVIClient, RTVIEvent, RTVIMessage
 
-from .clients import Watch, client_of
-from .conftest import BotServer
+from ..clients import Watch, client_of
+from ..conftest import BotServer
 
 
 @attrs.frozen

@@ -21,8 +21,8 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 
-from .clients import Watch, as_list, client_of
-from .conftest import BotServer
+from ..clients import Watch, as_list, client_of
+from ..conftest import BotServer
 
 HELLO = {"role": "user", "content": "Hello"}
 
