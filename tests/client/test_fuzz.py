@@ -13,7 +13,7 @@ import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TransportState, signals
 from rtvi_sync.protocol.dialects import INBOUND
-from tests.client.helpers import SOON, memory_client, transport_of
+from tests.client.helpers import SOON, InThread, memory_client, transport_of
 
 MESSAGES = 100_000
 
@@ -150,10 +150,15 @@ def test_a_hundred_thousand_messages(unhandled: list[Any], caplog: pytest.LogCap
         with client.events(timeout=SOON) as stream:
             reader = threading.Thread(target=lambda: [repr(event) for event in stream], daemon=True)
             reader.start()
-            for number in range(MESSAGES):
-                transport.receive(fuzzer.message())
-                if number % 5000 == 0:
-                    assert client.send_client_request("still there?", number) == number
+
+            def speak() -> None:
+                for number in range(MESSAGES):
+                    transport.receive(fuzzer.message())
+                    if number % 5000 == 0:
+                        assert client.send_client_request("still there?", number) == number
+
+            # On the main thread each message would be received on a thread of its own.
+            InThread(speak).result(6 * SOON)
             assert client.state is TransportState.READY
             assert client.send_client_request("ping", {"a": [1]}) == {"a": [1]}
         reader.join(SOON)
