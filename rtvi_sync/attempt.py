@@ -27,6 +27,9 @@ _REMINDER_INTERVAL = 10.0
 # What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
 _LINGER_TIMEOUT = 0.1
 
+# A client without limits waits for its bot; that the bot has no config is no reason to wait for ever.
+_CONFIG_TIMEOUT = 10.0
+
 _DOING = {
     "devices": "opening the devices",
     "http": "the connect request",
@@ -63,7 +66,7 @@ class ConnectAttempt:
         connector: makes the session.
         request: brings what the transport is to be given.
         deadline: limit of the attempt.
-        config_timeout: seconds that a bot which has not told its config may take to tell it. None: no limit of its own.
+        config_timeout: seconds that a bot which has not told its config may take to tell it; None: 10.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class ConnectAttempt:
         self._connector = connector
         self._request = request
         self._deadline = deadline
-        self._config_timeout = config_timeout
+        self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
         self._phase = "devices"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
@@ -125,9 +128,8 @@ class ConnectAttempt:
             raise
 
     def _fetch_config(self, session: Session) -> None:
-        limit = self._config_timeout
         try:
-            session.fetch_config(self._deadline if limit is None else Deadline(self._deadline.sooner(limit)))
+            session.fetch_config(Deadline(self._deadline.sooner(self._config_timeout)))
         except DisconnectedError:
             session.end_and_wait(session.info, linger=_LINGER_TIMEOUT)
             # It was ready, so its loss may be the successor's affair, as it were a moment later.

@@ -87,7 +87,9 @@ class BotMessages(ClientPart):
         Raises:
             OSError: the file cannot be read.
         """
-        data = file_data(file, format, name, self._connector.session().transport.max_message_size)
+        session = self._connector.session()
+        session.check_ready()  # before the file is read
+        data = file_data(file, format, name, session.transport.max_message_size)
         options = run_options(run_immediately, audio_response, custom_options)
         self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
 

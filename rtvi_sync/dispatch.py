@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 
@@ -18,6 +18,8 @@ from .concurrency.lanes import Lane
 from .concurrency.lifecycle import register_for_fork
 from .errors import ForkedProcessError, RTVIError, WouldDeadlockError
 from .events import Event, RTVIEvent, event_from
+from .messages import RTVIMessage
+from .protocol.dialects import INBOUND
 from .protocol.states import CloseInfo
 from .streams import EventStream
 
@@ -64,11 +66,17 @@ def forked_error() -> ForkedProcessError:
 @attrs.define(eq=False)
 class _Handler:
     function: Callable[..., Any]
-    takes: Literal["nothing", "payload", "event"]
+    takes_payload: bool
     once: bool
+    messages: frozenset[str] | None = None  # wire types: it takes the messages of these instead
+
+    def wants(self, event: Event) -> bool:
+        return self.messages is None or (event.message is not None and event.message.type in self.messages)
 
     def arguments(self, event: Event) -> tuple[Any, ...]:
-        return () if self.takes == "nothing" else (event.data if self.takes == "payload" else event,)
+        if self.messages is not None:
+            return (event.message,)
+        return (event.data,) if self.takes_payload else ()
 
 
 class Dispatcher:
@@ -105,19 +113,27 @@ class Dispatcher:
     def add(self, event: str | RTVIEvent, function: Callable[..., Any], *, once: bool = False) -> None:
         """Call `function` for each `event`, or for the next one only."""
         type_ = event_from(event)
-        handler = _Handler(function, "payload" if takes_payload(function) else "nothing", once)
-        self._handlers.setdefault(type_, []).append(handler)
-
-    def listen(self, type_: RTVIEvent, function: Callable[[Event], object]) -> None:
-        """Call `function` with each event of a type, whole."""
-        self._handlers.setdefault(type_, []).append(_Handler(function, "event", once=False))
+        self._handlers.setdefault(type_, []).append(_Handler(function, takes_payload(function), once))
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
         """Call `function`, or nothing at all, for `event` any longer. An unknown function is no error."""
         type_ = event_from(event)
         for handler in self._handlers_of(type_):
-            if function is None or handler.function == function:
+            if handler.messages is None and (function is None or handler.function == function):
                 self._take(handler, type_)
+
+    def add_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
+        """Call `function` with each message of the bot that is of these wire types, in the order of the events."""
+        for type_ in set(map(_event_of, messages)):
+            handler = _Handler(function, takes_payload=False, once=False, messages=messages)
+            self._handlers.setdefault(type_, []).append(handler)
+
+    def remove_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
+        """Take back what `add_helper()` did."""
+        for type_ in set(map(_event_of, messages)):
+            for handler in self._handlers_of(type_):
+                if handler.messages is not None and handler.function == function:
+                    self._take(handler, type_)
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
         """A stream of the events of `types` (none: of all) from now on.
@@ -231,7 +247,7 @@ class Dispatcher:
         if client is None:
             return all(taken)
         for handler in self._handlers_of(event.type):
-            if handler.once and not self._take(handler, event.type):
+            if not handler.wants(event) or (handler.once and not self._take(handler, event.type)):
                 continue
             taken.append(self._call(handler.function, handler.arguments(event), event))
         for receiver in signals.BY_EVENT[event.type].receivers_for(client):
@@ -289,6 +305,12 @@ class Dispatcher:
     def lose_session(self) -> None:
         """In a forked child, on its only thread: the session is the parent's."""
         self._forked = True
+
+
+def _event_of(type_: str) -> RTVIEvent:
+    """The event of a message, by its wire type."""
+    spec = INBOUND.get(type_)
+    return spec.event if spec is not None and spec.event is not None else RTVIEvent.UNKNOWN_MESSAGE
 
 
 def takes_payload(function: Callable[..., Any]) -> bool:

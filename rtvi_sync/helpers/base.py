@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..dispatch import Dispatcher, takes_payload
 from ..errors import RTVIError
-from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..options import snake_case
-from ..protocol.dialects import INBOUND
 
 if TYPE_CHECKING:
     from ..client import RTVIClient
@@ -147,8 +145,8 @@ class HelperRegistry:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        # Changed in single steps by any thread.
-        self._helpers: dict[str, tuple[RTVIClientHelper, Callable[[Event], None], frozenset[RTVIEvent]]] = {}
+        # By service: the helper, and the messages that it wants. Changed in single steps by any thread.
+        self._helpers: dict[str, tuple[RTVIClientHelper, frozenset[str]]] = {}
 
     def register(self, client: RTVIClient, service: str, helper: H) -> H:
         """See `RTVIClient.register_helper()`."""
@@ -157,21 +155,14 @@ class HelperRegistry:
         wanted = helper.get_message_types()
         if isinstance(wanted, str):
             raise TypeError(f"The message types of a helper are a list, not the text {wanted!r}")
-        types = frozenset(wanted)
-
-        def listen(event: Event) -> None:
-            if event.message is not None and event.message.type in types:
-                helper.handle_message(event.message)
-
-        entry = helper, listen, frozenset(_event_of(type_) for type_ in types)
+        entry = helper, frozenset(wanted)
         if self._helpers.setdefault(service, entry) is not entry:
             raise RTVIError(f"The service {service!r} has a helper; call unregister_helper({service!r}) first")
         if helper._service is not None:
             del self._helpers[service]
             raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
         helper._client, helper._service = weakref.ref(client), service
-        for event in entry[2]:
-            self._dispatcher.listen(event, listen)
+        self._dispatcher.add_helper(helper.handle_message, entry[1])
         helper.on_registered()
         return helper
 
@@ -185,13 +176,7 @@ class HelperRegistry:
         entry = self._helpers.pop(service, None)
         if entry is None:
             return
-        helper, listen, events = entry
-        for event in events:
-            self._dispatcher.remove(event, listen)
+        helper, types = entry
+        self._dispatcher.remove_helper(helper.handle_message, types)
         helper.on_unregistered()
         helper._client = helper._service = None
-
-
-def _event_of(type_: str) -> RTVIEvent:
-    spec = INBOUND.get(type_)
-    return spec.event if spec is not None and spec.event is not None else RTVIEvent.UNKNOWN_MESSAGE

@@ -258,13 +258,24 @@ class TestMessages:
 
         errors: list[Any] = []
         client.on("handler_error", errors.append)
-        client.register_helper("a", BrokenHelper())
+        broken = client.register_helper("a", BrokenHelper())
         other = client.register_helper("b", SearchHelper())
         bot_says(client, "search-result", 1)
         settle(client)
         assert [e.error for e in errors] == [failure]
         assert errors[0].event.message.type == "search-result"
+        assert errors[0].handler == broken.handle_message
         assert len(other.messages) == 1
+
+    def test_handlers_that_are_taken_off(self, client: RTVIClient) -> None:
+        """`client.off()` of all handlers of an event leaves the helper its messages."""
+        helper = client.register_helper("search", SearchHelper())
+        client.off("bot-llm-text")
+        client.off("unknown-message")
+        bot_says(client, "search-result", 1)
+        bot_says(client, "bot-llm-text", {"text": "a"})
+        settle(client)
+        assert [message.type for message in helper.messages] == ["search-result", "bot-llm-text"]
 
     def test_manual_mode(self) -> None:
         """Its messages come in `process_events()`."""
