@@ -37,8 +37,9 @@ def test_what_is_named_is_there() -> None:
     ("nodeid", "group"),
     [
         ("tests/client/test_fork.py::TestFork::test_it[a/b::c]", "tests/client/test_fork.py"),
-        (f"{TOGETHER[0]}/test_bots.py::test_it", TOGETHER[0]),
-        (f"{TOGETHER[0]}_like/test_bots.py::test_it", f"{TOGETHER[0]}_like/test_bots.py"),
+        (f"{TOGETHER[0]}/test_config.py::test_it", TOGETHER[0]),
+        (f"{TOGETHER[1]}/test_bots.py::test_it", TOGETHER[1]),
+        (f"{TOGETHER[1]}_like/test_bots.py::test_it", f"{TOGETHER[1]}_like/test_bots.py"),
     ],
 )
 def test_a_file_is_a_group_unless_its_folder_is(nodeid: str, group: str) -> None:
