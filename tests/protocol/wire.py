@@ -1,7 +1,8 @@
 """Messages of every kind, as bots send them and take them: the lines of wire.jsonl.
 
 Each line has the release of Pipecat that it belongs to, who sends it, whether it was seen on the wire of a running bot
-(or else read in the sources), and the message itself.
+(or else read in the sources), and the message itself. What Pipecat has no class for is "read", though an application
+can send it by hand: its form would be the application's.
 """
 
 from __future__ import annotations
