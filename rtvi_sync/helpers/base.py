@@ -91,10 +91,13 @@ class RTVIClientHelper:
         """
 
     def on_registered(self) -> None:
-        """It serves `client` and `service` from now on. Called on the thread that registered it."""
+        """It serves `client` and `service` from now on. Called on the thread that registers it, before the first message.
+
+        What it raises is raised by `register_helper()`, and the helper is not registered.
+        """
 
     def on_unregistered(self) -> None:
-        """`client` and `service` are about to be forgotten. Called on the thread that unregistered it."""
+        """`client` and `service` are about to be forgotten. Called on the thread that unregisters it."""
 
     # -- events of its own --------------------------------------------------------------------------------------------
 
@@ -162,8 +165,13 @@ class HelperRegistry:
             del self._helpers[service]
             raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
         helper._client, helper._service = weakref.ref(client), service
+        try:
+            helper.on_registered()  # before any message: it may make there what they need
+        except BaseException:
+            del self._helpers[service]
+            helper._client = helper._service = None
+            raise
         self._dispatcher.add_helper(helper.handle_message, entry[1])
-        helper.on_registered()
         return helper
 
     def get(self, service: str) -> RTVIClientHelper | None:

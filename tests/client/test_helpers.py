@@ -142,6 +142,38 @@ class TestRegistration:
             with pytest.raises(RTVIError, match="register_helper"):
                 call()
 
+    def test_told_before_the_first_message(self, client: RTVIClient) -> None:
+        """In a session, too: no message comes while the helper gets ready."""
+
+        class Prepares(SearchHelper):
+            def on_registered(self) -> None:
+                bot_says(self.client, "search-result", "too early")
+                settle(self.client)
+                self.life.append("ready")
+
+            def handle_message(self, message: RTVIMessage) -> None:
+                self.life.append(message.data)
+
+        helper = client.register_helper("search", Prepares())
+        bot_says(client, "search-result", "found")
+        settle(client)
+        assert helper.life == ["ready", "found"]
+
+    def test_one_that_does_not_get_ready(self, client: RTVIClient) -> None:
+        """What `on_registered()` raises is the caller's, and neither the name nor the helper is taken."""
+
+        class Fails(SearchHelper):
+            def on_registered(self) -> None:
+                super().on_registered()
+                if len(self.life) == 1:
+                    raise OSError("no disk")
+
+        helper = Fails()
+        with pytest.raises(OSError, match="no disk"):
+            client.register_helper("search", helper)
+        assert client.get_helper("search") is None
+        assert client.register_helper("search", helper).client is client
+
     def test_before_a_session(self) -> None:
         """It is registered once, for all sessions."""
         client = memory_client()
