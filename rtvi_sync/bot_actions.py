@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -24,6 +24,8 @@ class ActionArgument:
 
 
 def _arguments(value: Sequence[ActionArgument | Mapping[str, Any]] | None) -> tuple[ActionArgument, ...]:
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable | None):
+        raise TypeError(f'arguments is a list of {{"name": ..., "value": ...}}, not {type(value).__name__}')
     return tuple(from_mapping(ActionArgument, argument) for argument in value or ())
 
 

@@ -110,6 +110,7 @@ class BotMessages(ClientPart):
         """Press keys of a telephone, one after the other: "123#".
 
         Raises:
+            TypeError: `keys` is no string.
             ValueError: something else than 0-9, * and #, or nothing.
         """
         session = self._connector.session()

@@ -65,8 +65,11 @@ def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
     """What sends DTMF keys: one message for all, or one for each where the bot knows no other.
 
     Raises:
+        TypeError: `keys` is no string.
         ValueError: something else than 0-9, * and #, or nothing.
     """
+    if not isinstance(keys, str):
+        raise TypeError(f"DTMF keys are a string such as '123#', not {type(keys).__name__}")
     if not re.fullmatch(r"[0-9*#]+", keys):
         raise ValueError(f"DTMF keys are 0-9, * and #, not {keys[:40]!r}")
     if supports("dtmf.buttons", bot_version):

@@ -175,6 +175,12 @@ class TestForms:
             way(client, action)
         assert bot.asked == []
 
+    @pytest.mark.parametrize("arguments", [{"interrupt": True}, "interrupt", 5])
+    def test_arguments_that_are_no_list(self, client: RTVIClient, arguments: Any) -> None:
+        """The error shows how they are given: a mapping of names to values comes to mind, and is none."""
+        with pytest.raises(TypeError, match=r'list of {"name": \.\.\., "value": \.\.\.}, not ' + type(arguments).__name__):
+            client.action({**RUN, "arguments": arguments})
+
     @pytest.mark.parametrize("value", [object(), float("nan"), b"x"])
     def test_values_that_are_no_json(self, client: RTVIClient, bot: ActingBot, value: Any) -> None:
         """They are the caller's mistake, and nothing is sent."""

@@ -219,6 +219,14 @@ class TestKeys:
                 client.send_dtmf(keys)
             assert sent(client) == []
 
+    @pytest.mark.parametrize("keys", [["1", "2"], 12, None])
+    def test_keys_are_a_string(self, keys: Any) -> None:
+        """A list, as JavaScript has it, is refused with an example."""
+        with memory_client(bot_of("2.2.0")) as client:
+            with pytest.raises(TypeError, match="such as '123#'"):
+                client.send_dtmf(keys)
+            assert sent(client) == []
+
 
 class TestContext:
     @pytest.mark.parametrize("version", ["1.0.0", "1.2.0", "1.4.0"])
