@@ -33,7 +33,8 @@ class BotConfig(ClientPart):
 
     def get_bot_config(self, timeout: Seconds | Default | None = DEFAULT) -> Config:
         """Ask the bot for its config. The event `config` follows."""
-        return self._config_in(self._ask(RTVIMessage("get-config", {}), timeout))
+        answer = self._ask(RTVIMessage("get-config", {}), timeout)
+        return configs.config_of(decode_payload(INBOUND[answer.type], answer.data).config)
 
     get_config = get_bot_config
 
@@ -117,7 +118,3 @@ class BotConfig(ClientPart):
         if known is None:
             raise BotNotReadyError("The bot has told no config; pass the config to start from")
         return known
-
-    @staticmethod
-    def _config_in(answer: RTVIMessage) -> Config:
-        return configs.config_of(decode_payload(INBOUND[answer.type], answer.data).config)

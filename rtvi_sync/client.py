@@ -149,8 +149,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
                 another client.
             DeviceError: a device that was asked for by its id cannot be used.
             BotError: the bot reported that it cannot go on.
-            ProtocolError: its bot-ready cannot be understood.
-            ProtocolError: the bot broke the protocol before it was ready.
+            ProtocolError: its bot-ready cannot be understood, or it broke the protocol before.
             DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
                 ready.
             ForkedProcessError: the client was connected when the process forked; only the parent may use it.
@@ -299,7 +298,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
         return self._add(event, handler, once=True)
 
     def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
-        """Call `handler`, however often it is registered, or no handler at all, for `event` any longer."""
+        """Call `handler`, however often it is registered, for `event` no longer; without it, no handler at all."""
         self._dispatcher.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
