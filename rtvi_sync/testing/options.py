@@ -22,12 +22,16 @@ def _as_replies(replies: Callable[[str], str] | str | Sequence[str]) -> Callable
     return replies if callable(replies) else _as_tuple(replies)
 
 
-def _as_actions(
-    actions: Mapping[ActionName, Action] | None,
-) -> dict[str, Action] | None:
+def _as_actions(actions: Mapping[ActionName, Action] | None) -> dict[str, Action] | None:
     if actions is None:
         return None
-    return {name if isinstance(name, str) else ":".join(name): function for name, function in actions.items()}
+    named = {name if isinstance(name, str) else ":".join(name): function for name, function in actions.items()}
+    for name, function in named.items():
+        if not all(name.partition(":")):
+            raise ValueError(f"an action is named 'service:action', not {name!r}")
+        if not callable(function):
+            raise TypeError(f"the action {name!r} is a function, not {type(function).__name__}")
+    return named
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -41,7 +45,7 @@ class BotOptions:
     echo: bool = True
     audio_out_sample_rate_hz: int | None = None
     ready: bool = True
-    version: str = NEWEST
+    version: str = attrs.field(default=NEWEST, validator=attrs.validators.instance_of(str))
     metrics: bool = False
     speech_threshold: float = 500.0
     hang_over: float = 0.6

@@ -43,6 +43,19 @@ def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
     assert actions[6]["result"] == "number"
 
 
+@pytest.mark.parametrize("name", ["add", "math:", ":add", "", ("math",), ("", "add")])
+def test_an_action_without_a_service_is_refused_at_once(name: Any) -> None:
+    """No client could call it."""
+    with pytest.raises(ValueError, match="'service:action', not"):
+        EmbeddedBot(actions={name: add})
+
+
+def test_an_action_that_is_no_function_is_refused_at_once() -> None:
+    """A result in its place is a mistake: `on_request` takes such, actions do not."""
+    with pytest.raises(TypeError, match="'math:add' is a function, not int"):
+        EmbeddedBot(actions={"math:add": 3})  # type: ignore[dict-item]
+
+
 def with_hints(
     flag: bool,
     count: int | None,

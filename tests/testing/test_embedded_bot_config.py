@@ -177,6 +177,12 @@ def test_a_config_that_is_none_is_refused_at_once() -> None:
         EmbeddedBot(config=[{"service": "tts"}])
 
 
+def test_a_version_that_is_a_number_is_refused_at_once() -> None:
+    """It is a text, "2.2.0"."""
+    with pytest.raises(TypeError, match="version"):
+        EmbeddedBot(version=2.2)  # type: ignore[arg-type]
+
+
 def greet(bot: EmbeddedBot, body: bytes) -> tuple[list[str], Any]:
     """What comes of a client-ready and a get-config after such a connect request, and the config of the session."""
     address = ask(f"{bot.base_url}/connect", body=body)[1]["ws_url"]
