@@ -91,7 +91,7 @@ class RTVIClientHelper:
         """
 
     def on_registered(self) -> None:
-        """It serves `client` and `service` from now on. Called on the thread that registers it, before the first message.
+        """It serves `client` and `service`. Called on the thread that registers it, before the first message.
 
         What it raises is raised by `register_helper()`, and the helper is not registered.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -178,7 +179,8 @@ class TestForms:
     @pytest.mark.parametrize("arguments", [{"interrupt": True}, "interrupt", 5])
     def test_arguments_that_are_no_list(self, client: RTVIClient, arguments: Any) -> None:
         """The error shows how they are given: a mapping of names to values comes to mind, and is none."""
-        with pytest.raises(TypeError, match=r'list of {"name": \.\.\., "value": \.\.\.}, not ' + type(arguments).__name__):
+        shape = re.escape('list of {"name": ..., "value": ...}, not ' + type(arguments).__name__)
+        with pytest.raises(TypeError, match=shape):
             client.action({**RUN, "arguments": arguments})
 
     @pytest.mark.parametrize("value", [object(), float("nan"), b"x"])
