@@ -16,10 +16,13 @@ import trustme
 LIMIT = 10.0
 
 
-@functools.cache
+# Not at the first call: two threads may make that at once, and each would get one of its own.
+_AUTHORITY = trustme.CA()
+
+
 def authority() -> trustme.CA:
-    """The certificate authority of the tests; generated once."""
-    return trustme.CA()
+    """The certificate authority of the tests; one for the process."""
+    return _AUTHORITY
 
 
 def trusting() -> ssl.SSLContext:
