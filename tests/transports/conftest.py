@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
+import httpx
 import pytest
 
 from rtvi_sync.concurrency.cancel import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.transports.net import Network
 
+from ..loopback import trusting
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
 
 
@@ -28,3 +31,24 @@ def no_environment(monkeypatch):
 def attempt():
     """An attempt without limit; `attempt.abort()` abandons it, `attempt.signal` goes to its steps."""
     return AbortController(Deadline(None), AbandonedError)
+
+
+@pytest.fixture
+def post(attempt, poster):
+    """The `poster` of the file with defaults: no proxy, no headers, an attempt without limit."""
+
+    def call(url, body=None, *, headers=(), network=None, signal=attempt.signal, client=None):
+        network = network or Network(ssl_context=trusting(), proxy=False)
+        return poster(url, body, headers=dict(headers), network=network, signal=signal, client=client)
+
+    return call
+
+
+@pytest.fixture(params=["our own client", "the caller's client"])
+def any_post(request, post):
+    """`post` by our own client and by one of the caller's: the rules are the same."""
+    if request.param == "our own client":
+        yield post
+        return
+    with httpx.Client(verify=trusting(), trust_env=False) as client:
+        yield lambda *args, **kwargs: post(*args, client=client, **kwargs)

@@ -23,24 +23,9 @@ from .endpoint import PHASES, Endpoint, Slow, answering, bomb, drip, silent
 
 
 @pytest.fixture
-def post(attempt):
-    """`post_json()` with defaults: no proxy, no headers, an attempt without limit."""
-
-    def call(url, body=None, *, headers=(), network=None, signal=attempt.signal, client=None):
-        network = network or Network(ssl_context=trusting(), proxy=False)
-        return post_json(url, body, headers=dict(headers), network=network, signal=signal, client=client)
-
-    return call
-
-
-@pytest.fixture(params=["our own client", "the caller's client"])
-def any_post(request, post):
-    """`post_json()` by our own client and by one of the caller's: the rules are the same."""
-    if request.param == "our own client":
-        yield post
-        return
-    with httpx.Client(verify=trusting(), trust_env=False) as client:
-        yield lambda *args, **kwargs: post(*args, client=client, **kwargs)
+def poster():
+    """What `post` and `any_post` call."""
+    return post_json
 
 
 # -- what is sent and taken -------------------------------------------------------------------------------------------
