@@ -10,7 +10,7 @@ from .messages import ConfigDescription, RTVIClientConfigOption, RTVIMessage
 from .options import Seconds
 from .protocol import config as configs
 from .protocol.config import Config, ConfigLike, OptionsLike
-from .protocol.dialects import INBOUND, decode_payload
+from .protocol.dialects import INBOUND, decode_payload, require_feature
 
 
 class BotConfig(ClientPart):
@@ -99,6 +99,7 @@ class BotConfig(ClientPart):
 
         Raises:
             BotNotReadyError: there is neither `config` nor a ready bot that has told one.
+            UnsupportedFeatureError: there is no `config`, and bots of this version have none.
             TypeError: `config` or `options` are none.
         """
         return configs.with_options(self._given_or_known(config), service_key, options)
@@ -113,8 +114,10 @@ class BotConfig(ClientPart):
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:
         if config is not None:
             return config
-        self._connector.session().check_ready()
+        session = self._connector.session()
+        session.check_ready()
         known = self.config
         if known is None:
+            require_feature("get-config", session.version)
             raise BotNotReadyError("The bot has told no config; pass the config to start from")
         return known

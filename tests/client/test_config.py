@@ -703,12 +703,20 @@ class TestWithoutAConfig:
             client.update_config(client.set_config_options(update("b")))
             assert client.config == config_of("b")
 
-    def test_a_bot_that_told_none(self) -> None:
-        """The setters have nothing to start from, and say what to pass."""
-        with memory_client(deaf_bot) as client:
+    @pytest.mark.parametrize(
+        ("bot", "error", "words"),
+        [
+            (ConfigBot("1.0.0", tells=False, says={"get-config": "no"}), BotNotReadyError, "pass the config"),
+            (deaf_bot, UnsupportedFeatureError, "before 2.0"),
+        ],
+        ids=["a bot that could have one", "a bot of RTVI 2"],
+    )
+    def test_a_bot_that_told_none(self, bot: Any, error: type[Exception], words: str) -> None:
+        """The setters have nothing to start from, and say what to pass, or that such bots have none."""
+        with memory_client(bot) as client:
             for call in (
                 lambda: client.set_service_option_in_config("tts", {"name": "voice", "value": "b"}),
                 lambda: client.set_config_options(update("b")),
             ):
-                with pytest.raises(BotNotReadyError, match="pass the config"):
+                with pytest.raises(error, match=words):
                     call()
