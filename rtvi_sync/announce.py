@@ -66,12 +66,13 @@ class Announcer:
         self._workers = workers
         self._session = session
         self._on_overflow = on_overflow
-        # The four below are written under the lane's lock.
+        # These two are set by any thread, in one step, and stay so.
         self._ending = False  # no step of an attempt is announced any more
-        self._over = False  # nothing is
+        self._silenced = False  # what is still queued is dropped
+        # These three are written under the lane's lock.
+        self._over = False  # nothing is announced any more
         self._said_connected = False
         self.was_ready = False  # the state READY was entered
-        self._silenced = False  # what is still queued is dropped
         if takes_states:
             states.owner = self
 
