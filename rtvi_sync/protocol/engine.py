@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..events import RTVIEvent
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
+from . import config as configs
 from . import envelope
 from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, parse_version, require_feature
 from .text import one_line
@@ -113,7 +114,7 @@ class Engine:
             "client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)}
         )
         self.bot_ready: BotReadyData | None = None
-        #: The bot's config as last heard; None if it has told none.
+        #: The bot's config as last heard, a copy of the message's: that is the program's. None if it has told none.
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
         #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
         self.config_request: RTVIMessage = RTVIMessage("get-config", {})
@@ -205,7 +206,9 @@ class Engine:
             data = decode_payload(spec, message.data if message.data is not None else {})
         except ProtocolError as error:
             return [Close(ProtocolError(f"The bot's bot-ready cannot be understood: {error}. Is it an RTVI bot?"))]
-        self.bot_ready, self.config = data, data.config
+        self.bot_ready = data
+        if data.config is not None:
+            self.config = tuple(configs.config_of(data.config))
         return [Ready(data, message)]
 
     def _receive_answer(self, message: RTVIMessage, spec: MessageSpec, deliver: Deliver) -> list[Effect]:
@@ -216,7 +219,7 @@ class Engine:
             effects.insert(0, Resolve(message))
         if message.type == "config":
             try:
-                self.config = decode_payload(spec, message.data).config
+                self.config = tuple(configs.config_of(decode_payload(spec, message.data).config))
             except ProtocolError:
                 pass  # whoever waits for it, or listens, is told
             else:

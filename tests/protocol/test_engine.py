@@ -339,6 +339,19 @@ class TestConfig:
         voices = [entries and entries[0].options[0].value for entries in told]
         assert voices == ["a", "b", "c", "d", "d", "d", ()]
 
+    def test_whoever_has_the_message_does_not_change_it(self, engine: Engine) -> None:
+        """What a program does to a message, or to its payload, does not reach the config that the engine knows."""
+        data: dict[str, Any] = {"config": [{"service": "llm", "options": [{"name": "messages", "value": []}]}]}
+        ready(engine, "0.3.0", **data)
+        assert engine.bot_ready is not None
+        assert engine.bot_ready.config is not None
+        engine.bot_ready.config[0].options[0].value.append("x")
+        assert engine.config is not None
+        assert engine.config[0].options[0].value == []
+        engine.receive(RTVIMessage("config", data, asked(engine, "update-config")))
+        data["config"][0]["options"][0]["value"].append("y")
+        assert engine.config[0].options[0].value == ["x"]
+
     def test_updated(self, engine: Engine) -> None:
         """What answers an update is a `config` and then a `config_updated`, with the same payload."""
         message = RTVIMessage("config", config("b"), asked(old(engine), "update-config"))
