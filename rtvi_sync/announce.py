@@ -139,9 +139,9 @@ class Announcer:
         if item is not None:
             self._post(item, when=lambda: not self._over, size=size, force=False)
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Call `function` on the lane, unless the last event has been queued."""
-        self._post(function, when=lambda: not self._over, force=False)
+    def call(self, function: Callable[[], None], size: int) -> None:
+        """Call `function`, which holds so many bytes, on the lane, unless the last event has been queued."""
+        self._post(function, when=lambda: not self._over, size=size, force=False)
 
     def end(self) -> None:
         """The session is ending: from now on no further step of the attempt is announced."""

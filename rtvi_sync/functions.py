@@ -78,8 +78,13 @@ class FunctionCalls:
         self._seen: deque[int] = deque(maxlen=_MAX_SEEN)  # their hashes: an id may have any length
         self._warned: set[str] = set()  # of what the log has a line
 
-    def called(self, effect: protocol.Deliver) -> None:
-        """Run the program's function for a call, if it has one. On the thread that delivers messages."""
+    def called(self, effect: protocol.Deliver, size: int) -> None:
+        """Run the program's function for a call, if it has one. On the thread that delivers messages.
+
+        Args:
+            effect: the message that announces the call.
+            size: bytes that it holds, for the limit of the queue.
+        """
         functions = self._announcer.functions
         if not functions:
             return
@@ -100,7 +105,7 @@ class FunctionCalls:
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
         event = Event(type=effect.event, data=data, received_at=time.monotonic(), message=effect.message)
         if self._announcer.manual:
-            self._announcer.call(partial(self._run, function, call, event))
+            self._announcer.call(partial(self._run, function, call, event), size)
         elif len(self._running) < MAX_RUNNING:
             self._running[call.tool_call_id] = None
             Lane().post(partial(self._run, function, call, event), self._workers)

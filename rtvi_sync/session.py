@@ -342,7 +342,7 @@ class Session:
         if isinstance(effect, protocol.Deliver):
             self._effects.perform(effect, size)
             if effect.event in CALL_EVENTS:
-                self.functions.called(effect)
+                self.functions.called(effect, size)
         elif isinstance(effect, protocol.Interrupt):
             self._interrupt()
         elif isinstance(effect, protocol.Ready):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import sys
@@ -20,6 +21,7 @@ from rtvi_sync import (
     HandlerError,
     MessageTooLargeError,
     RTVIClient,
+    RTVIMessage,
     TransportState,
     WouldDeadlockError,
     functions,
@@ -690,6 +692,18 @@ class TestManualMode:
         assert found == [1, WouldDeadlockError]
         assert client.state is TransportState.DISCONNECTED
         client.process_events()
+
+    def test_what_they_hold_is_counted(self) -> None:
+        """Calls that wait to be run are limited in bytes as events are, though nobody listens to the events."""
+        client = memory_client(events="manual", max_queued_bytes=100_000)
+        client.register_function_call_handler("tool", lambda call: None)
+        client.connect()
+        for n in range(3):
+            data = {"tool_call_id": str(n), "function_name": "tool", "arguments": {"text": "x" * 40_000}}
+            transport_of(client).receive(json.dumps(RTVIMessage(IN_PROGRESS, data).to_dict()))
+        until(lambda: client.state is TransportState.DISCONNECTED)
+        client.process_events()
+        assert answers(client) == []
 
     def test_after_the_end(self) -> None:
         """A call that is still queued when the session ends runs, and has no result."""
