@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import BotNotReadyError
+from .errors import BotNotReadyError, ProtocolError
 from .facade import DEFAULT, ClientPart, Default
 from .messages import ConfigDescription, RTVIClientConfigOption, RTVIMessage
 from .options import Seconds
@@ -33,8 +33,7 @@ class BotConfig(ClientPart):
 
     def get_bot_config(self, timeout: Seconds | Default | None = DEFAULT) -> Config:
         """Ask the bot for its config. The event `config` follows."""
-        answer = self._ask(RTVIMessage("get-config", {}), timeout)
-        return configs.config_of(decode_payload(INBOUND[answer.type], answer.data).config)
+        return configs.config_of(_payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
 
     get_config = get_bot_config
 
@@ -54,14 +53,15 @@ class BotConfig(ClientPart):
             ConfigUpdateError: the bot refused it; `message_error` follows.
             TypeError: `config` is none, or holds something that is not JSON.
         """
-        return self._ask(
+        answer = self._ask(
             RTVIMessage("update-config", {"config": configs.as_json(config), "interrupt": interrupt}), timeout
         )
+        _payload_of(answer)
+        return answer
 
     def describe_config(self, timeout: Seconds | Default | None = DEFAULT) -> list[ConfigDescription]:
         """Ask the bot which options its services have. The event `config_describe` follows."""
-        answer = self._ask(RTVIMessage("describe-config", {}), timeout)
-        return list(decode_payload(INBOUND[answer.type], answer.data).config)
+        return list(_payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
 
     def get_service_options_from_config(
         self, service_key: str, config: ConfigLike | None = None, timeout: Seconds | Default | None = DEFAULT
@@ -121,3 +121,12 @@ class BotConfig(ClientPart):
             require_feature("get-config", session.version)
             raise BotNotReadyError("The bot has told no config; pass the config to start from")
         return known
+
+
+def _payload_of(answer: RTVIMessage) -> Any:
+    try:
+        return decode_payload(INBOUND[answer.type], answer.data)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"The bot's answer makes no sense: {error}. See what in the bot makes this message"
+        ) from None

@@ -365,10 +365,14 @@ class TestAsking:
     @pytest.mark.parametrize("data", [{}, {"config": 5}, {"config": [{"options": []}]}])
     def test_answers_that_make_no_sense(self, data: Any) -> None:
         """They are a `ProtocolError` that says where; the session goes on and the known config stays."""
-        with memory_client(ConfigBot(says={"get-config": data, "describe-config": data})) as client:
-            for call in (client.get_config, client.describe_config):
-                with pytest.raises(ProtocolError, match="config"):
+        client = memory_client(ConfigBot(says=dict.fromkeys(ANSWERS, data)))
+        heard = told(client)
+        with client:
+            for call in (client.get_config, client.describe_config, lambda: client.update_config(update("b"))):
+                with pytest.raises(ProtocolError, match=r"data\.config.*See what in the bot"):
                     call()
+            settle(client)
+            assert heard == []
             assert client.config == config_of("a")
             assert client.state is TransportState.READY
 
