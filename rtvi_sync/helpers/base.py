@@ -186,5 +186,7 @@ class HelperRegistry:
             return
         helper, types = entry
         self._dispatcher.remove_helper(helper.handle_message, types)
-        helper.on_unregistered()
-        helper._client = helper._service = None
+        try:
+            helper.on_unregistered()
+        finally:
+            helper._client = helper._service = None

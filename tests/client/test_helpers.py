@@ -174,6 +174,19 @@ class TestRegistration:
         assert client.get_helper("search") is None
         assert client.register_helper("search", helper).client is client
 
+    def test_one_that_does_not_let_go(self, client: RTVIClient) -> None:
+        """What `on_unregistered()` raises is raised; the helper is free all the same."""
+
+        class Stubborn(RTVIClientHelper):
+            def on_unregistered(self) -> None:
+                raise ValueError(self.service)
+
+        helper = client.register_helper("a", Stubborn())
+        with pytest.raises(ValueError, match="a"):
+            client.unregister_helper("a")
+        assert client.get_helper("a") is None
+        assert client.register_helper("b", helper).service == "b"
+
     def test_before_a_session(self) -> None:
         """It is registered once, for all sessions."""
         client = memory_client()
