@@ -42,7 +42,8 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         if isinstance(file, (str, os.PathLike)):
             path = Path(file)
             _check_size(path.stat().st_size, limit_bytes)
-            name, content = name or path.name, path.read_bytes()
+            with path.open("rb") as opened:  # one that grows, or is a device, tells a smaller size
+                name, content = name or path.name, opened.read(limit_bytes + 1)
         elif isinstance(file, (bytes, bytearray, memoryview)):
             content = bytes(file)
         else:

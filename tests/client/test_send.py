@@ -168,11 +168,24 @@ class TestFiles:
         path = tmp_path / "large"
         path.touch()
         os.truncate(path, 10**12)
-        monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("it is read"))
+        monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("it is read"))
         with pytest.raises(MessageTooLargeError, match="URL"):
             client.send_file(path)
         with pytest.raises(MessageTooLargeError, match="URL"):
             client.send_file(bytes(transport_of(client).max_message_size + 1))
+        assert sent(client) == []
+
+    def test_what_tells_a_smaller_size(
+        self, client: RTVIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that grows, or a device, is read up to the limit."""
+        path = tmp_path / "growing"
+        path.touch()
+        before = path.stat()
+        os.truncate(path, 10**12)
+        monkeypatch.setattr(Path, "stat", lambda self: before)
+        with pytest.raises(MessageTooLargeError, match="URL"):
+            client.send_file(path)
         assert sent(client) == []
 
     def test_what_becomes_too_large(self, client: RTVIClient) -> None:
