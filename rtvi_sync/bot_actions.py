@@ -106,7 +106,7 @@ class BotActions(ClientPart):
         """As `action()`, and hand out each message of the server's answer as it comes.
 
         In a session that is the result only: what else the action causes comes as events. Events are delivered in any
-        case. Closing the iterator abandons the request.
+        case. Nothing is sent before the first message is asked for; closing the iterator abandons the request.
 
         Args:
             action: as of `action()`.
