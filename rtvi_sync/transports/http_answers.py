@@ -52,7 +52,7 @@ class Purpose:
     no_url: type[RTVIError]
 
     @property
-    def is_it(self) -> str:
+    def question(self) -> str:
         """The question behind an answer that makes no sense."""
         return f"is it the endpoint that {self.does}?"
 
@@ -94,7 +94,7 @@ def read_document(response: httpx.Response, where: str, purpose: Purpose, signal
             raise ValueError
     except (ValueError, RecursionError):
         raise purpose.unusable(
-            f"{where} did not answer with JSON; {purpose.is_it}", status=response.status_code
+            f"{where} did not answer with JSON; {purpose.question}", status=response.status_code
         ) from None
     return document
 
@@ -143,7 +143,7 @@ def _decode(data: str, where: str, purpose: Purpose, *, broken_off: bool) -> byt
         if broken_off:
             raise purpose.failed(f"{where} broke off in the midst of an event") from None
         raise purpose.unusable(
-            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}; {purpose.is_it}"
+            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}; {purpose.question}"
         ) from None
     if len(text) > MAX_EVENT_BYTES:
         raise _too_large(where, MAX_EVENT_BYTES, purpose)
@@ -182,7 +182,7 @@ class _Pieces(httpx.SyncByteStream):
 
 
 def _too_large(where: str, limit: int, purpose: Purpose) -> RTVIError:
-    return purpose.unusable(f"{where} answered with more than {limit} bytes; {purpose.is_it}")
+    return purpose.unusable(f"{where} answered with more than {limit} bytes; {purpose.question}")
 
 
 def _read_whole(response: httpx.Response, limit: int, where: str, purpose: Purpose, signal: AbortSignal) -> bytes:
