@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -102,7 +102,7 @@ class BotActions(ClientPart):
 
     def action_stream(
         self, action: ActionLike, timeout: Seconds | Default | None = DEFAULT
-    ) -> Iterator[RTVIActionResponse]:
+    ) -> Generator[RTVIActionResponse, None, None]:
         """As `action()`, and hand out each message of the server's answer as it comes.
 
         In a session that is the result only: what else the action causes comes as events. Events are delivered in any

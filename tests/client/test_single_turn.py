@@ -498,7 +498,7 @@ def test_a_stream_that_is_left_early(way: str) -> None:
             stream = client.action_stream(RUN)
             next(stream)
             if way == "close":
-                stream.close()  # type: ignore[attr-defined]
+                stream.close()
             del stream
         gc.collect()
         assert ended.wait(SOON)
@@ -526,7 +526,7 @@ def test_a_stream_is_read_no_faster_than_it_is_taken() -> None:
         threading.Event().wait(0.2)
         assert sent[0] == held_up < 200
         assert len(heard) == 3
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
 
 
 # -- ends from elsewhere ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ checked by mypy and pyright, and not executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def actions(client: RTVIClient) -> None:
         stream: Iterator[RTVIActionResponse] = client.action_stream(request, timeout=None)
         for message in stream:
             show(message.type)
+        with closing(client.action_stream(request)) as first:
+            show(next(first).type)
     except ActionEndpointNotSetError:
         client.params.endpoints.action = "action/"
     client.action("run")  # type: ignore[arg-type]
