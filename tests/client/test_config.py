@@ -32,6 +32,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
+from rtvi_sync.protocol import engine
 from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, settle, transport_of, until
 from tests.forking import in_child
 
@@ -535,6 +536,20 @@ class TestUpdating:
             settle(client)
             assert heard == ["config", "config_updated"]
             assert client.config == [RTVIClientConfigOption("tts", [ConfigOption("voice", "b")])]
+
+    def test_so_many_may_be_answered_too_late(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of calls that have timed out the last ones are remembered: a bot that never answers fills no memory."""
+        monkeypatch.setattr(engine, "_MAX_ASKED", 2)
+        client = memory_client(ConfigBot(says={"update-config": None}))
+        heard = told(client)
+        with client:
+            for _ in range(3):
+                with pytest.raises(RequestTimeoutError):
+                    client.update_config(update("b"), timeout=0.02)
+            for message in transport_of(client).sent[1:]:
+                bot_says(client, "config", {"config": VOICE}, message.id)
+            settle(client)
+        assert heard == ["config", "config", "config_updated", "config", "config_updated"]
 
     def test_by_a_message_of_the_programs_own(self) -> None:
         """`send_message()` fires the same events, and waits for nothing."""

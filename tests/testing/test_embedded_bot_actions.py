@@ -11,6 +11,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.testing.signatures import describe
 
+from ..client.helpers import until
 from .bot_client import LIMIT, Talk, action, names
 
 USER = {"role": "user", "content": "Hello"}
@@ -200,6 +201,7 @@ def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]
         client.act("my:own")
         client.act("my:good", a=1)
         assert client.ask("describe-actions")["type"] == "actions-available"
+        until(lambda: not any("bot-action" in thread.name for thread in threading.enumerate()))  # it has given up
         bot.stop()
         sessions_thread_ended = bot.wait_for_session().wait_ended()
         rest = client.rest()

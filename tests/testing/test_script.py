@@ -147,6 +147,15 @@ def test_audio_is_due_in_real_time_with_a_head_start_of_two_frames() -> None:
     assert steps[-1][0] == pytest.approx(0.20)
 
 
+def test_bots_of_0_3_notice_late_that_they_are_silent() -> None:
+    """`bot-stopped-speaking` comes 0.35 s after the last sound, where later bots tell it at once."""
+    ends = [play("Hi.", speech(0.2, 0.0), generation=generation)[-1] for generation in (0, 1, 2)]
+
+    assert [item["type"] for _, item in ends if isinstance(item, dict)] == ["bot-stopped-speaking"] * 3
+    assert ends[0][0] - ends[2][0] == pytest.approx(0.35)
+    assert ends[1][0] == ends[2][0]
+
+
 texts = st.text(st.sampled_from("ab .!?"), max_size=60)
 
 
