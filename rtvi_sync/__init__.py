@@ -12,6 +12,7 @@ from . import messages, signals
 from ._version import __version__
 from .bot_actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
 from .client import RTVIClient
+from .client_part import DEFAULT_TIMEOUT, Timeout
 from .concurrency.cancel import AbortController, AbortSignal
 from .dispatch import HandlerError
 from .errors import (
@@ -62,6 +63,8 @@ from .transports.websocket import WebSocketTransport
 __all__ = [
     "RTVIClient",
     "ClientStats",
+    "DEFAULT_TIMEOUT",
+    "Timeout",
     "RTVIClientOptions",
     "RTVIClientParams",
     "RTVIEventCallbacks",

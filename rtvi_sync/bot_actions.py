@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .facade import DEFAULT, ClientPart, Default
+from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
 from .messages import RTVIMessage
-from .options import Seconds, from_mapping
+from .options import from_mapping
 
 RTVIActionResponse: TypeAlias = RTVIMessage
 """What `action()` returns: `.data["result"]` is the result, any JSON."""
@@ -59,7 +59,7 @@ class BotActions(ClientPart):
     through the same handlers as in a session.
     """
 
-    def describe_actions(self, timeout: Seconds | Default | None = DEFAULT) -> RTVIMessage:
+    def describe_actions(self, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIMessage:
         """Ask the bot which actions it has. The event `actions_available` follows.
 
         Returns:
@@ -70,7 +70,7 @@ class BotActions(ClientPart):
         """
         return self._ask(RTVIMessage("describe-actions", {}), timeout)
 
-    def action(self, action: ActionLike, timeout: Seconds | Default | None = DEFAULT) -> RTVIActionResponse:
+    def action(self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIActionResponse:
         """Have the bot do something, and wait for the result.
 
         In a session the events that it causes may come later. Without one the call returns when the server's answer
@@ -101,7 +101,7 @@ class BotActions(ClientPart):
             return turn.result(self._deadline(timeout))
 
     def action_stream(
-        self, action: ActionLike, timeout: Seconds | Default | None = DEFAULT
+        self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> Generator[RTVIActionResponse, None, None]:
         """As `action()`, and hand out each message of the server's answer as it comes.
 

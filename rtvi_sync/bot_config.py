@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
 from .errors import BotNotReadyError, ProtocolError
-from .facade import DEFAULT, ClientPart, Default
 from .messages import ConfigDescription, RTVIClientConfigOption, RTVIMessage
-from .options import Seconds
 from .protocol import config as configs
 from .protocol.config import Config, ConfigLike, OptionsLike
 from .protocol.dialects import INBOUND, decode_payload, require_feature
@@ -31,14 +30,14 @@ class BotConfig(ClientPart):
         config = self._connector.config
         return configs.config_of(config) if config is not None else None
 
-    def get_bot_config(self, timeout: Seconds | Default | None = DEFAULT) -> Config:
+    def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
         """Ask the bot for its config. The event `config` follows."""
         return configs.config_of(_payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
 
     get_config = get_bot_config
 
     def update_config(
-        self, config: ConfigLike, interrupt: bool = False, timeout: Seconds | Default | None = DEFAULT
+        self, config: ConfigLike, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIMessage:
         """Change options of the bot; those that are not in `config` stay. `config` and `config_updated` follow.
 
@@ -59,12 +58,12 @@ class BotConfig(ClientPart):
         _payload_of(answer)
         return answer
 
-    def describe_config(self, timeout: Seconds | Default | None = DEFAULT) -> list[ConfigDescription]:
+    def describe_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> list[ConfigDescription]:
         """Ask the bot which options its services have. The event `config_describe` follows."""
         return list(_payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
 
     def get_service_options_from_config(
-        self, service_key: str, config: ConfigLike | None = None, timeout: Seconds | Default | None = DEFAULT
+        self, service_key: str, config: ConfigLike | None = None, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIClientConfigOption | None:
         """The options of a service in `config`; without it, in the bot's, which is asked for it.
 
@@ -78,7 +77,7 @@ class BotConfig(ClientPart):
         service_key: str,
         option: str,
         config: ConfigLike | None = None,
-        timeout: Seconds | Default | None = DEFAULT,
+        timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
         """The value of an option in `config`; without it, in the bot's, which is asked for it.
 
@@ -108,7 +107,7 @@ class BotConfig(ClientPart):
         """`set_service_option_in_config()` for each service in `config_options`."""
         return configs.with_config(self._given_or_known(config), config_options)
 
-    def _given_or_asked(self, config: ConfigLike | None, timeout: Seconds | Default | None) -> ConfigLike:
+    def _given_or_asked(self, config: ConfigLike | None, timeout: Timeout) -> ConfigLike:
         return config if config is not None else self.get_bot_config(timeout)
 
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:

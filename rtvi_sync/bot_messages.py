@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from .facade import DEFAULT, ClientPart, Default
+from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
 from .functions import FunctionCallHandler
 from .messages import RTVIMessage
-from .options import Seconds
 from .outbound import FileLike, cancel_message, dtmf_messages, file_data, run_options
 from .signals import refuse_coroutine_function
 
@@ -31,7 +30,7 @@ class BotMessages(ClientPart):
         """Send a message of your application's own; waits for no answer."""
         self.send_message(_client_message(type, data))
 
-    def send_client_request(self, type: str, data: Any = None, timeout: Seconds | Default | None = DEFAULT) -> Any:
+    def send_client_request(self, type: str, data: Any = None, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """Send a message of your application's own and wait for the bot's answer to it.
 
         Args:

@@ -26,7 +26,7 @@ FLOORS = [
     {
         *("signals", "options", "stats", "streams", "dispatch", "announce", "effects", "functions"),
         *("teardown", "start", "session", "single_turn"),
-        *("attempt", "reconnect", "watch", "connect", "facade", "helpers"),
+        *("attempt", "reconnect", "watch", "connect", "client_part", "helpers"),
         *("outbound", "bot_messages", "bot_config", "bot_actions", "client", "__init__"),
     },
     {"notes", "testing"},

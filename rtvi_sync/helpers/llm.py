@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from ..facade import DEFAULT, Default
+from ..client_part import DEFAULT_TIMEOUT, Timeout
 from ..functions import FunctionCallHandler
 from ..messages import RTVIMessage
-from ..options import Seconds
 from ..protocol.dialects import INBOUND, decode_payload
 from .base import RTVIClientHelper
 
@@ -35,7 +34,7 @@ class LLMHelper(RTVIClientHelper):
     event_names: ClassVar[Sequence[str]] = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
     _handles_calls = False
 
-    def get_context(self, timeout: Seconds | Default | None = DEFAULT) -> Any:
+    def get_context(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """The context: what the bot makes of it, usually a list of messages."""
         return self._call("get_context", {}, timeout)
 
@@ -43,7 +42,7 @@ class LLMHelper(RTVIClientHelper):
         self,
         context: Sequence[LLMContextMessage] | Mapping[str, Any],
         interrupt: bool = False,
-        timeout: Seconds | Default | None = DEFAULT,
+        timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
         """Replace the context.
 
@@ -61,7 +60,7 @@ class LLMHelper(RTVIClientHelper):
         self,
         messages: LLMContextMessage | Sequence[LLMContextMessage],
         run_immediately: bool = False,
-        timeout: Seconds | Default | None = DEFAULT,
+        timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
         """Append a message, or several, to the context.
 
@@ -75,7 +74,7 @@ class LLMHelper(RTVIClientHelper):
         given = [messages] if isinstance(messages, Mapping) else list(messages)
         return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
 
-    def run(self, interrupt: bool = False, timeout: Seconds | Default | None = DEFAULT) -> Any:
+    def run(self, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """Have the bot answer to its context. Returns the result of the bot, usually True."""
         return self._call("run", {"interrupt": interrupt}, timeout)
 
@@ -97,7 +96,7 @@ class LLMHelper(RTVIClientHelper):
             self.client.unregister_function_call_handler(None)
             self._handles_calls = False
 
-    def _call(self, action: str, arguments: Mapping[str, Any], timeout: Seconds | Default | None) -> Any:
+    def _call(self, action: str, arguments: Mapping[str, Any], timeout: Timeout) -> Any:
         given = [{"name": name, "value": value} for name, value in arguments.items()]
         answer = self.client.action({"service": self.service, "action": action, "arguments": given}, timeout)
         return answer.data.get("result") if isinstance(answer.data, Mapping) else None

@@ -27,7 +27,7 @@ class Payload:
     """
 
     # Not hashed, so that a payload of plain values can be a key although a dict cannot.
-    extra: dict[str, Any] = attrs.field(factory=dict, hash=False)
+    extra: dict[str, Any] = attrs.field(factory=dict, hash=False, repr=False)
 
 
 PayloadT = TypeVar("PayloadT", bound=Payload)

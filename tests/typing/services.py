@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync import (
+    DEFAULT_TIMEOUT,
     ActionArgument,
     ActionEndpointNotSetError,
     BotNotReadyError,
@@ -28,6 +29,7 @@ from rtvi_sync import (
     RTVIClientConfigOption,
     RTVIClientHelper,
     RTVIMessage,
+    Timeout,
     UnsupportedFeatureError,
 )
 
@@ -93,10 +95,10 @@ class SearchHelper(RTVIClientHelper):
     message_types = ("search-result",)
     event_names = ("found",)
 
-    def search(self, text: str) -> Any:
+    def search(self, text: str, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """Call the action of the service."""
         request = RTVIActionRequestData(self.service, "search", [ActionArgument("text", text)])
-        return self.client.action(request).data["result"]
+        return self.client.action(request, timeout).data["result"]
 
     def get_message_types(self) -> Sequence[str]:
         """What it wants."""

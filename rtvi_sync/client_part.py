@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, TypeAlias
+
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
@@ -9,14 +11,18 @@ from .messages import RTVIMessage
 from .options import Seconds
 
 
-class Default:
+class DefaultTimeout:
     """Stands for the client's own `request_timeout`, since None means: no limit."""
 
     def __repr__(self) -> str:
         return "request_timeout"
 
 
-DEFAULT = Default()
+DEFAULT_TIMEOUT: Final = DefaultTimeout()
+"""The client's `request_timeout`: the `timeout` of every call that waits for an answer, unless it is given another."""
+
+Timeout: TypeAlias = Seconds | DefaultTimeout | None
+"""Seconds, `DEFAULT_TIMEOUT`, or None for no limit."""
 
 
 class ClientPart:
@@ -26,8 +32,8 @@ class ClientPart:
     _dispatcher: Dispatcher
     _request_timeout: Seconds | None
 
-    def _deadline(self, timeout: Seconds | Default | None) -> Deadline:
-        return Deadline(self._request_timeout if isinstance(timeout, Default) else timeout)
+    def _deadline(self, timeout: Timeout) -> Deadline:
+        return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
 
-    def _ask(self, message: RTVIMessage, timeout: Seconds | Default | None) -> RTVIMessage:
+    def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         return self._connector.session().request(message, self._deadline(timeout))
