@@ -239,7 +239,7 @@ class _Exchange:
             return purpose.refused(f"{failed}: {reason}", status=answer.status_code)
         trust = "pass ssl_context=" if self._theirs is None else "make your http_client with verify="
         text, unreadable, _ = str(error).replace(self._url, self.where).partition(": bytearray(")
-        reason = one_line(text) or type(error).__name__
+        reason = one_line(text).rstrip(".") or type(error).__name__
         advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
         late = self._signal.remaining() == 0.0
         failure = (purpose.late if late else purpose.failed)(
@@ -281,7 +281,11 @@ class _Exchange:
                     status=status,
                 )
             self._url = target
-        raise self._purpose.refused(f"{self.where} redirects more than {MAX_REDIRECTS} times", status=status)
+        raise self._purpose.refused(
+            f"{self.where} redirects more than {MAX_REDIRECTS} times. Set base_url and endpoints to where the server "
+            "really is.",
+            status=status,
+        )
 
     def _fields(self, headers: Mapping[str, str]) -> httpx.Headers:
         # Not a dict, which would send a header twice whose name the caller writes differently.

@@ -141,7 +141,7 @@ def _decode(data: str, where: str, purpose: Purpose, *, broken_off: bool) -> byt
             json.loads(text)
     except (ValueError, RecursionError):
         if broken_off:
-            raise purpose.failed(f"{where} broke off in the midst of an event") from None
+            raise purpose.failed(f"{where} broke off in the midst of an event. See the server's log") from None
         raise purpose.unusable(
             f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}; {purpose.question}"
         ) from None

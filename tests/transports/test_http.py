@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import tracemalloc
 
@@ -288,9 +289,10 @@ def test_what_a_server_says_is_cut_and_made_printable(any_post):
      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + b"A: b\r\n" * 40_000 + b"\r\n"],
 )  # fmt: skip
 def test_answers_that_are_not_http(any_post, raw):
-    """A broken or cut answer is a failed request, and headers are not read without limit."""
-    with Endpoint(lambda peer, *_: peer.send(raw)) as server, pytest.raises(StartBotError, match="failed"):
+    """A broken or cut answer is a failed request, whose error says what to do; headers are not read without limit."""
+    with Endpoint(lambda peer, *_: peer.send(raw)) as server, pytest.raises(StartBotError, match="failed") as caught:
         any_post(server.url)
+    assert re.search(r"[^.]\. (Check the URL|See the server's log)", str(caught.value)), str(caught.value)
 
 
 # -- redirects --------------------------------------------------------------------------------------------------------
@@ -375,7 +377,7 @@ def test_what_is_not_a_url_of_a_server(any_post, url):
 def test_redirects_without_end(any_post):
     """A redirect loop is given up."""
     server = Endpoint(answering(b"", "307 Again", "Location: /connect"))
-    with server, pytest.raises(StartBotError, match="more than 5 times") as caught:
+    with server, pytest.raises(StartBotError, match=r"more than 5 times\. Set base_url") as caught:
         any_post(server.url)
     assert caught.value.status == 307
     assert len(server.requests) == MAX_REDIRECTS + 1
