@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 _BOTS = Path(__file__).parent / "bots"
-# Kind of bot -> version of Pipecat, program
+# Kind of bot -> version of Pipecat, program with its arguments
 _KINDS = {
     "echo": ("1.14.0", "echo.py"),
     "talk": ("1.14.0", "talk.py"),
@@ -27,7 +27,7 @@ _KINDS = {
     "configured-0.3": ("0.0.73", "configured_0_3.py"),
     "interim-2.0": ("1.5.0", "interim.py"),
     "interim-1.3": ("1.2.1", "interim.py"),
-    "echo-0.3": ("0.0.73", "echo_0_3.py"),
+    "echo-0.3": ("0.0.73", "configured_0_3.py", "--echo"),
 }
 # Versions that only tests with the mark "matrix" need
 _MATRIX = {"1.5.0", "1.2.1"}
@@ -105,13 +105,13 @@ class _Launcher:
 
     def start(self, kind: str, *args: str) -> BotServer:
         """Starts a bot and waits until it listens."""
-        version, program = _KINDS[kind]
+        version, program, *options = _KINDS[kind]
         python = _interpreter(version)
         log = self.directory / f"{kind}-{len(list(self.directory.iterdir()))}.log"
         environment = {"LOGURU_LEVEL": "INFO", **os.environ, "RTVI_BOT_ENDS_WITH_STDIN": "1"}
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [python, str(_BOTS / program), *args],
+                [python, str(_BOTS / program), *options, *args],
                 stdin=self.lifeline,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -213,7 +213,7 @@ def pipecat_runner(shared_bots: Shared) -> BotServer:
 
 @pytest.fixture
 def pipecat_0_3(shared_bots: Shared) -> BotServer:
-    """Pipecat 0.0.73 (RTVI 0.3.0) behind FastAPI: has a configuration, sends the user's audio back."""
+    """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: the configured bot as an echo of the user's audio."""
     return shared_bots.server("echo-0.3")
 
 
@@ -243,7 +243,7 @@ class PipecatProcesses:
         self.servers: list[BotServer] = []
 
     def __call__(self, kind: str, *args: str) -> BotServer:
-        """Starts a bot; `kind` is a key of `_KINDS`, `args` are its program's."""
+        """Starts a bot; `kind` is a key of `_KINDS`, `args` are more arguments of its program."""
         server = self._launcher.start(kind, *args)
         self.servers.append(server)
         return server

@@ -1,10 +1,12 @@
 """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: a bot with a configuration and actions, also single ones over HTTP.
 
-It shows by its action `bot:show` what no conversation brings about.
+It shows by its action `bot:show` what no conversation brings about. With `--echo` it does not talk, but sends the
+user's audio back.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import json
@@ -16,7 +18,7 @@ from configuring import Configuration, add_configured_bot
 from fastapi import HTTPException, WebSocket
 from fastapi.responses import StreamingResponse
 from functions import register_functions
-from pipecat.frames.frames import EndFrame, ErrorFrame, Frame, TransportMessageUrgentFrame
+from pipecat.frames.frames import EndFrame, Frame, TransportMessageUrgentFrame
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
@@ -30,16 +32,19 @@ from pipecat.processors.frameworks.rtvi import (
     RTVIBotTTSAudioMessage,
     RTVIObserver,
     RTVIProcessor,
-    RTVIServerMessageFrame,
 )
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.services.openai.llm import OpenAIAssistantContextAggregator, OpenAIUserContextAggregator
 from pipecat.transports.network.fastapi_websocket import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from scenes import Scenes
 from serving import Host
-from sounds import LevelVAD
+from session import PipelineSession
+from sounds import Echo, LevelVAD
 from standins_0_3 import RepeatingLLM, ScriptedSTT, ToneTTS
 
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--echo", action="store_true", help="send the user's audio back, 16 kHz both ways")
+is_echo = parser.parse_args().echo
 host = Host()
 
 
@@ -61,27 +66,6 @@ SCENES: Scenes = {
 }
 
 
-class TaskSession:
-    """One running task, as the controls see it."""
-
-    def __init__(self, task: PipelineTask, rtvi: RTVIProcessor, last: FrameProcessor) -> None:
-        self._task = task
-        self._rtvi = rtvi
-        self._last = last
-
-    async def end(self) -> None:
-        await self._task.queue_frame(EndFrame())
-
-    async def cancel(self) -> None:
-        await self._task.cancel()
-
-    async def fail(self, error: str) -> None:
-        await self._last.push_error(ErrorFrame(error, fatal=True))
-
-    async def send(self, data: Any) -> None:
-        await self._rtvi.push_frame(RTVIServerMessageFrame(data))
-
-
 async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
     transport = FastAPIWebsocketTransport(
         websocket,
@@ -89,7 +73,8 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
             audio_in_enabled=True,
             audio_out_enabled=True,
             serializer=ProtobufFrameSerializer(),
-            vad_analyzer=LevelVAD(),
+            # Speech would interrupt its own echo.
+            vad_analyzer=None if is_echo else LevelVAD(),
         ),
     )
     context, llm = OpenAILLMContext(), RepeatingLLM()
@@ -111,19 +96,23 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
     async def on_client_ready(rtvi: RTVIProcessor) -> None:
         await rtvi.set_bot_ready()
 
+    talker = [ScriptedSTT(), OpenAIUserContextAggregator(context), llm, ToneTTS()]
     processors = [
         transport.input(),
         rtvi,
-        ScriptedSTT(),
-        OpenAIUserContextAggregator(context),
-        llm,
-        ToneTTS(),
+        *([Echo()] if is_echo else talker),
         transport.output(),
         OpenAIAssistantContextAggregator(context),
     ]
     task = PipelineTask(
         Pipeline(processors),
-        params=PipelineParams(allow_interruptions=True, enable_metrics=True, enable_usage_metrics=True),
+        params=PipelineParams(
+            # The echo has the rate of what it repeats: nothing is resampled.
+            audio_out_sample_rate=16000 if is_echo else 24000,
+            allow_interruptions=True,
+            enable_metrics=True,
+            enable_usage_metrics=True,
+        ),
         observers=[RTVIObserver(rtvi)],
         idle_timeout_secs=None,
     )
@@ -136,7 +125,7 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
         cancellations.append(asyncio.create_task(task.cancel()))
         gone.set()
 
-    with host.sessions.live(TaskSession(task, rtvi, transport.output())):
+    with host.sessions.live(PipelineSession(task, transport)):
         running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
         leaving = asyncio.create_task(gone.wait())
         await asyncio.wait([running, leaving], return_when=asyncio.FIRST_COMPLETED)

@@ -16,8 +16,6 @@ from configuring import Configuration, add_configured_bot
 from fastapi import WebSocket
 from functions import REPORTED, register_functions
 from pipecat.frames.frames import (
-    EndFrame,
-    ErrorFrame,
     Frame,
     LLMContextFrame,
     OutputTransportMessageUrgentFrame,
@@ -29,7 +27,6 @@ from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
-from pipecat.processors.frame_processor import FrameDirection
 from pipecat.processors.frameworks.rtvi import RTVIFunctionCallReportLevel, RTVIObserverParams
 from pipecat.processors.frameworks.rtvi import models as rtvi_models
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
@@ -38,6 +35,7 @@ from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from scenes import Scenes
 from serving import Host
+from session import PipelineSession
 from sounds import LevelVAD
 from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
@@ -67,25 +65,6 @@ SCENES: Scenes = {
     "speech": speech,
     "mute": lambda: [UserMuteStartedFrame(), UserMuteStoppedFrame()],
 }
-
-
-class TaskSession:
-    """One running task, as the controls see it."""
-
-    def __init__(self, task: PipelineTask) -> None:
-        self._task = task
-
-    async def end(self) -> None:
-        await self._task.queue_frame(EndFrame())
-
-    async def cancel(self) -> None:
-        await self._task.cancel()
-
-    async def fail(self, error: str) -> None:
-        await self._task.queue_frame(ErrorFrame(error, fatal=True), FrameDirection.UPSTREAM)
-
-    async def send(self, data: Any) -> None:
-        await self._task.rtvi.send_server_message(data)
 
 
 async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
@@ -130,7 +109,7 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
     async def on_client_disconnected(*_: object) -> None:
         await task.cancel()
 
-    with host.sessions.live(TaskSession(task)):
+    with host.sessions.live(PipelineSession(task, transport)):
         await PipelineRunner(handle_sigint=False).run(task)
 
 

@@ -2,8 +2,9 @@
 
 from fastapi import WebSocket
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
-from pipelines import WorkerSession, echo_worker, run, transport_options
+from pipelines import echo_worker, run, transport_options
 from serving import Host
+from session import PipelineSession
 
 host = Host()
 
@@ -11,7 +12,7 @@ host = Host()
 async def bot(websocket: WebSocket) -> None:
     transport = FastAPIWebsocketTransport(websocket, FastAPIWebsocketParams(**transport_options()))
     worker = echo_worker(transport)
-    with host.sessions.live(WorkerSession(worker)):
+    with host.sessions.live(PipelineSession(worker, transport)):
         await run(worker, transport)
 
 

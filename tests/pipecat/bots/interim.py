@@ -9,38 +9,19 @@ from typing import Any
 
 from answers import ShowAndTell
 from fastapi import WebSocket
-from pipecat.frames.frames import EndFrame, ErrorFrame, Frame, InputDTMFFrame
+from pipecat.frames.frames import Frame, InputDTMFFrame
 from pipecat.observers.base_observer import BaseObserver, FramePushed
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.aggregators.llm_context import LLMContext
-from pipecat.processors.frame_processor import FrameDirection
 from pipecat.processors.frameworks.rtvi import RTVIProcessor, frames, models
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from serving import Host
+from session import PipelineSession
 
 host = Host()
-
-
-class TaskSession:
-    """One running task, as the controls see it."""
-
-    def __init__(self, task: PipelineTask) -> None:
-        self._task = task
-
-    async def end(self) -> None:
-        await self._task.queue_frame(EndFrame())
-
-    async def cancel(self) -> None:
-        await self._task.cancel()
-
-    async def fail(self, error: str) -> None:
-        await self._task.queue_frame(ErrorFrame(error, fatal=True), FrameDirection.UPSTREAM)
-
-    async def send(self, data: Any) -> None:
-        await self._task.rtvi.send_server_message(data)
 
 
 class Journal(BaseObserver):
@@ -100,7 +81,7 @@ async def bot(websocket: WebSocket) -> None:
     async def on_client_disconnected(*_: object) -> None:
         await task.cancel()
 
-    with host.sessions.live(TaskSession(task)):
+    with host.sessions.live(PipelineSession(task, transport)):
         await PipelineRunner(handle_sigint=False).run(task)
 
 

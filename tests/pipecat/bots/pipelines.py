@@ -5,34 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from answers import answer
-from pipecat.frames.frames import EndFrame, ErrorFrame, Frame, InputAudioRawFrame, OutputAudioRawFrame
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.base_transport import BaseTransport
 from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
-from sounds import LevelVAD
+from sounds import Echo, LevelVAD
 from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
 
 def transport_options() -> dict[str, Any]:
     """What the parameters of every WebSocket transport have in common here."""
     return {"audio_in_enabled": True, "audio_out_enabled": True, "serializer": ProtobufFrameSerializer()}
-
-
-class Echo(FrameProcessor):
-    """Sends the user's audio back."""
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        await super().process_frame(frame, direction)
-        if isinstance(frame, InputAudioRawFrame):
-            frame = OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels)
-        await self.push_frame(frame, direction)
 
 
 def echo_worker(transport: BaseTransport) -> PipelineWorker:
@@ -71,25 +60,6 @@ def speaking_worker(
 def _worker(processors: list[FrameProcessor], params: PipelineParams, **options: Any) -> PipelineWorker:
     # A bot waits for its test, however long that takes: no idle timeout.
     return PipelineWorker(Pipeline(processors), params=params, idle_timeout_secs=None, **options)
-
-
-class WorkerSession:
-    """One running worker, as the controls see it."""
-
-    def __init__(self, worker: PipelineWorker) -> None:
-        self._worker = worker
-
-    async def end(self) -> None:
-        await self._worker.queue_frame(EndFrame())
-
-    async def cancel(self) -> None:
-        await self._worker.cancel()
-
-    async def fail(self, error: str) -> None:
-        await self._worker.queue_frame(ErrorFrame(error, fatal=True), FrameDirection.UPSTREAM)
-
-    async def send(self, data: Any) -> None:
-        await self._worker.rtvi.send_server_message(data)
 
 
 async def run(worker: PipelineWorker, transport: BaseTransport) -> None:

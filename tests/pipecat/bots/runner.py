@@ -11,8 +11,9 @@ from pipecat.runner.run import app, main
 from pipecat.runner.types import RunnerArguments
 from pipecat.runner.utils import create_transport
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
-from pipelines import WorkerSession, run, talk_worker, transport_options
+from pipelines import run, talk_worker, transport_options
 from serving import Host
+from session import PipelineSession
 
 host = Host(app, ws_path="/ws-client")
 
@@ -23,7 +24,7 @@ async def bot(runner_args: RunnerArguments) -> None:
         runner_args, {"websocket": lambda: FastAPIWebsocketParams(**transport_options())}
     )
     worker = talk_worker(transport, ["hello bot"])
-    with host.sessions.live(WorkerSession(worker)):
+    with host.sessions.live(PipelineSession(worker, transport)):
         await run(worker, transport)
 
 

@@ -37,9 +37,10 @@ from pipecat.services.google.frames import LLMSearchOrigin, LLMSearchResponseFra
 from pipecat.services.google.rtvi import GoogleRTVIObserver
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from pipecat.utils.time import time_now_iso8601
-from pipelines import WorkerSession, run, speaking_worker, transport_options
+from pipelines import run, speaking_worker, transport_options
 from scenes import Scenes
 from serving import Host
+from session import PipelineSession
 from standins import RepeatingLLM
 
 host = Host()
@@ -159,7 +160,7 @@ async def bot(websocket: WebSocket) -> None:
     register_functions(llm, worker.rtvi)
     worker.rtvi.add_event_handler("on_client_message", ShowAndTell(show, context, journal.entries).answer)
     worker.rtvi.add_event_handler("on_ui_message", journal.on_ui_message)
-    with host.sessions.live(WorkerSession(worker)):
+    with host.sessions.live(PipelineSession(worker, transport)):
         await run(worker, transport)
 
 

@@ -1,9 +1,11 @@
-"""Speech without words: what the bots take as speech, and what they speak. For every version of Pipecat."""
+"""Sound without words: what the bots take as speech, what they speak, and the echo. For every version of Pipecat."""
 
 from __future__ import annotations
 
 import numpy as np
 from pipecat.audio.vad.vad_analyzer import VADAnalyzer, VADParams
+from pipecat.frames.frames import Frame, InputAudioRawFrame, OutputAudioRawFrame
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
 WORD_SECONDS = 0.2
 SPEECH_RMS = 500.0
@@ -21,6 +23,16 @@ class LevelVAD(VADAnalyzer):
     def voice_confidence(self, buffer: bytes) -> float:
         samples = np.frombuffer(buffer, dtype="<i2").astype(np.float64)
         return 1.0 if np.sqrt(np.mean(samples**2)) > SPEECH_RMS else 0.0
+
+
+class Echo(FrameProcessor):
+    """Sends the user's audio back."""
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, InputAudioRawFrame):
+            frame = OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels)
+        await self.push_frame(frame, direction)
 
 
 def tone(n: int, sample_rate: int) -> bytes:

@@ -6,10 +6,12 @@ import contextlib
 from typing import Any
 
 from pipecat.pipeline.worker import PipelineWorker
+from pipecat.transports.base_transport import BaseTransport
 from pipecat.transports.websocket import server as websocket_server
 from pipecat.transports.websocket.server import SingleClientWebsocketServerParams, SingleClientWebsocketServerTransport
-from pipelines import WorkerSession, run, talk_worker, transport_options
+from pipelines import run, talk_worker, transport_options
 from serving import Host, listen
+from session import PipelineSession
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("transcript", nargs="*", default=["hello bot"], help="what the bot hears, one for each utterance")
@@ -17,11 +19,11 @@ transcripts = parser.parse_args().transcript
 listener = listen()
 
 
-class StandaloneSession(WorkerSession):
+class StandaloneSession(PipelineSession):
     """A running worker, and the connection that it serves."""
 
-    def __init__(self, worker: PipelineWorker, connection: Any) -> None:
-        super().__init__(worker)
+    def __init__(self, worker: PipelineWorker, transport: BaseTransport, connection: Any) -> None:
+        super().__init__(worker, transport)
         self.connection = connection
 
 
@@ -48,9 +50,9 @@ class StandaloneHost(Host):
 
                 @transport.event_handler("on_client_connected")
                 async def on_client_connected(
-                    _: Any, connection: Any, worker: Any = worker, stack: Any = stack
+                    transport: Any, connection: Any, worker: Any = worker, stack: Any = stack
                 ) -> None:
-                    stack.enter_context(self.sessions.live(StandaloneSession(worker, connection)))
+                    stack.enter_context(self.sessions.live(StandaloneSession(worker, transport, connection)))
 
                 await run(worker, transport)
 
