@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,20 +30,6 @@ def action(name: str, **arguments: Any) -> dict[str, Any]:
     """An action by the name "service:action"."""
     service, _, name = name.partition(":")
     return {"service": service, "action": name, "arguments": as_list(arguments)}
-
-
-@pytest.fixture(params=["pipecat_configured_0_3", "pipecat_configured_1_2"])
-def server(request: pytest.FixtureRequest) -> BotServer:
-    """A bot that has actions, of each generation that had some."""
-    found: BotServer = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def client(server: BotServer) -> Iterator[RTVIClient]:
-    """A client in a session with it."""
-    with client_of(server) as connected:
-        yield connected
 
 
 def test_describe_actions(client: RTVIClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -46,20 +45,6 @@ def described(service: str, **options: str) -> ConfigDescription:
 def option(service: str, name: str, value: Any) -> dict[str, Any]:
     """A service of a config with one option, as a mapping."""
     return {"service": service, "options": [{"name": name, "value": value}]}
-
-
-@pytest.fixture(params=["pipecat_configured_0_3", "pipecat_configured_1_2"])
-def server(request: pytest.FixtureRequest) -> BotServer:
-    """A bot that has a config, of each generation that had one."""
-    found: BotServer = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def client(server: BotServer) -> Iterator[RTVIClient]:
-    """A client in a session with it."""
-    with client_of(server) as connected:
-        yield connected
 
 
 def test_config_is_known_after_connect(client: RTVIClient) -> None:
