@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from rtvi_sync import (
-    BotNotReadyError,
     ConfigUpdateError,
     ConnectionTimeoutError,
     RTVIClient,
@@ -168,15 +167,18 @@ def test_unknown_service_in_the_connect_request(server: BotServer) -> None:
 def test_no_config_in_rtvi_2(pipecat_showcase: BotServer) -> None:
     """Bots of RTVI 2 have no config: that is known before a byte is sent."""
     with client_of(pipecat_showcase) as client, client.events(RTVIEvent.MESSAGE_ERROR) as errors:
-        for call in (client.get_bot_config, client.describe_config, lambda: client.update_config([])):
+        for call in (
+            client.get_bot_config,
+            client.describe_config,
+            lambda: client.update_config([]),
+            lambda: client.set_service_option_in_config("tts", {"name": "voice", "value": "bell"}),
+        ):
             with pytest.raises(UnsupportedFeatureError) as refused:
                 call()
             assert refused.value.feature == "config"
             assert refused.value.needed_version == "before 2.0"
             assert refused.value.bot_version == "2.2.0"
         assert client.config is None
-        with pytest.raises(BotNotReadyError):
-            client.set_service_option_in_config("tts", {"name": "voice", "value": "bell"})
         assert client.send_client_request("ping", 1) == {"pong": 1}
         client.disconnect()
         assert list(errors) == []
