@@ -72,7 +72,7 @@ LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
 # Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
-PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 10)}
+PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
 MATRIX_PIPECAT = {"1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13)}  # with `test --matrix` only
 # What `test --matrix` runs the tests with besides this Python: minor versions of Python 3, versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
