@@ -117,5 +117,5 @@ def _check(received: Message, **fields: Any) -> None:
 
 def _turn_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
     """`run_immediately` and `audio_response` of a client's text or file."""
-    options = data.get("options") or {}
+    options = optional(data, "options", dict) or {}
     return bool(options.get("run_immediately", True)), bool(options.get("audio_response", True))

@@ -190,6 +190,7 @@ def test_messages_that_are_taken(talk: Talk, type: str, data: Any, version: str)
         ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "x"}}}, "2.2.0", "file.source.type"),
         ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "url"}}}, "2.2.0", "url"),
         ("send-file", {"file": FILE["file"]}, "2.2.0", "content"),
+        ("send-text", {"content": "x", "options": ["run_immediately"]}, "2.2.0", "options"),
         ("append-to-context", {"role": "user"}, "1.0.0", "content"),
         ("append-to-context", {"role": "user", "content": "x", "run_immediately": 1}, "1.0.0", "run_immediately"),
         ("raw-audio", {"base64Audio": "", "sampleRate": True, "numChannels": 1}, "2.2.0", "sampleRate"),
