@@ -161,7 +161,7 @@ class HelperRegistry:
         entry = helper, frozenset(wanted)
         if self._helpers.setdefault(service, entry) is not entry:
             raise RTVIError(f"The service {service!r} has a helper; call unregister_helper({service!r}) first")
-        if helper._service is not None:
+        if helper._client is not None and helper._client() is not None:
             del self._helpers[service]
             raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
         helper._client, helper._service = weakref.ref(client), service

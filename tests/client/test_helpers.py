@@ -198,7 +198,7 @@ class TestRegistration:
         assert [m.data for m in helper.messages] == [1, 2]
 
     def test_the_client_is_not_kept(self) -> None:
-        """A helper that is kept does not keep its client, and says that it is gone."""
+        """A helper that is kept does not keep its client, says that it is gone, and may serve another one."""
         helper = SearchHelper()
         clients = [RTVIClient()]
         clients[0].register_helper("search", helper)
@@ -208,6 +208,8 @@ class TestRegistration:
         assert gone() is None
         with pytest.raises(RTVIError, match="register_helper"):
             _ = helper.client
+        other = RTVIClient()
+        assert other.register_helper("find", helper).client is other
 
     def test_many_threads(self, client: RTVIClient) -> None:
         """Of several that register for one service at once one succeeds."""
