@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
+from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout, payload_of
 from .messages import RTVIMessage
 from .options import from_mapping
 
@@ -66,9 +66,10 @@ class BotActions(ClientPart):
             The bot's message; `.data["actions"]` has for each its service, action, arguments and result type.
 
         Raises:
-            BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError
+            BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError,
+            ProtocolError: the answer makes no sense.
         """
-        return self._ask(RTVIMessage("describe-actions", {}), timeout)
+        return _checked(self._ask(RTVIMessage("describe-actions", {}), timeout))
 
     def action(self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIActionResponse:
         """Have the bot do something, and wait for the result.
@@ -91,14 +92,14 @@ class BotActions(ClientPart):
             BotNotReadyError: a session is being prepared.
             ActionEndpointNotSetError: there is no session, and no endpoint for actions either.
             DisconnectedError: the session ended first; the server cannot be reached, or broke off.
-            ProtocolError: the server's answer makes no sense, or lacks the result.
+            ProtocolError: the answer makes no sense; the server's lacks the result.
             UnsupportedFeatureError: bots of this version have no actions.
         """
         message = from_mapping(RTVIActionRequestData, action).as_message()
         if self._connector.has_session:
-            return self._ask(message, timeout)
+            return _checked(self._ask(message, timeout))
         with self._connector.single_turn(message) as turn:
-            return turn.result(self._deadline(timeout))
+            return _checked(turn.result(self._deadline(timeout)))
 
     def action_stream(
         self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
@@ -118,8 +119,13 @@ class BotActions(ClientPart):
         """
         message = from_mapping(RTVIActionRequestData, action).as_message()
         if self._connector.has_session:
-            yield self._ask(message, timeout)
+            yield _checked(self._ask(message, timeout))
             return
         with self._connector.single_turn(message) as turn:
             while (received := turn.next_before(self._deadline(timeout))) is not None:
                 yield received
+
+
+def _checked(answer: RTVIMessage) -> RTVIMessage:
+    payload_of(answer)
+    return answer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
-from .errors import BotNotReadyError, ProtocolError
+from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout, payload_of
+from .errors import BotNotReadyError
 from .messages import ConfigDescription, RTVIClientConfigOption, RTVIMessage
 from .protocol import config as configs
 from .protocol.config import Config, ConfigLike, OptionsLike
-from .protocol.dialects import INBOUND, decode_payload, require_feature
+from .protocol.dialects import require_feature
 
 
 class BotConfig(ClientPart):
@@ -32,7 +32,7 @@ class BotConfig(ClientPart):
 
     def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
         """Ask the bot for its config. The event `config` follows."""
-        return configs.config_of(_payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
+        return configs.config_of(payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
 
     get_config = get_bot_config
 
@@ -55,12 +55,12 @@ class BotConfig(ClientPart):
         answer = self._ask(
             RTVIMessage("update-config", {"config": configs.as_json(config), "interrupt": interrupt}), timeout
         )
-        _payload_of(answer)
+        payload_of(answer)
         return answer
 
     def describe_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> list[ConfigDescription]:
         """Ask the bot which options its services have. The event `config_describe` follows."""
-        return list(_payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
+        return list(payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
 
     def get_service_options_from_config(
         self, service_key: str, config: ConfigLike | None = None, timeout: Timeout = DEFAULT_TIMEOUT
@@ -120,12 +120,3 @@ class BotConfig(ClientPart):
             require_feature("get-config", session.version)
             raise BotNotReadyError("The bot has told no config; pass the config to start from")
         return known
-
-
-def _payload_of(answer: RTVIMessage) -> Any:
-    try:
-        return decode_payload(INBOUND[answer.type], answer.data)
-    except ProtocolError as error:
-        raise ProtocolError(
-            f"The bot's answer makes no sense: {error}. See what in the bot makes this message"
-        ) from None

@@ -148,7 +148,10 @@ class BotMessages(ClientPart):
         Pipecat's RTVI observer.
 
         Args:
-            name: the function's name; None: all that have no function of their own. One that has is given another.
+            name: the function's name; one that has a function is given another. None: what bots ask the client for by
+                `llm-function-call`, the message of RTVI 0.3 and 1.x, and has no function of its own. (Later bots
+                announce in one way what they run themselves and what the client is to run, so there is nothing to
+                catch.)
             function: takes a `FunctionCall`.
 
         Raises:

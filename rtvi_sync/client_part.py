@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
+from .errors import ProtocolError
 from .messages import RTVIMessage
 from .options import Seconds
+from .protocol.dialects import INBOUND, decode_payload
 
 
 class DefaultTimeout:
@@ -37,3 +39,17 @@ class ClientPart:
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         return self._connector.session().request(message, self._deadline(timeout))
+
+
+def payload_of(answer: RTVIMessage) -> Any:
+    """What an answer of the bot holds, decoded.
+
+    Raises:
+        ProtocolError: it is not of the shape that its type has.
+    """
+    try:
+        return decode_payload(INBOUND[answer.type], answer.data)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"The bot's answer makes no sense: {error}. See what in the bot makes this message"
+        ) from None

@@ -6,6 +6,7 @@ deprecated since); the program's function runs, and what it returns goes back as
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -32,7 +33,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 # Each call that runs has a thread. A bot runs a few at once; one that asks for more is broken, or means no good.
 MAX_RUNNING = 64
 # Some bots announce a call in both ways: so many ids are remembered, in order not to run it twice.
-_MAX_SEEN = 1000
+_MAX_ANNOUNCED = 1000
 
 CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_FUNCTION_CALL})
 """The events of messages that want a function to run."""
@@ -71,11 +72,13 @@ class FunctionCalls:
         self._announcer = announcer
         self._workers = workers
         self._send = send
-        # By the call's id, the thread that runs it, None before it does. Changed in single steps, by the thread that
-        # delivers messages and by those of the functions.
-        self._running: dict[str, threading.Thread | None] = {}
+        # By the number of a call, the thread that runs it, None before it does. Changed in single steps, by the thread
+        # that delivers messages and by those of the functions.
+        self._running: dict[int, threading.Thread | None] = {}
+        self._numbers = itertools.count(1)
         self._ended = Bell()  # rung when one leaves `_running`
-        self._seen: deque[int] = deque(maxlen=_MAX_SEEN)  # their hashes: an id may have any length
+        # Hash of the id, and which message announced it first.
+        self._announced: deque[tuple[int, RTVIEvent]] = deque(maxlen=_MAX_ANNOUNCED)
         self._warned: set[str] = set()  # of what the log has a line
 
     def called(self, effect: protocol.Deliver, size: int) -> None:
@@ -95,11 +98,12 @@ class FunctionCalls:
         if data.function_name is None:
             self._warn_of_missing("name")
             return
-        function = functions.get(data.function_name) or functions.get(None)
-        seen = hash(data.tool_call_id)
-        if function is None or seen in self._seen:
+        function = functions.get(data.function_name)
+        if function is None and effect.event is RTVIEvent.LLM_FUNCTION_CALL:
+            # Only this message says that the client is meant: in progress are functions of the bot's own, too.
+            function = functions.get(None)
+        if function is None or self._was_announced(data.tool_call_id, effect.event):
             return
-        self._seen.append(seen)
         if data.arguments is None:
             self._warn_of_missing("arguments")
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
@@ -107,13 +111,22 @@ class FunctionCalls:
         if self._announcer.manual:
             self._announcer.call(partial(self._run, function, call, event), size)
         elif len(self._running) < MAX_RUNNING:
-            self._running[call.tool_call_id] = None
-            Lane().post(partial(self._run, function, call, event), self._workers)
+            number = next(self._numbers)
+            self._running[number] = None
+            Lane().post(partial(self._run, function, call, event, number), self._workers)
         else:
             error = RTVIError(f"The bot calls a function while {MAX_RUNNING} of its calls are still running")
             if self._is_new("room"):
                 logger.error("%s. It is told so each time; see that functions return.", error)
             self._fail(function, call, event, error)
+
+    def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
+        """True if the call was announced by the other message before: a bot may reuse an id for a later call."""
+        key = hash(tool_call_id)  # an id may have any length
+        if any(known == key and by is not event for known, by in self._announced):
+            return True
+        self._announced.append((key, event))
+        return False
 
     def _warn_of_missing(self, what: str) -> None:
         if self._is_new(what):
@@ -141,9 +154,9 @@ class FunctionCalls:
 
     # -- on the thread of the function --------------------------------------------------------------------------------
 
-    def _run(self, function: FunctionCallHandler, call: FunctionCall, event: Event) -> None:
-        if call.tool_call_id in self._running:
-            self._running[call.tool_call_id] = threading.current_thread()
+    def _run(self, function: FunctionCallHandler, call: FunctionCall, event: Event, number: int = 0) -> None:
+        if number:
+            self._running[number] = threading.current_thread()
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
@@ -153,7 +166,7 @@ class FunctionCalls:
             if self._announcer.manual and not isinstance(error, Exception):
                 raise
         finally:
-            self._running.pop(call.tool_call_id, None)
+            self._running.pop(number, None)
             self._ended.ring()
 
     def _fail(self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException) -> None:

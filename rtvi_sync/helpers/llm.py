@@ -79,7 +79,7 @@ class LLMHelper(RTVIClientHelper):
         return self._call("run", {"interrupt": interrupt}, timeout)
 
     def handle_function_call(self, function: FunctionCallHandler) -> None:
-        """Run `function(call)` whenever the language model calls a function that has none of its own.
+        """Run `function(call)` when the bot asks for a function of the client that has none of its own.
 
         See `RTVIClient.register_function_call_handler()`.
         """

@@ -19,6 +19,7 @@ from rtvi_sync import (
     DisconnectedError,
     MemoryTransport,
     MessageTooLargeError,
+    ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIActionRequestData,
@@ -28,6 +29,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
+from rtvi_sync.protocol.dialects import OUTBOUND
 from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, settle, transport_of, until
 
 RUN: dict[str, Any] = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
@@ -285,14 +287,34 @@ class TestAnswers:
             bot_says(client, "action-response", {"result": 1}, transport_of(client).sent[-1].id)
             assert waiting.result().data == {"result": 1}
 
-    @pytest.mark.parametrize("data", [None, 5, [], {}])
-    def test_malformed_answers(self, client: RTVIClient, bot: ActingBot, data: Any) -> None:
+    @pytest.mark.parametrize("data", [None, {}])
+    def test_answers_without_a_result(self, client: RTVIClient, bot: ActingBot, data: Any) -> None:
         """They are handed over as they are."""
         bot.results["slow"] = None
         call = InThread(lambda: client.action({"service": "llm", "action": "slow"}))
         until(lambda: bot.asked)
         bot_says(client, "action-response", data, transport_of(client).sent[-1].id)
         assert call.result().data == data
+
+    @pytest.mark.parametrize("how", ["action", "stream", "describe"])
+    @pytest.mark.parametrize("data", [5, [], "text"])
+    def test_malformed_answers(self, data: Any, how: str) -> None:
+        """Whoever asked is told what is wrong; the session goes on."""
+
+        def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+            answer = OUTBOUND[message.type].answer
+            assert answer is not None
+            yield RTVIMessage(answer, {"version": "0.3.0", "config": []} if answer == "bot-ready" else data, message.id)
+
+        with memory_client(bot) as client:
+            calls: dict[str, Callable[[], Any]] = {
+                "action": lambda: client.action(RUN),
+                "stream": lambda: list(client.action_stream(RUN)),
+                "describe": client.describe_actions,
+            }
+            with pytest.raises(ProtocolError, match=r"(action-response|actions-available): data"):
+                calls[how]()
+            assert client.connected
 
     def test_in_a_handler(self, client: RTVIClient) -> None:
         """A handler may call actions."""

@@ -46,10 +46,10 @@ IN_PROGRESS = "llm-function-call-in-progress"
 DEPRECATED = "llm-function-call"
 
 
-def call(client: RTVIClient, id_: str = "1", name: str | None = "tool", **more: Any) -> None:
-    """Have the bot call a function, as RTVI 1.2 and later announce it."""
+def call(client: RTVIClient, id_: str = "1", name: str | None = "tool", type_: str = IN_PROGRESS, **more: Any) -> None:
+    """Have the bot call a function, as RTVI 1.2 and later announce it, or in another way."""
     data = {"tool_call_id": id_, "function_name": name, "arguments": {}, **more}
-    bot_says(client, IN_PROGRESS, {key: value for key, value in data.items() if value is not None})
+    bot_says(client, type_, {key: value for key, value in data.items() if value is not None})
 
 
 def answers(client: RTVIClient) -> list[Any]:
@@ -163,9 +163,9 @@ class TestResults:
         """There is nothing to be told to the bot; the program is told, and the session goes on."""
         heard = errors(client)
         client.register_function_call_handler(None, lambda call: "fine")
-        call(client, name="\ud800")
+        call(client, name="\ud800", type_=DEPRECATED)
         until(lambda: heard)
-        call(client, "2")
+        call(client, "2", type_=DEPRECATED)
         assert results(client) == ["fine"]
         assert "An item of an event lane" not in caplog.text
 
@@ -329,8 +329,8 @@ class TestBesideTheLane:
         client.register_function_call_handler(None, lambda call: None)
         heard: list[Any] = []
         client.on("server_message", heard.append)
-        call(client, name="\ud800")
-        call(client, arguments={"x": float("nan")})
+        call(client, name="\ud800", type_=DEPRECATED)
+        call(client, arguments={"x": float("nan")}, type_=DEPRECATED)
         say(client, "next")
         settle(client)
         assert heard == ["next"]
@@ -372,7 +372,7 @@ class TestAnnouncements:
         assert results(client) == [{"q": 1}]
         assert answers(client)[0]["arguments"] == {"q": 1}
 
-    @pytest.mark.parametrize("order", [(IN_PROGRESS, DEPRECATED), (DEPRECATED, IN_PROGRESS), (DEPRECATED, DEPRECATED)])
+    @pytest.mark.parametrize("order", [(IN_PROGRESS, DEPRECATED), (DEPRECATED, IN_PROGRESS)])
     def test_both(self, client: RTVIClient, order: tuple[str, ...]) -> None:
         """A call that is announced twice runs once, also when its function has ended meanwhile."""
         client.register_function_call_handler("tool", lambda call: "done")
@@ -388,12 +388,12 @@ class TestAnnouncements:
         client.register_function_call_handler(None, lambda call: call.missing)  # type: ignore[attr-defined]
         transport_of(client).max_message_size = 10_000_000
         for n in range(3):
-            call(client, f"{n}" * 1_000_000, "x" * 1_000_000)
+            call(client, f"{n}" * 1_000_000, "x" * 1_000_000, DEPRECATED)
         results(client, 3)
         settle(client)
         assert all(len(record.message) < 1000 for record in caplog.records)
         calls = client._connector.session().functions
-        assert sum(sys.getsizeof(item) for item in calls._seen) < 1000
+        assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
         until(lambda: not calls._running)
 
     def test_in_the_next_session(self) -> None:
@@ -456,13 +456,28 @@ class TestAnnouncements:
 
 class TestRegistry:
     def test_default(self, client: RTVIClient) -> None:
-        """The function without a name gets what has none of its own."""
+        """The function without a name gets what the client is asked for and has none of its own, and not what the bot
+        may be running itself."""
         client.register_function_call_handler("own", lambda call: "own")
         client.register_function_call_handler(None, lambda call: f"default of {call.function_name}")
-        call(client, "1", "own")
+        call(client, "1", "own", DEPRECATED)
         assert results(client) == ["own"]
         call(client, "2", "other")
+        call(client, "2", "other", DEPRECATED)
         assert results(client, 2) == ["own", "default of other"]
+        settle(client)
+        assert len(answers(client)) == 2
+
+    @pytest.mark.parametrize("ways", [[IN_PROGRESS], [DEPRECATED], [IN_PROGRESS, DEPRECATED]])
+    def test_an_id_that_is_used_again(self, client: RTVIClient, ways: list[str]) -> None:
+        """A bot that numbers the calls of each turn from the same number gets each answered once."""
+        client.register_function_call_handler("tool", lambda call: "done")
+        for turn in (1, 2, 3):
+            for way in ways:
+                call(client, "call_0", type_=way)
+            results(client, turn)
+        settle(client)
+        assert len(answers(client)) == 3
 
     def test_unregister(self, client: RTVIClient) -> None:
         """One, or all; what is not registered is no error. A call that runs is let run."""
