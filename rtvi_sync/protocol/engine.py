@@ -175,6 +175,8 @@ class Engine:
                 message = envelope.from_json(message)
             elif not isinstance(message.type, str):
                 raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
+            elif envelope.is_too_deep(message.data):  # a transport may be anybody's, and hand over what it likes
+                raise ProtocolError(f"A message is nested more than {envelope.MAX_DEPTH} levels deep")
         except envelope.ForeignMessageError:
             return []
         except ProtocolError as error:

@@ -450,6 +450,22 @@ class TestEvents:
         assert isinstance(effect, Warn)
 
 
+def nested(levels: int) -> Any:
+    """A document of so many levels."""
+    document: Any = 1
+    for _ in range(levels):
+        document = [document]
+    return document
+
+
+def test_a_message_of_a_transport_may_not_be_deeper_than_others(engine: Engine) -> None:
+    """Whatever a transport hands over: copying it must not run into Python's limit of recursion."""
+    config = {"config": [{"service": "llm", "options": [{"name": "a", "value": nested(5000)}]}]}
+    (effect,) = ready(engine, "0.3.0").receive(RTVIMessage("config", config))
+    assert isinstance(effect, Warn)
+    assert engine.config is None
+
+
 class TestGate:
     @pytest.mark.parametrize(
         ("version", "type_", "allowed"),
