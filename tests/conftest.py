@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pkgutil
@@ -83,7 +84,8 @@ def nothing_left_behind() -> Iterator[None]:
         if time.monotonic() > deadline:
             break
         for thread in threads:
-            thread.join(0.05)
+            with contextlib.suppress(RuntimeError):  # it is about to begin
+                thread.join(0.05)
         threading.Event().wait(0.02)
     pytest.fail(f"left behind: threads {[t.name for t in threads]}, descriptors {descriptors}")
 
