@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from typing import Any
@@ -119,6 +120,7 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
     assert heard == [2]
 
 
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at its exit")
 def test_the_exit_of_many_sessions_has_one_limit() -> None:
     """A program that exits with sessions whose handlers block ends in the time of one."""
     script = """

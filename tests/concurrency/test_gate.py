@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -28,17 +29,61 @@ class StruckError(BaseException):
     """Stands for Ctrl-C."""
 
 
+def codes(namespace: object) -> Iterator[types.CodeType]:
+    """The code of all functions of gate.py that are below a module, class or function."""
+    if isinstance(namespace, types.FunctionType):
+        yield namespace.__code__
+    elif namespace is module or getattr(namespace, "__module__", None) == module.__name__:
+        for value in vars(namespace).values():
+            if value is not namespace and isinstance(value, (type, types.FunctionType)):
+                yield from (code for code in codes(value) if code.co_filename == module.__file__)
+
+
 @contextmanager
 def striking(number: int, strike: Callable[[], None]) -> Iterator[list[int]]:
     """Call `strike()` before the instruction of gate.py with that number, on this thread. The list counts them."""
-    count = [0]
+    count, me = [0], threading.get_ident()
 
-    def local(frame: Any, event: str, _: Any) -> Any:
-        if event == "opcode":
+    def step() -> None:
+        if threading.get_ident() == me:
             count[0] += 1
             if count[0] == number:
-                sys.settrace(None)
                 strike()
+
+    with (monitored if sys.version_info >= (3, 12) else traced)(step, number, count):
+        yield count
+
+
+@contextmanager
+def monitored(step: Callable[[], None], number: int, count: list[int]) -> Iterator[None]:
+    """Call `step()` before each instruction of gate.py, until it was called `number` times. From Python 3.12 on."""
+    monitoring: Any = sys.monitoring
+    tool, instruction = monitoring.DEBUGGER_ID, monitoring.events.INSTRUCTION
+
+    def called(code: types.CodeType, offset: int) -> None:
+        if count[0] < number:
+            step()
+
+    monitoring.use_tool_id(tool, "strike")
+    monitoring.register_callback(tool, instruction, called)
+    try:
+        for code in codes(module):
+            monitoring.set_local_events(tool, code, instruction)
+        yield
+    finally:
+        for code in codes(module):
+            monitoring.set_local_events(tool, code, 0)
+        monitoring.register_callback(tool, instruction, None)
+        monitoring.free_tool_id(tool)
+
+
+@contextmanager
+def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[None]:
+    """The same for Python 3.10 and 3.11."""
+
+    def local(frame: Any, event: str, _: Any) -> Any:
+        if event == "opcode" and count[0] < number:
+            step()
         return local
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -50,7 +95,7 @@ def striking(number: int, strike: Callable[[], None]) -> Iterator[list[int]]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        yield count
+        yield
     finally:
         sys.settrace(before)
 
