@@ -539,3 +539,14 @@ def test_with_venv_the_environment_is_an_ordinary_one(wheels: Path, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert "-m venv" in box.log
     assert "--no-deps" not in box.log
+
+
+def test_pythons_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of Pythons that the environment names and nobody lets us look into holds none for us."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "glob", refuse)
+    assert next(iter(machine.interpreters())) == machine.BASE
+    assert len(list(machine.interpreters())) >= 1

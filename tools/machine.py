@@ -4,6 +4,7 @@
 
 import base64
 import configparser
+import contextlib
 import hashlib
 import os
 import re
@@ -72,7 +73,8 @@ def interpreters() -> Iterator[str]:
     names = ("python3", "python", *(f"python3.{minor}" for minor in range(10, 20)))
     yield from filter(None, map(shutil.which, names))
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    yield from map(str, sorted(pyenv.glob("versions/3.*/" + VENV_PYTHON), reverse=True))
+    with contextlib.suppress(OSError):  # another user's, which the environment still names (sudo, a container)
+        yield from map(str, sorted(pyenv.glob("versions/3.*/" + VENV_PYTHON), reverse=True))
 
 
 def find_python(minors: Sequence[int]) -> str | None:
