@@ -50,6 +50,9 @@ from .transports.base import Inbound, Transport, TransportOptions
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+# What else the silence of a bot may mean. (Seen: Pipecat 0.0.73 and 0.0.108.)
+_SILENCE = {"action": " If the action has failed, see the bot's log, and connect anew: it may answer no further one."}
+
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
 _sessions_of_transports: dict[int, Session] = {}
@@ -248,6 +251,7 @@ class Session:
                 raise RequestTimeoutError(
                     f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; "
                     "the session goes on. Pass a larger timeout if the bot needs longer."
+                    + _SILENCE.get(message.type, "")
                 )
             return waiter.result()
         finally:
