@@ -265,7 +265,7 @@ class TestAnswers:
             lambda: next(client.action_stream({"service": "llm", "action": "dead"}, timeout=0.05)),
         ):
             begun = time.monotonic()
-            with pytest.raises(RequestTimeoutError, match="the session goes on.* connect anew"):
+            with pytest.raises(RequestTimeoutError, match=r"the session goes on.* connect anew"):
                 way()
             assert time.monotonic() - begun < 1.0
         assert client.state is TransportState.READY
