@@ -11,6 +11,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -34,14 +35,15 @@ def open_in(jupyter: str) -> int:
 def execute(out: Path) -> int:
     """Run the notebook; what it has shown is written even if it fails."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    # Where it can, the kernel is reached through files that are this user's alone, not through ports.
-    transport = "ipc" if os.name == "posix" else "tcp"
-    kernel = Config({"KernelManager": {"transport": transport}})
     failure = None
-    try:
-        NotebookClient(notebook, timeout=120, kernel_name="python3", config=kernel).execute()
-    except CellExecutionError as error:
-        failure = f"{error.ename}: {error.evalue}"
+    with tempfile.TemporaryDirectory() as folder:
+        # Where it can, the kernel is reached through files that are this run's alone, not through ports.
+        files = {"transport": "ipc", "ip": str(Path(folder, "kernel"))} if os.name == "posix" else {}
+        kernel = Config({"KernelManager": files})
+        try:
+            NotebookClient(notebook, timeout=120, kernel_name="python3", config=kernel).execute()
+        except CellExecutionError as error:
+            failure = f"{error.ename}: {error.evalue}"
     nbformat.write(notebook, out)
     print("The notebook with its outputs is", out)
     if failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,7 +108,10 @@ class Kernel:
 @contextlib.contextmanager
 def running_kernel() -> Iterator[Kernel]:
     """A kernel of its own, which finds the package of this repository."""
-    manager = KernelManager(kernel_name="python3", transport="ipc" if os.name == "posix" else "tcp")
+    folder = tempfile.TemporaryDirectory()
+    # By default the files of all kernels of a folder are called alike, and two that begin at once take the same.
+    files = {"transport": "ipc", "ip": str(Path(folder.name, "kernel"))} if os.name == "posix" else {}
+    manager = KernelManager(kernel_name="python3", **files)
     manager.start_kernel(env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(ROOT))
     client = manager.blocking_client()
     client.start_channels()
@@ -119,3 +123,4 @@ def running_kernel() -> Iterator[Kernel]:
         if manager.has_kernel:
             manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
+        folder.cleanup()

@@ -68,8 +68,10 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Execut
         program = start("--execute", "--url", bot.ws_url, "--out", str(out))
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         notebook.cells.append(nbformat.v4.new_code_cell(LEFT_OVER))
-        transport = Config({"KernelManager": {"transport": "ipc" if os.name == "posix" else "tcp"}})
-        NotebookClient(notebook, timeout=60, kernel_name="python3", config=transport).execute(env=ENVIRON)
+        # Files of its own: those of the program's kernel would be called alike.
+        files = {"transport": "ipc", "ip": str(out.with_name("kernel"))} if os.name == "posix" else {}
+        kernel = Config({"KernelManager": files})
+        NotebookClient(notebook, timeout=60, kernel_name="python3", config=kernel).execute(env=ENVIRON)
         status, said, errors = finish(program)
     assert (status, errors) == (0, "")
     return Executed(notebook), Executed(nbformat.read(out, as_version=4), said)
