@@ -13,32 +13,28 @@ if sys.version_info < (3, 10):  # noqa: UP036 (whoever starts this file may have
 
 try:
     import ast
-    import json
+    import contextlib
     import os
-    import re
     import shutil
     import signal
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
     from pathlib import Path
-    from threading import Lock
-    from typing import Any
 
-    from tools.machine import (
-        BASE,
-        CACHE,
-        LOG,
-        ROOT,
-        STEP_SECONDS,
-        VENV_PYTHON,
-        SetupError,
-        ask,
-        find_python,
-        find_uv,
-        pip_wheels,
-        quiet,
+    from tools.environments import (
+        INSTALL_SECONDS,
+        autobahn,
+        bundle,
+        install,
+        make_environment,
+        own_environment,
+        read_project,
+        requirements_of,
+        say,
     )
+    from tools.machine import BASE, CACHE, LOG, ROOT, STEP_SECONDS, SetupError, find_python, quiet
 except ImportError as lack:
     sys.exit(f"run.py needs the whole standard library, and {sys.executable} lacks some: {lack} (apt install python3)")
 
@@ -55,19 +51,20 @@ usage: python3 run.py COMMAND ...
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            sessions come and go, faults strike, and nothing may grow: a plot, a
                                            table and a judgement in DIR, .cache/soak if none is given
+  bench [--quick] [--only NAME] ...        how fast the package is, beside other clients: docs/performance.md
   lint [--require] [ruff arguments]        ruff, mypy, pyright, the import contracts, bandit and pip-audit; with
                                            --require it fails, too, where pyright cannot be had or no list of known
                                            vulnerabilities can be reached
 
 All that is needed is set up first, in .venv/ and .cache/ of this folder."""
 
-STAMP = "rtvi-sync-setup.json"
-
 # Names of tables in pyproject.toml, the one place that lists packages.
 DEMO_PARTS = ("testing", "cli")
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
+SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # of those that need more than the others
 SOAK_PARTS = (*DEMO_PARTS, "soak")
-TEST_PARTS = (*SOAK_PARTS, "resample", "speed", "samples", "test")
+BENCH_PARTS = (*SOAK_PARTS, "speed", "bench")
+TEST_PARTS = (*SOAK_PARTS, "resample", "screen", "speed", "locust", "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
@@ -77,34 +74,42 @@ MATRIX_PIPECAT = {"1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13)}  # with `test --
 # What `test --matrix` runs the tests with besides this Python: minor versions of Python 3, versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
 PROTOBUFS = ("4.25", "5.29", "6.33", "7")
+# What `bench` measures besides this Python's: minor versions of Python 3, and client libraries. Each of those is in an
+# environment of its own, by the group with this name; Pipecat is in the newest of those above.
+BENCH_PYTHONS = (10, 11, 12, 13)
+PEERS = ("peer-websockets", "peer-picows", "peer-client-js")
+PAGES = {"peer-client-js": ROOT / "benchmarks/peers/client_js"}  # of those that run in a browser
 # The command that shows a program to be there, and the Debian packages that bring it.
 PROGRAMS = {
     "pulseaudio": ("pulseaudio", "libasound2-plugins"),
     "pactl": ("pulseaudio-utils",),
+    "Xvfb": ("xvfb",),
     "chromium": ("chromium",),
     "strace": ("strace",),
+    "valgrind": ("valgrind",),
+}
+# The extras for devices, whose packages need more of the machine than pip brings: the module that shows that all is
+# there, how to say that it is not, and the Debian packages that it takes.
+DEVICES = {
+    "audio": (
+        "pyaudio",
+        "PyAudio: cannot be built here (needs gcc and portaudio19-dev)",
+        ("gcc", "libc6-dev", "python3-dev", "portaudio19-dev"),
+    ),
+    "video": (
+        "cv2",
+        "OpenCV: cannot be had here (needs opencv-python, libgl1 and libglib2.0-0)",
+        ("libgl1", "libglib2.0-0"),
+    ),
 }
 
-DEMO_SECONDS, TEST_SECONDS, INSTALL_SECONDS = 1800.0, 5400.0, 1200.0
+DEMO_SECONDS, TEST_SECONDS = 1800.0, 5400.0
 SOAK_SECONDS = 7 * 24 * 3600.0
+BENCH_SECONDS = 6 * 3600.0
 
 # Most tests wait most of the time, so more of them go on than there are cores. More processes than these would wait,
 # too: for the one that has the longest group of tests.
 PROCESSES = min((os.cpu_count() or 1) + 1, 6)
-
-# pip's wheel comes to one place, for one environment at a time.
-SEEDING = Lock()
-
-READ_TOML = """
-import importlib, json, sys
-toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
-print(json.dumps(toml.loads(open(sys.argv[1], encoding="utf-8").read())))
-"""
-
-
-def say(line: str) -> None:
-    """Print one step."""
-    print(f"{line}\n", end="", flush=True)  # at once: several threads set up what the tests need
 
 
 def show(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
@@ -134,129 +139,6 @@ def end(child: "subprocess.Popen[bytes]") -> None:
             child.wait()
 
 
-# Environments
-
-
-def read_stamp(folder: Path) -> dict[str, Any]:
-    """What a set-up left in an environment: the Python under it and the requirements that were installed."""
-    try:
-        stamp: dict[str, Any] = json.loads((folder / STAMP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return stamp
-
-
-def write_stamp(folder: Path, base: str, installed: Sequence[str]) -> None:
-    """Note in an environment how far its set-up is."""
-    (folder / STAMP).write_text(json.dumps({"base": base, "installed": installed}, indent=1), encoding="utf-8")
-
-
-def make_environment(folder: Path, base: str) -> Path:
-    """The Python of the environment in a folder, which is made, with pip in it, unless it is there already."""
-    python = folder / VENV_PYTHON
-    identity = ask(base, "-c", "import os, sys; print(os.path.realpath(sys.executable), sys.version)")
-    if python.exists() and read_stamp(folder).get("base") == identity:
-        return python
-    say(f"Making {folder.relative_to(ROOT)}")
-    uv = find_uv()
-    if not (
-        (uv and fill(folder, uv, "venv", "--allow-existing", "--seed", "--python", base, folder))
-        or fill(folder, base, "-m", "venv", folder)
-    ):
-        make_by_hand(folder, base)
-        seed_pip(python)
-    write_stamp(folder, identity, [])
-    return python
-
-
-def empty(folder: Path) -> None:
-    """Clear away what an earlier try left. The stamp comes first: even a half-made environment is known for ours."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    write_stamp(folder, "", [])
-
-
-def fill(folder: Path, *command: object) -> bool:
-    """Run a command that makes an environment; True if it could."""
-    empty(folder)
-    return quiet(command)
-
-
-def make_by_hand(folder: Path, base: str) -> None:
-    """Lay out a virtual environment without the venv module: Python itself looks only for these two files."""
-    empty(folder)
-    python = folder / VENV_PYTHON
-    real = Path(base).resolve()
-    facts = f"home = {real.parent}\ninclude-system-site-packages = false\n"
-    (folder / "pyvenv.cfg").write_text(facts, encoding="utf-8")
-    python.parent.mkdir()
-    for name in (python.name, "python3"):  # the second is the one that other programs look for
-        python.with_name(name).symlink_to(real)
-    if ask(python, "-c", "import sys; print(sys.prefix)") != str(folder):
-        raise SetupError(f"{base} makes no virtual environment: install its venv module (apt install python3-venv)")
-
-
-def seed_pip(python: Path) -> None:
-    """Install pip from a wheel of itself, which runs straight from the file."""
-    with SEEDING:
-        for wheel in pip_wheels():
-            if quiet([python, wheel / "pip", "install", "--no-index", "--no-deps", wheel]):
-                return
-    raise SetupError("no pip was found: install it (apt install python3-pip) or set PIP_INDEX_URL to a package index")
-
-
-def install(python: Path, requirements: Sequence[str], what: str) -> None:
-    """Install requirements into the environment of a Python, unless its stamp says that they are there."""
-    folder = python.parents[1]
-    stamp = read_stamp(folder)
-    if set(requirements) <= set(stamp["installed"]):
-        return
-    say(f"Installing {what}")
-    uv = find_uv()
-    pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
-    if not (
-        (uv and quiet([uv, "pip", "install", "--python", python, *requirements], INSTALL_SECONDS))
-        or quiet([*pip, *requirements], INSTALL_SECONDS)
-    ):
-        raise SetupError(f"{what}: could not be installed")
-    # What was installed for another command is still there, unless it is one of these in another version.
-    names = {package_of(line) for line in requirements}
-    others = [line for line in stamp["installed"] if package_of(line) not in names]
-    write_stamp(folder, stamp["base"], [*requirements, *others])
-
-
-def package_of(requirement: str) -> str:
-    """The normalized name of the package that a requirement is about."""
-    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
-
-
-def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
-    """The package's own requirements and those of the named extras and groups of a parsed pyproject.toml."""
-    tables = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
-    lines = [line for part in parts for line in tables[part]]
-    # A group that includes another one is named in `parts` beside it.
-    return [*project["project"]["dependencies"], *(line for line in lines if isinstance(line, str))]
-
-
-def read_project(python: Path) -> dict[str, Any]:
-    """pyproject.toml, read by the Python of an environment: before 3.11 only its pip brings a reader of TOML."""
-    text = ask(python, "-c", READ_TOML, ROOT / "pyproject.toml")
-    if not text:
-        raise SetupError("pyproject.toml cannot be read")
-    project: dict[str, Any] = json.loads(text)
-    return project
-
-
-def own_environment(parts: Sequence[str]) -> Path:
-    """The Python of the project's own environment, with the named extras and groups."""
-    folder = ROOT / ".venv"
-    if folder.exists() and not (folder / STAMP).exists():
-        folder = CACHE / "venv"  # the user made that one: it is not ours to rebuild
-    python = make_environment(folder, BASE)
-    install(python, requirements_of(read_project(python), parts), f"the packages for {parts[-1]}")
-    return python
-
-
 # Real parts of the tests
 
 
@@ -272,24 +154,46 @@ def pipecat_environment(version: str) -> Path:
     return python
 
 
-def install_programs() -> list[str]:
-    """Install the programs that the tests use, where this user may; the names of those that are still missing."""
+def has_devices(python: Path, part: str) -> bool:
+    """True if an environment has all that the extra for some devices takes."""
+    return quiet([python, "-c", f"import {DEVICES[part][0]}"])
+
+
+def install_devices(python: Path) -> list[str]:
+    """Add to a test environment what drives devices; one line for each that this machine does not allow."""
+    lacking = []
+    project = read_project(python)
+    for part, (_, trouble, _) in DEVICES.items():
+        if not has_devices(python, part):
+            with contextlib.suppress(SetupError):
+                install(python, requirements_of(project, (part,)), f"the packages for {part}")
+            if not has_devices(python, part):
+                lacking.append(trouble)
+    return lacking
+
+
+def install_programs(python: Path) -> list[str]:
+    """Install the programs that the tests use and what their environment needs of the system for devices, where this
+    user may; the names of the programs that are still missing."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
-    if missing and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
-        say("Installing " + ", ".join(missing))
+    devices = [part for part in DEVICES if not has_devices(python, part)]
+    wanted = [*missing, *(f"the libraries for {part}" for part in devices)]
+    if wanted and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+        say("Installing " + ", ".join(wanted))
         packages = [package for name in missing for package in PROGRAMS[name]]
+        packages += [package for part in devices for package in DEVICES[part][2]]
         os.environ["DEBIAN_FRONTEND"] = "noninteractive"
         quiet(["apt-get", "update"])
         quiet(["apt-get", "install", "-y", "--no-install-recommends", *packages], INSTALL_SECONDS)
     return [name for name in missing if not shutil.which(name)]
 
 
-def real_parts(versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Set up the real parts, of Pipecat these versions: variables that tell the tests where they are, and one line for
     each that is not there."""
     # Side by side: pip keeps one core busy for half a minute, for each.
     with ThreadPoolExecutor() as pool:
-        missing = pool.submit(install_programs)
+        missing = pool.submit(install_programs, python)
         environments = {version: pool.submit(pipecat_environment, version) for version in versions}
     variables: dict[str, str] = {}
     lacking = [f"{name}: not here, and not to be installed by this user" for name in missing.result()]
@@ -317,6 +221,8 @@ def other_versions() -> tuple[int, list[str]]:
         except (SetupError, OSError) as error:
             lacking.append(f"{name}: {error}")
             continue
+        if tests == "tests":
+            lacking += [f"{name}: {line}" for line in install_devices(python)]
         say(f"Testing with {name}")
         command = [python, "-m", "pytest", "-q", "-m", "not real and not matrix", tests]
         worst = max(worst, show(command, TEST_SECONDS, ROOT))
@@ -341,7 +247,8 @@ def sample(arguments: list[str]) -> int:
     """Start a sample with what it needs; without a name, say which there are. It runs for as long as it likes."""
     programs = sample_programs()
     if arguments and arguments[0] in programs:
-        return show([own_environment(SAMPLE_PARTS), "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
+        python = own_environment((*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ())))
+        return show([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
     asked = not arguments or arguments[0] in ("-h", "--help")
     width = max(map(len, programs), default=0)
     lines = [f"  {name:{width}}  {summary_of(path)}" for name, path in programs.items()]
@@ -370,11 +277,15 @@ def test(arguments: list[str]) -> int:
     except SetupError as error:
         lacking.append(str(error))
     if ours & {"--real", "--matrix"}:
-        places, more = real_parts([*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in ours else ())])
+        places, more = real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in ours else ())])
         variables |= places
         lacking += more
+    lacking += install_devices(python)
     versions = 0
     if "--matrix" in ours:
+        for places, more in (peers(), set_up({"RTVI_AUTOBAHN": autobahn})):
+            variables |= places
+            lacking += more
         versions, more = other_versions()
         lacking += more
     required = "--require" in ours
@@ -393,6 +304,59 @@ def soak(arguments: list[str]) -> int:
     return show([own_environment(SOAK_PARTS), "-m", "tools.soak", *arguments], SOAK_SECONDS)
 
 
+def set_up(places: dict[str, Callable[[], Path]]) -> tuple[dict[str, str], list[str]]:
+    """Make environments, by the variables that say where their Pythons are; these, and lines for what cannot be had."""
+    variables: dict[str, str] = {}
+    lacking = []
+    for variable, make in places.items():
+        try:
+            variables[variable] = str(make())
+        except (SetupError, OSError) as error:
+            lacking.append(f"{variable}: {error}")
+    return variables, lacking
+
+
+def peers() -> tuple[dict[str, str], list[str]]:
+    """Set up the client libraries that `bench` compares."""
+    places: dict[str, Callable[[], Path]] = {"RTVI_PEER_PIPECAT": partial(pipecat_environment, next(iter(PIPECAT)))}
+    for group in PEERS:
+        name = group.partition("-")[2].replace("-", "_").upper()
+        places[f"RTVI_PEER_{name}"] = partial(bench_environment, group, (sys.version_info[1],), (group,))
+    return set_up(places)
+
+
+def pythons() -> tuple[dict[str, str], list[str]]:
+    """Set up the Pythons that `bench` compares."""
+    return set_up(
+        {
+            f"RTVI_PYTHON_3_{minor}": partial(bench_environment, f"Python 3.{minor}", (minor,), ("speed",))
+            for minor in BENCH_PYTHONS
+        }
+    )
+
+
+def bench_environment(name: str, minors: Sequence[int], parts: Sequence[str]) -> Path:
+    """The Python, of one of these minor versions of 3, of an environment that `bench` alone needs."""
+    base = BASE if sys.version_info[1] in minors else find_python(minors)
+    if base is None:
+        raise SetupError("was not found")
+    python = make_environment(CACHE / ("bench-" + name.replace(" ", "-")), base)
+    install(python, requirements_of(read_project(python), parts), f"the packages for {name}")
+    if name in PAGES:
+        bundle(PAGES[name], python.parents[1] / "page")
+    return python
+
+
+def bench(arguments: list[str]) -> int:
+    """Measure; the arguments are those of `python -m benchmarks`."""
+    python = own_environment(BENCH_PARTS)
+    found, lacking = peers()
+    others, more = pythons()
+    for line in [*lacking, *more, *install_devices(python)]:
+        say(f"Cannot be had, is left out by name: {line}")
+    return show([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found, **others)
+
+
 def lint(arguments: list[str]) -> int:
     """Check style, types and floors, and look for weak spots, ours and those of what is installed; all always run."""
     python = own_environment(LINT_PARTS)
@@ -408,8 +372,10 @@ def lint(arguments: list[str]) -> int:
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
     path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # where pyright looks for its Python
-    lacking = int(required and not pyright)
-    return max(lacking, *(show([python, *check], STEP_SECONDS, ROOT, PATH=path) for check in checks))
+    failed = [" ".join(check[:3]) for check in checks if show([python, *check], STEP_SECONDS, ROOT, PATH=path)]
+    for check in failed:
+        say(f"FAILED: {check}")
+    return 1 if failed or (required and not pyright) else 0
 
 
 def pyright_checks() -> list[list[str]]:
@@ -422,7 +388,7 @@ def pyright_checks() -> list[list[str]]:
     return [["-m", "pyright", "tests/typing"], ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
 
 
-COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "lint": lint}
+COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "bench": bench, "lint": lint}
 
 
 def main(arguments: list[str]) -> int:

@@ -8,6 +8,9 @@ with RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client")) a
         print(next(events).data.text)
 """
 
+import importlib
+import typing
+
 from . import messages, signals
 from ._version import __version__
 from .bot_actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
@@ -40,7 +43,6 @@ from .errors import (
 from .events import Event, RTVIEvent
 from .functions import FunctionCall
 from .helpers import LLMHelper, RTVIClientHelper
-from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
 from .options import (
     APIRequest,
     ConnectTimeout,
@@ -52,13 +54,16 @@ from .options import (
     is_transient,
 )
 from .protocol.states import CloseInfo, TransportState
-from .reconnect import ReconnectFailedData, ReconnectingData
 from .start import BotStartedData
-from .stats import ClientStats
 from .streams import EventStream
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.memory import MemoryTransport
 from .transports.websocket import WebSocketTransport
+
+if typing.TYPE_CHECKING:
+    from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
+    from .reconnect import ReconnectFailedData, ReconnectingData
+    from .stats import ClientStats
 
 __all__ = [
     "RTVIClient",
@@ -125,3 +130,18 @@ __all__ = [
     *messages.__all__,
     "__version__",
 ]
+
+# What not every program needs is imported when one names it.
+_LATER = {"ClientStats": "stats", "ReconnectFailedData": "reconnect", "ReconnectingData": "reconnect"}
+
+if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
+
+    def __getattr__(name: str) -> typing.Any:
+        module = _LATER.get(name, "messages" if name in messages.__all__ else None)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, getattr(importlib.import_module(f".{module}", __name__), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
-from .concurrency.lanes import Lane, LaneOverflow, LaneWorkers
-from .dispatch import Dispatcher
-from .events import Event, RTVIEvent
-from .messages import RTVIMessage
+from .concurrency.lane_workers import LaneWorkers
+from .concurrency.lanes import Item, Lane, LaneOverflow
+from .dispatch import Cause, Dispatcher
+from .events import RTVIEvent
 from .protocol.states import CloseInfo, TransportState, may_follow
 
 _LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
@@ -34,6 +35,14 @@ class StateCell:
             return False
         self.value = state
         return True
+
+
+class _Measured:
+    """The last value of something that is measured again and again."""
+
+    def __init__(self) -> None:
+        self.values: deque[tuple[Any, float]] = deque(maxlen=1)  # and when they were measured
+        self.queued = False  # something is on the lane that will deliver it
 
 
 class Announcer:
@@ -69,6 +78,8 @@ class Announcer:
         # These two are set by any thread, in one step, and stay so.
         self._ending = False  # no step of an attempt is announced any more
         self._silenced = False  # what is still queued is dropped
+        self._said_last = False  # written on the lane
+        self._measured: dict[RTVIEvent, _Measured] = {}
         # These three are written under the lane's lock.
         self._over = False  # nothing is announced any more
         self._said_connected = False
@@ -107,6 +118,11 @@ class Announcer:
         dispatcher = self._dispatcher()
         return dispatcher is not None and dispatcher.wants(type_)
 
+    def asks_for(self, type_: RTVIEvent) -> bool:
+        """True if anybody listens to `type_` by its name."""
+        dispatcher = self._dispatcher()
+        return dispatcher is not None and dispatcher.asks_for(type_)
+
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def move(self, state: TransportState) -> bool:
@@ -120,7 +136,7 @@ class Announcer:
             self.was_ready = self.was_ready or state is TransportState.READY
             return True
 
-        return self._post(self._item(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
+        return self._post(self._step(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
 
     def opened(self) -> bool:
         """The transport is open: say so, unless the session is ending already."""
@@ -129,19 +145,43 @@ class Announcer:
             self._said_connected = not self._ending
             return self._said_connected
 
-        if not self.move(TransportState.CONNECTED) or not self._post(self._item(RTVIEvent.CONNECTED), when=enter):
+        if not self.move(TransportState.CONNECTED) or not self._post(self._step(RTVIEvent.CONNECTED), when=enter):
             return False
-        return self._post(self._item(RTVIEvent.BOT_CONNECTED), when=lambda: not self._ending)
+        return self._post(self._step(RTVIEvent.BOT_CONNECTED), when=lambda: not self._ending)
 
-    def event(self, type_: RTVIEvent, data: Any = None, message: RTVIMessage | None = None, size: int = 0) -> None:
-        """Queue an event, if anybody listens and the last one has not been queued yet."""
-        item = self._item(type_, data, message, size)
-        if item is not None:
-            self._post(item, when=lambda: not self._over, size=size, force=False)
+    def event(self, type_: RTVIEvent, data: Any = None, cause: Cause | None = None, size: int = 0) -> None:
+        """Queue an event, if anybody listens."""
+        if self.wants(type_):
+            self.queue([self.item(type_, data, time.monotonic(), cause, size)], size)
+
+    def item(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0) -> Item:
+        """What delivers an event, for `queue()`."""
+        return Announcer._deliver, self, type_, data, received_at, cause, size
+
+    def queue(self, items: list[Item], size: int) -> None:
+        """Queue events to which somebody listens, and so many bytes. What comes after the last is never delivered."""
+        try:
+            self._lane.post_all(items, self._workers, size)
+        except LaneOverflow:
+            self._on_overflow()
+
+    def latest(self, type_: RTVIEvent, data: Any) -> None:
+        """As `event()`, for what is measured again and again: what was not delivered yet is replaced.
+
+        Called on one thread at a time for each type.
+        """
+        if not self.wants(type_):
+            return
+        measured = self._measured.setdefault(type_, _Measured())
+        measured.values.append((data, time.monotonic()))
+        # If the lane takes the event in this very moment, the second item finds nothing.
+        if not measured.queued:
+            measured.queued = True
+            self._post(partial(self._deliver_latest, type_, measured), when=self._goes_on, force=False)
 
     def call(self, function: Callable[[], None], size: int) -> None:
         """Call `function`, which holds so many bytes, on the lane, unless the last event has been queued."""
-        self._post(function, when=lambda: not self._over, size=size, force=False)
+        self._post(function, when=self._goes_on, size=size, force=False)
 
     def end(self) -> None:
         """The session is ending: from now on no further step of the attempt is announced."""
@@ -157,11 +197,10 @@ class Announcer:
             return True
 
         failed = not self.was_ready and not info.by_program
-        self._post(self._item(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
+        self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Gate()
-        last = Event(type=RTVIEvent.DISCONNECTED, data=info, received_at=time.monotonic())
-        self._post(partial(self._deliver_last, last, delivered), when=enter)
+        self._post(partial(self._deliver_last, info, time.monotonic(), delivered), when=enter)
         return delivered
 
     def give_up(self, info: CloseInfo) -> None:
@@ -178,20 +217,18 @@ class Announcer:
 
     def busy_threads(self) -> list[threading.Thread]:
         """The thread that is in a handler of this client now, if there is one."""
-        dispatcher = self._dispatcher()
-        thread = dispatcher.busy_thread if dispatcher is not None else None
-        return [] if thread is None else [thread]
+        running = self._lane.runs_on
+        return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _item(
-        self, type_: RTVIEvent, data: Any = None, message: RTVIMessage | None = None, size: int = 0
-    ) -> Callable[[], None] | None:
-        """What delivers an event; None if nobody listens."""
-        if not self.wants(type_):
-            return None
-        event = Event(type=type_, data=data, received_at=time.monotonic(), message=message)
-        return partial(self._deliver, event, size)
+    def _goes_on(self) -> bool:
+        """True until the last event has been queued."""
+        return not self._over
+
+    def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:
+        """What delivers an event of the session's own life; None if nobody listens."""
+        return partial(self._deliver, self.item(type_, data, time.monotonic())) if self.wants(type_) else None
 
     def _post(
         self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
@@ -202,16 +239,32 @@ class Announcer:
         there is no room.
         """
         try:
-            return self._lane.post(item, self._workers, size, force=force, when=when)
+            return self._lane.post_if(when, item, self._workers, size, force=force)
         except LaneOverflow:
             self._on_overflow()
             return False
 
-    def _deliver(self, event: Event, size: int) -> None:
+    @staticmethod
+    def _deliver(item: Item) -> None:
         """On the lane."""
+        self: Announcer
+        _, self, type_, data, received_at, cause, size = item
         dispatcher = self._dispatcher()
-        if dispatcher is not None and not self._silenced and not dispatcher.deliver(event, size):
+        if dispatcher is None or self._silenced or self._said_last:
+            return
+        if self._lane.manual:
+            dispatcher.count()
+        if not dispatcher.deliver(type_, data, received_at, cause, size):
             self._on_overflow()
+
+    def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
+        """On the lane."""
+        measured.queued = False  # first: what is appended from now on is queued anew
+        try:
+            data, received_at = measured.values.pop()
+        except IndexError:
+            return
+        self._deliver(self.item(type_, data, received_at))
 
     def _end_waiting(self, info: CloseInfo) -> None:
         """On the lane."""
@@ -219,16 +272,17 @@ class Announcer:
         if dispatcher is not None:
             dispatcher.end_sessions(info)
 
-    def _deliver_last(self, event: Event, delivered: Gate) -> None:
+    def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Gate) -> None:
         """On the lane."""
         dispatcher = self._dispatcher()
         try:
             if dispatcher is not None:
-                dispatcher.session_over(self._session, event.data)
-                if self._said_connected and not self._silenced and dispatcher.wants(event.type):
-                    dispatcher.deliver(event)
+                dispatcher.session_over(self._session, info)
+                if self._said_connected and dispatcher.wants(RTVIEvent.DISCONNECTED):
+                    self._deliver(self.item(RTVIEvent.DISCONNECTED, info, received_at))
         finally:
+            self._said_last = True
             if dispatcher is not None:
-                dispatcher.end_streams(self._session, event.data)
+                dispatcher.end_streams(self._session, info)
             delivered.set()
             self._lane.wake()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .concurrency.cancel import AbortController
-from .concurrency.deadline import Deadline, join_thread
+from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
-from .concurrency.lifecycle import start_thread
+from .concurrency.job import Job
 from .concurrency.shield import shielded
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
 from .events import RTVIEvent
@@ -38,7 +37,7 @@ _DOING = {
 }
 
 _ADVICE = {
-    "devices": "See which source or sink does not return.",
+    "devices": "See which device, source or sink does not answer.",
     "http": "Check that the server at base_url answers, or raise connect_timeout.",
     "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
     "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
@@ -109,7 +108,8 @@ class ConnectAttempt:
             if self.abandoned:
                 session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
                 raise was_disconnected()
-            thread = start_thread("connect", self._work, session)
+            job = session.connecting = Job("connect", self._work, session)
+            job.start()
             if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
@@ -117,7 +117,7 @@ class ConnectAttempt:
                     phase=self._phase,
                     elapsed=self._deadline.elapsed(),
                 )
-            join_thread(thread, Deadline(_LINGER_TIMEOUT))
+            job.done.wait(Deadline(_LINGER_TIMEOUT))
             if session.bot is None:
                 own = self._error
                 raise own if own is not None and session.info is self._end else session.failure()
@@ -146,7 +146,6 @@ class ConnectAttempt:
     # -- on the connect thread ----------------------------------------------------------------------------------------
 
     def _work(self, session: Session) -> None:
-        session.connect_thread = threading.current_thread()
         try:
             self._steps(session)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
@@ -199,8 +198,8 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
-    done = Gate()
-    abort.signal.on_abort(done.set)
+    settled = Gate()
+    abort.signal.on_abort(settled.set)
 
     def run() -> None:
         try:
@@ -208,17 +207,18 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             failure.append(error)
         finally:
-            done.set()
+            settled.set()
 
-    thread = start_thread("connect", run)
+    job = Job("connect", run)
+    job.start()
     try:
-        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
+        if not _wait(settled, deadline, lambda: "the server's answer", "start_bot()"):
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
             )
     finally:
         aborted = not abort.abort(was_disconnected())  # whatever still goes on is of no use any more
-        join_thread(thread, Deadline(_LINGER_TIMEOUT))
+        job.done.wait(Deadline(_LINGER_TIMEOUT))
     if aborted:
         # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()

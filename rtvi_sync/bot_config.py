@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout, payload_of
 from .errors import BotNotReadyError
-from .messages import ConfigDescription, RTVIClientConfigOption, RTVIMessage
+from .messages import RTVIClientConfigOption, RTVIMessage
 from .protocol import config as configs
 from .protocol.config import Config, ConfigLike, OptionsLike
 from .protocol.dialects import require_feature
+
+if TYPE_CHECKING:
+    from .messages import ConfigDescription
 
 
 class BotConfig(ClientPart):

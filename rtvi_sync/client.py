@@ -6,20 +6,19 @@ import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, TypeVar, overload
-
-import httpx
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from ._version import __version__
 from .bot_actions import BotActions
 from .bot_config import BotConfig
 from .bot_messages import BotMessages
+from .client_devices import ClientDevices
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
 from .events import Event, RTVIEvent
 from .helpers import HelperRegistry, RTVIClientHelper
-from .media import AudioSink, AudioSource, Tracks, VideoSource
+from .media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .messages import BotReadyData
 from .options import (
     APIRequest,
@@ -35,15 +34,19 @@ from .options import (
     from_mapping,
 )
 from .protocol.states import ACTIVE, TransportState
-from .stats import ClientStats
 from .streams import EventStream
 from .transports.base import Transport
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .stats import ClientStats
 
 F = TypeVar("F", bound=Callable[..., Any])
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 
 
-class RTVIClient(BotMessages, BotConfig, BotActions):
+class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
     The constructor does no I/O, starts no thread and touches no device.
@@ -64,7 +67,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
-        ssl_context: for HTTPS and WSS. None: certificates are verified against httpx's default authorities.
+        ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.
         proxy: URL of an HTTP proxy for both; None: what the environment says; False: none.
         max_queued_events, max_queued_bytes: limits of what may wait for its handlers; over them the session is ended.
         reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
@@ -90,9 +93,9 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
         enable_camera: bool | None = None,
         custom_connect_handler: ConnectHandler | None = None,
         request_timeout: Seconds | None = 10.0,
-        mic: str | AudioSource | None = None,
-        speaker: str | AudioSink | None = None,
-        cam: str | VideoSource | None = None,
+        mic: str | MediaDeviceInfo | AudioSource | None = None,
+        speaker: str | MediaDeviceInfo | AudioSink | None = None,
+        cam: str | MediaDeviceInfo | VideoSource | None = None,
         http_client: httpx.Client | None = None,
         events: Literal["thread", "manual"] = "thread",
         ssl_context: ssl.SSLContext | None = None,
@@ -117,6 +120,7 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
         self._connector = Connector(given, self._dispatcher)
         self._helpers = HelperRegistry(self._dispatcher)
         weakref.finalize(self, self._connector.watch.collected).atexit = False
+        weakref.finalize(self, self._connector.devices.hold.collected).atexit = False
 
     def __repr__(self) -> str:
         transport = self._connector.transport
@@ -373,39 +377,6 @@ class RTVIClient(BotMessages, BotConfig, BotActions):
     def unregister_helper(self, service: str) -> None:
         """Take a service its helper away. Without effect if it has none."""
         self._helpers.unregister(service)
-
-    # -- media --------------------------------------------------------------------------------------------------------
-
-    def tracks(self) -> Tracks:
-        """The local and the bot's tracks there are now."""
-        transport = self._connector.transport
-        return transport.tracks() if transport is not None else Tracks()
-
-    def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, now and for sessions to come.
-
-        Raises:
-            UnsupportedFeatureError: to unmute it, in a session whose transport carries no audio.
-        """
-        self._connector.enable_mic(enable)
-
-    @property
-    def is_mic_enabled(self) -> bool:
-        """False: muted."""
-        return self._connector.mic_enabled
-
-    def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off, now and for sessions to come.
-
-        Raises:
-            UnsupportedFeatureError: the transport carries no video.
-        """
-        self._connector.enable_cam(enable)
-
-    @property
-    def is_cam_enabled(self) -> bool:
-        """False: off, or the transport carries no video."""
-        return self._connector.cam_enabled
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

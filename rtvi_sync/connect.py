@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,6 +19,7 @@ from .concurrency.gate import Gate
 from .concurrency.hub import acquire_hub
 from .concurrency.lifecycle import register_for_fork
 from .concurrency.shield import shielded
+from .devices import Devices
 from .dispatch import Dispatcher, forked_error
 from .errors import (
     BotAlreadyStartedError,
@@ -28,21 +28,23 @@ from .errors import (
     InvalidTransportParamsError,
     RTVIError,
     StartBotError,
-    UnsupportedFeatureError,
 )
 from .events import RTVIEvent
+from .media.manager import MediaManager
 from .messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
 from .protocol.engine import Engine
 from .protocol.states import CloseInfo, TransportState
-from .reconnect import Reconnector
 from .session import Session, about_this_client
-from .single_turn import SingleTurn
 from .start import BotStartedData, Bundle, ConnectRequest
-from .stats import ClientStats
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
 from .watch import SessionWatch
+
+if TYPE_CHECKING:
+    from .reconnect import Reconnector
+    from .single_turn import SingleTurn
+    from .stats import ClientStats
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -65,12 +67,26 @@ class Connector:
         self.transport: Transport | None = options.transport
         self.states: StateCell = StateCell(dispatcher.lane)
         self.watch: SessionWatch = SessionWatch()
-        self.mic_enabled: bool = options.enable_mic
         supports_video = options.transport is not None and options.transport.supports_video
-        self.cam_enabled: bool = bool(options.enable_cam or options.enable_camera)
-        if self.cam_enabled and not supports_video:
-            self.cam_enabled = False
+        enable_cam = bool(options.enable_cam or options.enable_camera)
+        if enable_cam and not supports_video:
+            enable_cam = False
             logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+        self.media: MediaManager = MediaManager(
+            mic=options.mic,
+            speaker=options.speaker,
+            cam=options.cam,
+            enable_mic=options.enable_mic,
+            enable_cam=enable_cam,
+        )
+        self.devices: Devices = Devices(
+            self.media,
+            options.transport,
+            dispatcher,
+            self.states,
+            in_use=self._transport_in_use,
+            announce=self.announce,
+        )
         self._options = options
         self._dispatcher = dispatcher
         self._limit = connect_limit(options.timeout, options.connect_timeout)
@@ -82,9 +98,13 @@ class Connector:
         self._starting: AbortController | None = None
         self._closed = False
         self._session: Session | None = None
-        self._under_way: deque[ConnectAttempt] = deque()
-        self._turns: deque[SingleTurn] = deque()
-        self._reconnector = Reconnector(options.reconnect, self) if options.reconnect is not None else None
+        self._under_way: list[ConnectAttempt] = []
+        self._turns: list[SingleTurn] = []
+        self._reconnector: Reconnector | None = None
+        if options.reconnect is not None:
+            from .reconnect import Reconnector
+
+            self._reconnector = Reconnector(options.reconnect, self)
         self._started: Bundle | None = None  # what `start_bot()` has brought last
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
         register_for_fork(self)
@@ -166,12 +186,14 @@ class Connector:
                 transport,
                 self._dispatcher,
                 self.states,
+                self.media,
                 deadline,
                 successor=self._reconnector,
                 is_replacement=is_replacement,
             )
             self._session = session
             self.watch.begin(session)
+            self.devices.hold.hand_over()
         finally:
             if mine:
                 with self._lock:
@@ -185,9 +207,12 @@ class Connector:
         if self._session is not None and self._session.forked:
             raise forked_error()
 
-    def _check_idle(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise RTVIError(_CLOSED)
+
+    def _check_idle(self) -> None:
+        self._check_open()
         self._check_process()
         session = self._session
         if self._beginning or (session is not None and not session.closed.is_set()):
@@ -220,6 +245,8 @@ class Connector:
 
     def single_turn(self, message: RTVIMessage) -> SingleTurn:
         """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        from .single_turn import SingleTurn  # HTTP, which most sessions do without
+
         return SingleTurn(
             message,
             self.params,
@@ -254,8 +281,7 @@ class Connector:
                 )
             yield announcer
         finally:
-            if hub.release():
-                hub.join(Deadline(1.0))
+            hub.release()
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -264,7 +290,7 @@ class Connector:
         session = self._session
         if session is not None and session.foreign:
             return
-        begun = session or self._under_way or self._starting or self._turns
+        begun = session or self._under_way or self._starting or self._turns or self.devices.hold.held
         if not begun and self.states.value is not TransportState.AUTHENTICATED:
             return
         attempts = self._under_way.copy()  # what begins later is not meant
@@ -274,7 +300,7 @@ class Connector:
             with contextlib.suppress(TimeoutError):
                 shielded(lambda: self._disconnect(session, attempts), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
 
-    def _disconnect(self, session: Session | None, attempts: deque[ConnectAttempt]) -> None:
+    def _disconnect(self, session: Session | None, attempts: list[ConnectAttempt]) -> None:
         self._abandon_requests()
         for attempt in attempts:
             attempt.abandon()
@@ -296,6 +322,7 @@ class Connector:
         if self.states.value is TransportState.AUTHENTICATED:
             with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
                 announcer.move(TransportState.DISCONNECTED)
+        self.devices.hold.end()
 
     def _abandon_requests(self) -> None:
         """End what is under way without a session."""
@@ -358,8 +385,11 @@ class Connector:
         """Counters. See `RTVIClient.stats()`."""
         session, lane = self._session, self.states.lane
         carried = self.transport.stats() if self.transport is not None else TransportStats()
+        from .stats import ClientStats
+
         return ClientStats(
             **attrs.asdict(carried),
+            **attrs.asdict(self.media.counters),
             sessions=self._dispatcher.sessions,
             reconnects=self._reconnector.count if self._reconnector is not None else 0,
             messages_sent=session.messages_sent if session is not None else 0,
@@ -368,52 +398,34 @@ class Connector:
             event_bytes_queued=lane.bytes_queued,
         )
 
-    def enable_mic(self, enable: bool) -> None:
-        """Remember it for sessions to come, and tell the transport of the one that is."""
-        self.mic_enabled = enable
-        transport = self._transport_in_use()
-        if transport is not None:
-            transport.enable_mic(enable)
-
-    def enable_cam(self, enable: bool) -> None:
-        """As `enable_mic()`, if the transport carries video."""
-        if self.transport is None or not self.transport.supports_video:
-            if enable:
-                what = f"The {self.transport.name} transport carries no video" if self.transport else "No transport"
-                raise UnsupportedFeatureError(
-                    f"{what}, so there is no camera to turn on. Use one that does, or none", feature="cam"
-                )
-            return
-        self.cam_enabled = enable
-        transport = self._transport_in_use()
-        if transport is not None:
-            transport.enable_cam(enable)
+    def init_devices(self) -> None:
+        """Open the devices. See `RTVIClient.init_devices()`."""
+        self._check_process()
+        self._check_open()
+        self.devices.init()
+        try:
+            self._check_open()
+        except RTVIError:  # by another thread, which did not see these devices yet
+            self.devices.hold.end()
+            raise
 
     def initialize_transport(self, session: Session) -> None:
         """Tell the transport of its session. On the connect thread."""
-        options, transport = self._options, session.transport
-        mic_enabled = self.mic_enabled
-        cam_enabled = self.cam_enabled
-        session.initialize_transport(
-            TransportOptions(
-                mic=options.mic,
-                speaker=options.speaker,
-                cam=options.cam,
-                enable_mic=mic_enabled,
-                enable_cam=cam_enabled,
-                network=self._network,
-                **session.own_options(),
-            )
-        )
+        switches = self.media.switches.mic, self.media.switches.cam
+        session.initialize_transport(TransportOptions(media=self.media, network=self._network, **session.own_options()))
         # What was switched before the transport knew of its session.
-        if self.mic_enabled is not mic_enabled:
-            transport.enable_mic(self.mic_enabled)
-        if self.cam_enabled is not cam_enabled:
-            transport.enable_cam(self.cam_enabled)
+        for enable, before, now in zip(
+            (session.transport.enable_mic, session.transport.enable_cam),
+            switches,
+            (self.media.switches.mic, self.media.switches.cam),
+            strict=True,
+        ):
+            if now is not before:
+                enable(now)
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session
-        return session.transport if session is not None and session.live and session.initialized else None
+        return session.transport if session is not None and session.live and session.introduced else None
 
     def _limit_of(self, start: APIRequest | None) -> Seconds | None:
         return start.timeout if start is not None and start.timeout is not None else self._limit

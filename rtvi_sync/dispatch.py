@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -17,8 +18,9 @@ from .concurrency.deadline import Deadline
 from .concurrency.lanes import Lane
 from .concurrency.lifecycle import register_for_fork
 from .errors import ForkedProcessError, RTVIError, WouldDeadlockError
-from .events import Event, RTVIEvent, event_from
+from .events import Event, RTVIEvent, event_from, event_of
 from .messages import RTVIMessage
+from .protocol import envelope
 from .protocol.dialects import INBOUND
 from .protocol.states import CloseInfo
 from .streams import EventStream
@@ -63,6 +65,16 @@ def forked_error() -> ForkedProcessError:
     )
 
 
+Cause: TypeAlias = str | bytes | RTVIMessage
+"""A message of the bot, or its text: that is parsed again if somebody wants the message, rather than kept parsed for
+all the time that its event is queued."""
+
+
+def message_of(cause: Cause) -> RTVIMessage:
+    """The message that caused an event."""
+    return cause if isinstance(cause, RTVIMessage) else envelope.decode(cause)
+
+
 @attrs.define(eq=False)
 class _Handler:
     function: Callable[..., Any]
@@ -70,13 +82,8 @@ class _Handler:
     once: bool
     messages: frozenset[str] | None = None  # wire types: it takes the messages of these instead
 
-    def wants(self, event: Event) -> bool:
-        return self.messages is None or (event.message is not None and event.message.type in self.messages)
 
-    def arguments(self, event: Event) -> tuple[Any, ...]:
-        if self.messages is not None:
-            return (event.message,)
-        return (event.data,) if self.takes_payload else ()
+_NONE: list[_Handler] = []
 
 
 class Dispatcher:
@@ -102,9 +109,7 @@ class Dispatcher:
         self._begun = 0
         # The last session whose last events were, or are being, delivered, and how it ended. Written on the lane.
         self._over = (0, CloseInfo())
-        #: The thread that is in a handler now, for whoever has to tell why it takes so long.
-        self.busy_thread: threading.Thread | None = None
-        self._tally = threading.local()
+        self._tally = threading.local()  # of the events that process_events() has delivered on this thread
         self._forked = False
         register_for_fork(self)
 
@@ -174,18 +179,27 @@ class Dispatcher:
 
     def wants(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
-        signal = signals.BY_EVENT[type_]
+        if self._handlers.get(type_):
+            return True
+        if self._streams and any(s.wants(type_) for s in self._live_streams()):
+            return True
+        return signals.BY_EVENT[type_].has_receivers_for(self._client())
+
+    def asks_for(self, type_: RTVIEvent) -> bool:
+        """True if anybody listens to `type_` by its name. Who takes every event that there is may mean no particular
+        one, and what costs something to find out is not found out for him.
+        """
         return bool(
             self._handlers.get(type_)
-            or any(s.wants(type_) for s in self._live_streams())
-            or (signal.receivers and signal.has_receivers_for(self._client()))
+            or any(type_ in s.types for s in self._live_streams())
+            or signals.BY_EVENT[type_].has_receivers_for(self._client())
         )
 
     def _live_streams(self) -> list[EventStream]:
         return [stream for ref in self._streams.copy().values() if (stream := ref()) is not None]
 
     def _handlers_of(self, type_: RTVIEvent) -> list[_Handler]:
-        return self._handlers.get(type_, []).copy()
+        return self._handlers.get(type_, _NONE).copy()
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -229,30 +243,54 @@ class Dispatcher:
 
     # -- delivery: on the client's lane -------------------------------------------------------------------------------
 
-    def deliver(self, event: Event, size: int = 0) -> bool:
-        """Hand `event` to everybody who listens; False if it was too much for a stream."""
-        self._tally.count = getattr(self._tally, "count", 0) + 1
-        self.busy_thread = threading.current_thread()
-        try:
-            return self._hand_out(event, size)
-        finally:
-            self.busy_thread = None
+    def deliver(
+        self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0
+    ) -> bool:
+        """Hand an event to everybody who listens; False if it was too much for a stream.
 
-    def _hand_out(self, event: Event, size: int) -> bool:
-        """Streams come first: what they promise is that the handlers of *earlier* events have returned, and those of
-        this one may take their time.
+        The `Event` itself is made for streams and signals only. Most programs have handlers, which get the payload.
         """
-        taken = [stream.push(event, size) for stream in self._live_streams() if stream.wants(event.type)]
+        event: Event | None = None
+        taken = True
+        # Streams come first: what they promise is that the handlers of *earlier* events have returned, and those of
+        # this one may take their time.
+        if self._streams:
+            event = _event(type_, data, received_at, cause)
+            pushed = [stream.push(event, size) for stream in self._live_streams() if stream.wants(type_)]
+            taken = all(pushed)
         client = self._client()
         if client is None:
-            return all(taken)
-        for handler in self._handlers_of(event.type):
-            if not handler.wants(event) or (handler.once and not self._take(handler, event.type)):
+            return taken
+        for handler in self._handlers.get(type_, _NONE).copy():
+            if handler.once and not self._take(handler, type_):
                 continue
-            taken.append(self._call(handler.function, handler.arguments(event), event))
-        for receiver in signals.BY_EVENT[event.type].receivers_for(client):
-            taken += [self._call(receiver, (client, event), event)]
-        return all(taken)
+            try:
+                if handler.takes_payload:
+                    handler.function(data)
+                elif handler.messages is None:
+                    handler.function()
+                elif cause is not None and (message := message_of(cause)).type in handler.messages:
+                    handler.function(message)
+            except BaseException as error:  # noqa: BLE001 - whatever user code raises
+                event = event or _event(type_, data, received_at, cause)
+                taken = self._failed(handler.function, error, event) and taken
+        signal = signals.BY_EVENT[type_]
+        if signal.receivers:
+            taken = self._send(signal, client, event or _event(type_, data, received_at, cause)) and taken
+        return taken
+
+    def _send(self, signal: signals.EventSignal, client: object, event: Event) -> bool:
+        taken = True
+        for receiver in signal.live_receivers(client):
+            try:
+                receiver(client, event)
+            except BaseException as error:  # noqa: BLE001 - as above
+                taken = self._failed(receiver, error, event) and taken
+        return taken
+
+    def count(self) -> None:
+        """`process_events()` is about to deliver an event on this thread."""
+        self._tally.count = getattr(self._tally, "count", 0) + 1
 
     def run_queued(self, deadline: Deadline) -> int:
         """Deliver on this thread what is queued, after waiting for a first event; returns how many events that were.
@@ -281,30 +319,29 @@ class Dispatcher:
             return False
         return True
 
-    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], event: Event) -> bool:
-        try:
-            function(*arguments)
-        except BaseException as error:
-            # Whatever user code raises must not end the thread that serves other clients. On a thread of the user's
-            # own, in manual mode, an exit or Ctrl-C is his.
-            if self.lane.manual and not isinstance(error, Exception):
-                raise
-            logger.exception("A handler of %r raised", event.type.value)
-            if event.type is not RTVIEvent.HANDLER_ERROR:
-                failure = HandlerError(error=error, event=event, handler=function)
-                now = time.monotonic()
-                return self._hand_out(Event(type=RTVIEvent.HANDLER_ERROR, data=failure, received_at=now), 0)
-        return True
+    def _failed(self, handler: Callable[..., Any], error: BaseException, event: Event) -> bool:
+        """A handler raised: it must not end the thread that serves other clients. Inside the `except`."""
+        # On a thread of the user's own, in manual mode, an exit or Ctrl-C is his.
+        if self.lane.manual and not isinstance(error, Exception):
+            raise error
+        logger.error("A handler of %r raised", event.type.value, exc_info=error)
+        if event.type is RTVIEvent.HANDLER_ERROR:
+            return True
+        failure = HandlerError(error=error, event=event, handler=handler)
+        return self.deliver(RTVIEvent.HANDLER_ERROR, failure, time.monotonic())
 
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
         self.lane.after_fork_in_child()
-        self.busy_thread = None
 
     def lose_session(self) -> None:
         """In a forked child, on its only thread: the session is the parent's."""
         self._forked = True
+
+
+def _event(type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None) -> Event:
+    return event_of(type_, data, received_at, partial(message_of, cause) if cause is not None else None)
 
 
 def _event_of(type_: str) -> RTVIEvent:

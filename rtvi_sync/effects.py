@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 
 from .announce import Announcer
+from .concurrency.lanes import Item
 from .concurrency.pending import Pending
+from .dispatch import Cause
 from .errors import ProtocolError
 from .events import RTVIEvent
 from .messages import RTVIMessage
@@ -31,17 +33,12 @@ class Effects:
         self._announcer = announcer
         self._pending = pending
         self._warnings = 0
+        self._events: list[Item] = []  # not queued yet, and how many bytes they hold
+        self._size = 0
 
-    def perform(self, effect: protocol.Effect, size: int) -> None:
-        """Perform an answer, an event or a warning; what else there is concerns sessions only.
-
-        Args:
-            effect: of the engine.
-            size: bytes that the message holds, for the limit of the queue.
-        """
-        if isinstance(effect, protocol.Deliver):
-            self._deliver(effect, size)
-        elif isinstance(effect, protocol.Resolve):
+    def perform(self, effect: protocol.Effect) -> None:
+        """Perform an answer or a warning; what else there is, save events, concerns sessions only."""
+        if isinstance(effect, protocol.Resolve):
             if effect.message.id is not None and not self._pending.resolve(effect.message.id, effect.message):
                 logger.debug("The answer with the id %.100r comes too late; it is an event only", effect.message.id)
         elif isinstance(effect, protocol.Reject):
@@ -56,13 +53,32 @@ class Effects:
         if self._warnings == _MAX_WARNINGS:
             logger.warning("The bot does so too often: the rest of this session's warnings is logged at DEBUG")
 
-    def _deliver(self, effect: protocol.Deliver, size: int) -> None:
-        if not self._announcer.wants(effect.event):
+    def deliver(self, effect: protocol.Deliver, cause: Cause, received_at: float, size: int) -> None:
+        """Perform an event, if anybody listens, as soon as `flush()` is called.
+
+        Args:
+            effect: of the engine.
+            cause: the message that the engine made it of.
+            received_at: seconds of the monotonic clock.
+            size: bytes that the message holds, for the limit of the queue.
+        """
+        announcer = self._announcer
+        event: RTVIEvent = effect.event
+        if not announcer.wants(event):
             return
         try:
             data = effect.decode()
         except ProtocolError as error:
             self.warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
-            self._announcer.event(RTVIEvent.UNKNOWN_MESSAGE, effect.message, effect.message, size)
-        else:
-            self._announcer.event(effect.event, data, effect.message, size)
+            event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
+            if not announcer.wants(event):
+                return
+        self._events.append(announcer.item(event, data, received_at, cause, size))
+        self._size += size
+
+    def flush(self) -> None:
+        """Queue the events. To be called after messages that came together, and before what they must precede."""
+        if self._events:
+            events, size = self._events, self._size
+            self._events, self._size = [], 0
+            self._announcer.queue(events, size)

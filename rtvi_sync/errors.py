@@ -213,6 +213,7 @@ class MissingExtraError(RTVIError, ImportError):
         extra: the extra of this package that installs it.
     """
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f'{feature} needs the extra "{extra}". Install it with: pip install "rtvi_sync[{extra}]"')
+    def __init__(self, feature: str, extra: str, *, hint: str = "") -> None:
+        command = f'pip install "rtvi_sync[{extra}]"'
+        super().__init__(f'{feature} needs the extra "{extra}". Install it with: {command}{hint and f" ({hint})"}')
         self.extra = extra

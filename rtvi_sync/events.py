@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ class RTVIEvent(str, Enum):
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
     aliases at the end are second names of the same event: what a callback or the wire calls it where that differs.
     """
+
+    # An event is looked up in several dicts on its way; Enum's own hash is a function in Python.
+    __hash__ = str.__hash__
 
     # The client's own session
     CONNECTED = "connected"
@@ -174,8 +178,23 @@ def event_from(name: str | RTVIEvent) -> RTVIEvent:
     return event
 
 
+class _WithMessage:
+    """Makes the message of an event when somebody looks at it, which few do."""
+
+    __slots__ = ("_make_message",)
+
+    if not TYPE_CHECKING:  # or any misspelt attribute would be one
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "message":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            message = self._make_message()
+            object.__setattr__(self, "message", message)
+            return message
+
+
 @attrs.frozen(kw_only=True)
-class Event:
+class Event(_WithMessage):
     """One event as a handler receives it.
 
     Attributes:
@@ -189,3 +208,22 @@ class Event:
     data: Any = None
     received_at: float
     message: RTVIMessage | None = None
+
+
+def event_of(type_: RTVIEvent, data: Any, received_at: float, make_message: Callable[[], RTVIMessage] | None) -> Event:
+    """An `Event` whose message is made when somebody looks at it; None: it has none."""
+    if make_message is None:
+        return Event(type=type_, data=data, received_at=received_at)
+    event = _new(Event)
+    _put_type(event, type_)
+    _put_data(event, data)
+    _put_received_at(event, received_at)
+    _put_make_message(event, make_message)
+    return event
+
+
+# An event is frozen: it is filled by its slots.
+_new = object.__new__
+_put_type, _put_data, _put_received_at, _put_make_message = (
+    getattr(Event, name).__set__ for name in ("type", "data", "received_at", "_make_message")
+)

@@ -20,7 +20,8 @@ import attrs
 from .announce import Announcer
 from .concurrency.deadline import Deadline
 from .concurrency.gate import Bell
-from .concurrency.lanes import Lane, LaneWorkers
+from .concurrency.lane_workers import LaneWorkers
+from .concurrency.lanes import Lane
 from .dispatch import HandlerError
 from .errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
 from .events import Event, RTVIEvent
@@ -77,8 +78,8 @@ class FunctionCalls:
         self._running: dict[int, threading.Thread | None] = {}
         self._numbers = itertools.count(1)
         self._ended = Bell()  # rung when one leaves `_running`
-        # Hash of the id, and which message announced it first.
-        self._announced: deque[tuple[int, RTVIEvent]] = deque(maxlen=_MAX_ANNOUNCED)
+        # Hash of the id, and which message announced it first. An empty deque is not small, and most bots call nothing.
+        self._announced: deque[tuple[int, RTVIEvent]] | None = None
         self._warned: set[str] = set()  # of what the log has a line
 
     def called(self, effect: protocol.Deliver, size: int) -> None:
@@ -122,6 +123,8 @@ class FunctionCalls:
 
     def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
         """True if the call was announced by the other message before: a bot may reuse an id for a later call."""
+        if self._announced is None:
+            self._announced = deque(maxlen=_MAX_ANNOUNCED)
         key = hash(tool_call_id)  # an id may have any length
         if any(known == key and by is not event for known, by in self._announced):
             return True

@@ -3,63 +3,70 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from .protocol.decoding import Payload
-from .protocol.payloads import (
+from .protocol.session_payloads import (
     AboutBotData,
-    AppendToContextResultData,
-    AudioLevelData,
     BotCapabilities,
-    BotLLMMarkerData,
-    BotLLMSearchResponseData,
-    BotLLMTextData,
-    BotOutputData,
     BotReadyData,
-    BotTTSAudioData,
-    BotTTSTextData,
-    ErrorData,
-    LLMFunctionCallData,
-    LLMFunctionCallInProgressData,
-    LLMFunctionCallStartedData,
-    LLMFunctionCallStoppedData,
-    LLMSearchOrigin,
-    LLMSearchResult,
-    ServerResponseData,
-    SpokenProgressData,
-    StorageItemStoredData,
-    SystemLogData,
-    TranscriptData,
-    UICommandData,
-    UIJobCompletedEnvelope,
-    UIJobGroupCompletedEnvelope,
-    UIJobGroupData,
-    UIJobGroupStartedEnvelope,
-    UIJobUpdateEnvelope,
-    UserInputData,
-    UserLLMTextData,
-    UserTranscriptionData,
-)
-from .protocol.service_payloads import (
-    ActionDescription,
-    ActionResponseData,
-    ActionsAvailableData,
-    ConfigAvailableData,
-    ConfigData,
-    ConfigDescription,
     ConfigOption,
-    LLMTokenUsageData,
-    OptionDescription,
-    PipecatMetricData,
-    PipecatMetricsData,
+    ErrorData,
     RTVIClientConfigOption,
-    STTUsageData,
-    STTUsageMetricData,
-    TTFAMetricData,
-    TTFATMetricData,
+    ServerResponseData,
 )
+
+if TYPE_CHECKING:
+    from .protocol.program_payloads import (
+        AppendToContextResultData,
+        LLMFunctionCallData,
+        LLMFunctionCallInProgressData,
+        LLMFunctionCallStartedData,
+        LLMFunctionCallStoppedData,
+        StorageItemStoredData,
+        UICommandData,
+        UIJobCompletedEnvelope,
+        UIJobGroupCompletedEnvelope,
+        UIJobGroupData,
+        UIJobGroupStartedEnvelope,
+        UIJobUpdateEnvelope,
+    )
+    from .protocol.service_payloads import (
+        ActionDescription,
+        ActionResponseData,
+        ActionsAvailableData,
+        ConfigAvailableData,
+        ConfigData,
+        ConfigDescription,
+        LLMTokenUsageData,
+        OptionDescription,
+        PipecatMetricData,
+        PipecatMetricsData,
+        STTUsageData,
+        STTUsageMetricData,
+        TTFAMetricData,
+        TTFATMetricData,
+    )
+    from .protocol.speech_payloads import (
+        AudioLevelData,
+        BotLLMMarkerData,
+        BotLLMSearchResponseData,
+        BotLLMTextData,
+        BotOutputData,
+        BotTTSAudioData,
+        BotTTSTextData,
+        LLMSearchOrigin,
+        LLMSearchResult,
+        SpokenProgressData,
+        SystemLogData,
+        TranscriptData,
+        UserInputData,
+        UserLLMTextData,
+        UserTranscriptionData,
+    )
 
 __all__ = [
     "RTVIMessage",
@@ -119,6 +126,22 @@ __all__ = [
     "OptionDescription",
     "RTVIClientConfigOption",
 ]
+
+if not TYPE_CHECKING:  # to a type checker it would mean that there is any name
+
+    def __getattr__(name: str) -> Any:
+        # To make these classes takes as long as ten sessions take to begin: they wait for the first session, or for a
+        # program that names one.
+        if name in __all__:
+            for kind in ("speech", "program", "service"):
+                module = import_module(f".protocol.{kind}_payloads", __package__)
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def _new_id() -> str:

@@ -8,20 +8,22 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
-import httpx
 
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, StartBotError, TransportStartError
 from .events import RTVIEvent, event_from
-from .media import AudioSink, AudioSource, VideoSource
+from .media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .protocol.config import as_json
 from .transports.base import Transport
 from .transports.net import printable
+
+if TYPE_CHECKING:
+    import httpx
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -336,9 +338,9 @@ class RTVIClientOptions:
     custom_connect_handler: ConnectHandler | None = None
     connect_timeout: Seconds | timedelta | None = None
     request_timeout: Seconds | None = 10.0
-    mic: str | AudioSource | None = None
-    speaker: str | AudioSink | None = None
-    cam: str | VideoSource | None = None
+    mic: str | MediaDeviceInfo | AudioSource | None = None
+    speaker: str | MediaDeviceInfo | AudioSink | None = None
+    cam: str | MediaDeviceInfo | VideoSource | None = None
     http_client: httpx.Client | None = None
     events: Literal["thread", "manual"] = "thread"
     ssl_context: ssl.SSLContext | None = attrs.field(default=None, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import mimetypes
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -50,6 +49,8 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
             raise TypeError(f"A file is bytes, a path, or a URL, not {type(file).__name__}")
         _check_size(len(content), limit_bytes)
         source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
+    import mimetypes  # reads the tables of the system
+
     kind = format or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
     return {"format": kind, **({"name": name} if name else {}), "source": source}
 

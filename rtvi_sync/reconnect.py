@@ -202,8 +202,8 @@ class _Run:
             self._give_up(failure)
         finally:
             self._owner.leave(self)
-            if hub is not None and hub.release():
-                hub.join(Deadline(1.0))
+            if hub is not None:
+                hub.release()
 
     def _retrying(self) -> Retrying:
         import tenacity  # imports asyncio, and most programs never come here

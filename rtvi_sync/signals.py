@@ -21,14 +21,15 @@ from .events import RTVIEvent
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@attrs.frozen(eq=False)
-class _Connection:
-    receiver: Callable[[], Callable[..., Any] | None]
-    sender: Callable[[], object]  # returns ANY, or the sender, or None once that is gone
+_EVERYBODY = id(ANY)
 
-    def is_of(self, receiver: object, sender: object) -> bool:
-        """True if it connects `receiver` with `sender` (`ANY`: with any)."""
-        return self.receiver() == receiver and (sender is ANY or self.sender() is sender)
+_Receivers = dict[int, Callable[[], "Callable[..., Any] | None"]]
+
+
+@attrs.frozen(eq=False)
+class _Sender:
+    reference: weakref.ref[Any] | None  # None: ANY's
+    receivers: _Receivers = attrs.field(factory=dict)  # by number
 
 
 class EventSignal(Signal):
@@ -40,7 +41,9 @@ class EventSignal(Signal):
 
     def __init__(self, doc: str) -> None:
         super().__init__(doc)
-        self._connections: dict[int, _Connection] = {}  # by number; blinker's `receivers` has the same numbers
+        # By identity (ANY's: what hears everybody); `receivers` has the same numbers. A process may have thousands of
+        # senders, and each event looks for its receivers. A sender stays here until it is gone, without receivers too.
+        self._senders: dict[int, _Sender] = {}
         self._numbers = itertools.count()
 
     def connect(self, receiver: F, sender: Any = ANY, weak: bool = True) -> F:
@@ -50,40 +53,55 @@ class EventSignal(Signal):
             TypeError: `receiver` is a coroutine function.
         """
         refuse_coroutine_function(receiver)
-        number = next(self._numbers)
+        number, key = next(self._numbers), id(sender)
 
         def gone(_: object) -> None:
-            self._drop(number)
+            self._drop(key, number)
 
-        connection = _Connection(
-            _reference(receiver, gone) if weak else _always(receiver),
-            _always(ANY) if sender is ANY else weakref.ref(sender, gone),
+        def sender_gone(_: object) -> None:
+            for each in self._senders.pop(key).receivers.copy():
+                self.receivers.pop(each, None)
+
+        known = self._senders.get(key) or self._senders.setdefault(
+            key, _Sender(None if sender is ANY else weakref.ref(sender, sender_gone))
         )
-        self._connections[number] = connection
-        self.receivers[number] = connection.receiver
+        reference = _reference(receiver, gone) if weak else _always(receiver)
+        known.receivers[number] = self.receivers[number] = reference
         return receiver
 
     def disconnect(self, receiver: Callable[..., Any], sender: Any = ANY) -> None:
         """Call `receiver` no longer for the events of `sender`; without it for those of no client."""
-        for number, connection in self._connections.copy().items():
-            if connection.is_of(receiver, sender):
-                self._drop(number)
+        for key in list(self._senders) if sender is ANY else [id(sender)]:
+            known = self._senders.get(key)
+            for number, reference in known.receivers.copy().items() if known is not None else ():
+                if reference() == receiver:
+                    self._drop(key, number)
 
     def receivers_for(self, sender: Any) -> Generator[Callable[..., Any], None, None]:
         """The live receivers of the events of `sender`, in the order in which they were connected."""
-        called: list[Callable[..., Any]] = []
-        for connection in self._connections.copy().values():
-            receiver, of = connection.receiver(), connection.sender()
-            if receiver is not None and (of is ANY or of is sender) and receiver not in called:
-                called.append(receiver)
-        yield from called
+        yield from self.live_receivers(sender)
+
+    def live_receivers(self, sender: object) -> list[Callable[..., Any]]:
+        """Those of `receivers_for()`."""
+        own, everybodys = self._senders.get(id(sender)), self._senders.get(_EVERYBODY)
+        references = own.receivers.copy() if own is not None else {}
+        if everybodys is not None and everybodys.receivers:
+            references = dict(sorted({**everybodys.receivers.copy(), **references}.items()))
+        receivers: list[Callable[..., Any]] = []
+        for reference in references.values():
+            receiver = reference()
+            if receiver is not None and receiver not in receivers:
+                receivers.append(receiver)
+        return receivers
 
     def has_receivers_for(self, sender: Any) -> bool:
         """True if anybody listens to the events of `sender`."""
-        return next(self.receivers_for(sender), None) is not None
+        return bool(self.receivers) and bool(self.live_receivers(sender))
 
-    def _drop(self, number: int) -> None:
-        self._connections.pop(number, None)
+    def _drop(self, key: int, number: int) -> None:
+        known = self._senders.get(key)
+        if known is not None:
+            known.receivers.pop(number, None)
         self.receivers.pop(number, None)
 
 

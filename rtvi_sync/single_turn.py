@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -228,7 +229,11 @@ class SingleTurn:
         for effect in self._engine.receive(message):
             if isinstance(effect, protocol.Close):
                 raise effect.error
-            effects.perform(effect, size)
+            if isinstance(effect, protocol.Deliver):
+                effects.deliver(effect, message, time.monotonic(), size)
+                effects.flush()
+            else:
+                effects.perform(effect)
         self._hand_over(message)
 
     def _hand_over(self, message: RTVIMessage) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-import httpx
 
 from ._version import __version__
 from .concurrency.cancel import AbortController, AbortSignal
 from .concurrency.deadline import Deadline
 from .errors import RTVIError, StartBotError
 from .options import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
-from .transports.http import origin_of, post_json
 from .transports.net import Network
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @attrs.frozen
@@ -118,6 +119,11 @@ class ConnectRequest:
         return self._post(request.endpoint, body, headers, signal)
 
     def _post(self, url: str, body: Any, headers: Mapping[str, str], signal: AbortSignal) -> Bundle:
+        from .transports.http import (  # httpx, which takes longer to import than all of this package
+            origin_of,
+            post_json,
+        )
+
         secure = origin_of(url)[0] == "https"  # redirects do not leave the origin
         answer = post_json(url, body, headers=headers, network=self.network, signal=signal, client=self.http_client)
         return Bundle(answer, secure)
@@ -131,6 +137,8 @@ def _default_body(params: RTVIClientParams) -> dict[str, Any]:
 
 
 def _same_origin(one: str, other: str) -> bool:
+    from .transports.http import origin_of
+
     try:
         return origin_of(one) == origin_of(other)
     except StartBotError:  # one of them is no URL; the request will say so

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import attrs
 
+from .media.slots import MediaCounters
 from .transports.base import TransportStats
 
 
 @attrs.frozen(kw_only=True)
-class ClientStats(TransportStats):
+class ClientStats(TransportStats, MediaCounters):
     """What `client.stats()` returns: counters of the session that is, or of the last one, and of the client.
 
-    Nothing but audio is ever dropped, the oldest first: `audio_unsent` and `speaker_dropped` count it. Messages that
-    cannot be sent, and events that find the queue full, end the session with an error instead.
+    Nothing but audio and video is ever dropped, the oldest first: `audio_unsent`, `mic_dropped`, `speaker_dropped` and
+    `video_dropped` count it. Messages that cannot be sent, and events that find the queue full, end the session with an
+    error instead.
 
     Attributes:
         sessions: how many this client has begun, failed attempts included.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 import attrs
 
-from .concurrency.deadline import Deadline, join_thread
+from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
-from .concurrency.lifecycle import log_stack_of, start_thread, unregister_for_exit
+from .concurrency.job import Job
+from .concurrency.lifecycle import log_stack_of, unregister_for_exit
 from .protocol.states import TransportState
 from .transports.base import Transport
 
@@ -24,6 +24,8 @@ TEARDOWN_LIMIT = 5.0
 _OWN_SHARE = 0.9
 # A transport that does not come back leaves the rest of the limit to the handlers of the last events.
 _TRANSPORT_SHARE = 0.8
+# What was received and not played yet is played to the end, at most so long.
+_FLUSH_TIMEOUT = 1.0
 # A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
 # look-up or in the caller's own code is left behind after it.
 _SETTLE_TIMEOUT = 0.1
@@ -40,25 +42,22 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     if session.was_opened:
         session.move(TransportState.DISCONNECTING)
     if session.initialized:
+        session.media.pause()
         _close(session.transport, deadline)
+        threads = session.media.stop(deadline.sooner(_FLUSH_TIMEOUT))
+        log_stack_of(threads, "A source, a sink or a device does not return")
     if exit_deadline is None:
         session.ask_successor()  # the program's own rule may decide, and take its time
     delivered = announcer.finish(attrs.evolve(session.info, reconnecting=session.is_replaced))
     session.let_go_of_transport()
     session.closed.set()
     session.settled.set()
-    busy: list[threading.Thread] = []
     if not announcer.manual:
         if exit_deadline is not None:
             announcer.deliver_queued(delivered, deadline.sooner(1.0))
-        busy = _await_delivery(session, delivered, deadline)
-        busy += _await_functions(session, deadline)
-    if session.hub.release():
-        # They need a moment even when handlers have used the limit up.
-        moment = max(deadline.sooner(1.0), TEARDOWN_LIMIT * (1 - _OWN_SHARE))
-        left = session.hub.join(Deadline(moment), leave=busy)
-        if left:
-            log_stack_of(left, "A session has ended")
+        _await_delivery(session, delivered, deadline)
+        _await_functions(session, deadline)
+    session.hub.release()
     unregister_for_exit(session)
     session.finished.set()
     session.hand_over()
@@ -70,15 +69,16 @@ def _abandon_attempt(session: Session) -> None:
         # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its own: it
         # calls functions of the program's, and one that hangs must not keep the end from coming.
         error = session.info.as_error()
+        aborting = Job("close", session.abort.abort, error)
         try:
-            aborting = start_thread("close", session.abort.abort, error)
+            aborting.start()
         except RuntimeError:  # the interpreter is shutting down
             session.abort.abort(error)
         else:
-            join_thread(aborting, Deadline(_SETTLE_TIMEOUT))
-    thread = session.connect_thread
-    if thread is not None and thread is not threading.current_thread():
-        join_thread(thread, Deadline(_SETTLE_TIMEOUT))
+            aborting.done.wait(Deadline(_SETTLE_TIMEOUT))
+    connecting = session.connecting
+    if connecting is not None and not connecting.is_current:
+        connecting.done.wait(Deadline(_SETTLE_TIMEOUT))
 
 
 def _close(transport: Transport, deadline: Deadline) -> None:
@@ -89,32 +89,31 @@ def _close(transport: Transport, deadline: Deadline) -> None:
             logger.exception("Closing the %s transport failed", transport.name)
 
     # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
+    closing = Job("close", disconnect)
     try:
-        thread = start_thread("close", disconnect)
+        closing.start()
     except RuntimeError:  # the interpreter is shutting down
         disconnect()
         return
-    if not join_thread(thread, Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
-        log_stack_of([thread], f"The {transport.name} transport does not disconnect in time")
+    if not closing.done.wait(Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
+        log_stack_of(closing.threads, f"The {transport.name} transport does not disconnect in time")
 
 
-def _await_functions(session: Session, deadline: Deadline) -> list[threading.Thread]:
-    """Wait a little for functions that the bot called. Returns the threads of those that are still running."""
+def _await_functions(session: Session, deadline: Deadline) -> None:
+    """Wait a little for functions that the bot called."""
     busy = session.functions.join(Deadline(deadline.sooner(_FUNCTIONS_TIMEOUT)))
     if busy:
         log_stack_of(
             busy, "A function that the bot called is still running though its session ended; its result is lost"
         )
-    return busy
 
 
-def _await_delivery(session: Session, delivered: Gate, deadline: Deadline) -> list[threading.Thread]:
-    """Wait until the last event was delivered. Returns the thread of the handler that is still running, if any."""
+def _await_delivery(session: Session, delivered: Gate, deadline: Deadline) -> None:
+    """Wait until the last event was delivered."""
     announcer = session.announcer
     if delivered.wait(deadline) or announcer.overtaken:
-        return []  # a handler of the last event is at work on the next session already: that is not too long
+        return  # a handler of the last event is at work on the next session already: that is not too long
     announcer.silence()
     busy = announcer.busy_threads()
     if busy:
         log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
-    return busy

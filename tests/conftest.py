@@ -1,4 +1,5 @@
-"""What every test is held to: no thread of the package and no descriptor outlives it. And what all tests may use."""
+"""What every test is held to: no thread of the package and no descriptor outlives it, and there are no sound devices.
+And what all tests may use."""
 
 from __future__ import annotations
 
@@ -16,15 +17,30 @@ from typing import Any
 import hypothesis
 import pytest
 
+from rtvi_sync.concurrency.lifecycle import send_idle_home
+
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("default")
 
 _FD_DIR = Path("/proc/self/fd")
 
+# Nothing is heard and nothing recorded on this machine: a client without devices of the test's own finds none. It is
+# said before anything imports PyAudio, and to the processes that tests start too. tests/audio brings its devices along.
+_NO_DEVICES = Path(__file__).with_name("no_devices")
+os.environ["ALSA_CONFIG_PATH"] = str(_NO_DEVICES / "asound.conf")
+os.environ["PULSE_CLIENTCONFIG"] = str(_NO_DEVICES / "pulse-client.conf")
+os.environ["JACK_DEFAULT_SERVER"] = "none"
+os.environ.pop("PULSE_SERVER", None)  # it would count for more than the file
+
 
 def package_threads() -> set[threading.Thread]:
-    """The live threads that this package started."""
-    return {thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")}
+    """The live threads that this package started, without those that only wait for something to do."""
+    send_idle_home()
+    # One that was sent home by somebody else may be on its way out.
+    threads = threading.enumerate()
+    return {
+        thread for thread in threads if thread.name.startswith("rtvi-") and not thread.name.startswith("rtvi-idle-")
+    }
 
 
 def open_descriptors() -> dict[str, str]:

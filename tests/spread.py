@@ -9,14 +9,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 #: Folders whose tests stay together: servers that take seconds to start are shared by all of them. Those of the first
 #: share none with those of the second, which it is in.
-TOGETHER = ("tests/pipecat/generations", "tests/pipecat")
+TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
 #: What takes longest comes first, so that no process is left alone with it in the end.
 LONGEST = (
     "tests/pipecat",
+    "tests/audio",
     "tests/faults/test_fault_table.py",
     "tests/model",
     "tests/workers",
     "tests/soak",
+    "tests/footprint",
     "tests/flask",
     "tests/django",
     "tests/life",

@@ -25,12 +25,15 @@ INTERFACE = """
 """
 MEDIA = """
     AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink
-    NullSink CallbackSink
+    NullSink CallbackSink FileVideoSource MediaDeviceInfo MediaState DeviceStatus AudioLevel TrackData Participant
+    Tracks ParticipantTracks
 """
 METHODS = """
     connect disconnect close start_bot start_bot_and_connect disconnect_bot state connected version params
     transport_expiry construct_url send_message send_client_message send_client_request send_text on once off events
-    wait_for process_events tracks enable_mic is_mic_enabled enable_cam is_cam_enabled config get_bot_config get_config
+    wait_for process_events init_devices get_all_mics get_all_cams get_all_speakers selected_mic selected_cam
+    selected_speaker update_mic update_cam update_speaker enable_mic enable_cam enable_screen_share is_mic_enabled
+    is_cam_enabled is_sharing_screen media_state tracks config get_bot_config get_config
     update_config describe_config get_service_options_from_config get_service_option_value_from_config
     set_service_option_in_config set_config_options describe_actions action action_stream register_helper get_helper
     unregister_helper send_file append_to_context send_dtmf send_ui_event send_ui_snapshot cancel_ui_job_group
@@ -46,7 +49,7 @@ def test_all_is_what_is_visible(module: types.ModuleType) -> None:
     assert len(module.__all__) == len(set(module.__all__))
     visible = {
         name
-        for name, value in vars(module).items()
+        for name, value in ((name, getattr(module, name)) for name in dir(module))
         if not name.startswith("_") and (not isinstance(value, types.ModuleType) or name in module.__all__)
     }
     assert visible | {"__version__"} == set(module.__all__) | {"__version__"}

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 import run
-from tools import machine
+from tools import environments, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGIN = "a user:pass/word"
@@ -35,12 +35,17 @@ dependencies = ["throwaway>=1"]
 testing = ["throwaway-testing"]
 cli = []
 resample = []
+screen = []
 speed = []
+locust = []
 audio = ["absent-audio"]
+video = ["absent-video"]
 [dependency-groups]
 soak = []
+bench = []
 samples = ["throwaway-samples"]
 test = ["pytest"]
+peer-websockets = []
 lint = ["throwaway-linters"]
 pyright = []
 """
@@ -137,7 +142,8 @@ def new_project(folder: Path) -> Path:
     """A small project with the real run.py, to which the one fixed place outside of the environment is hidden."""
     shutil.copy(ROOT / "run.py", folder)
     (folder / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
+    for name in ("__init__.py", "environments.py"):
+        shutil.copy(ROOT / "tools" / name, folder / "tools")
     source = (ROOT / "tools" / "machine.py").read_text(encoding="utf-8")
     assert source.count('"/usr/share/python-wheels"') == 1
     hidden = source.replace('"/usr/share/python-wheels"', '"/nonexistent"')
@@ -284,25 +290,25 @@ def test_requirements_come_from_the_named_tables_alone() -> None:
         "project": {"dependencies": ["a>=1"], "optional-dependencies": {"testing": ["b"], "audio": ["c"]}},
         "dependency-groups": {"test": ["d", "e<2"], "lint": ["f"]},
     }
-    assert run.requirements_of(project, ("testing", "test")) == ["a>=1", "b", "d", "e<2"]
+    assert environments.requirements_of(project, ("testing", "test")) == ["a>=1", "b", "d", "e<2"]
 
 
 def test_the_projects_own_file_has_every_part() -> None:
     """Each part that a command names is a table of pyproject.toml, and each later command needs more than the last."""
-    project = json.loads(machine.ask(sys.executable, "-c", run.READ_TOML, ROOT / "pyproject.toml"))
+    project = json.loads(machine.ask(sys.executable, "-c", environments.READ_TOML, ROOT / "pyproject.toml"))
     each = (run.DEMO_PARTS, run.SOAK_PARTS, run.TEST_PARTS, run.LINT_PARTS, run.PYRIGHT_PARTS)
-    needs = [set(run.requirements_of(project, parts)) for parts in each]
+    needs = [set(environments.requirements_of(project, parts)) for parts in each]
     assert all(less < more for less, more in itertools.pairwise(needs))
 
 
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment remembers the packages of every command, and of each package only the latest requirement."""
-    monkeypatch.setattr(run, "quiet", lambda *_: True)
+    monkeypatch.setattr(environments, "quiet", lambda *_: True)
     (tmp_path / "bin").mkdir()
-    run.write_stamp(tmp_path, "this one", [])
+    environments.write_stamp(tmp_path, "this one", [])
     for requirements in (["a>=1", "B_c[x]<2"], ["d", "b-c>=2"]):
-        run.install(tmp_path / "bin" / "python", requirements, "it")
-    assert run.read_stamp(tmp_path) == {"base": "this one", "installed": ["d", "b-c>=2", "a>=1"]}
+        environments.install(tmp_path / "bin" / "python", requirements, "it")
+    assert environments.read_stamp(tmp_path) == {"base": "this one", "installed": ["d", "b-c>=2", "a>=1"]}
 
 
 @posix
@@ -367,7 +373,7 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     plain = ready.run("test", "tests/protocol", "-k", "not x")
     script = ready.project / "run.py"
     whole = script.read_text(encoding="utf-8")
-    one_of_each = re.sub(r"^(PYTHONS|PROTOBUFS) = \((.*?),.*\)$", r"\1 = (\2,)", whole, flags=re.MULTILINE)
+    one_of_each = re.sub(r"^(PYTHONS|PROTOBUFS|PEERS) = \((.*?),.*\)$", r"\1 = (\2,)", whole, flags=re.MULTILINE)
     assert one_of_each != whole
     script.write_text(one_of_each, encoding="utf-8")  # each version that is tried takes seconds
     matrix = ready.run("test", "-x", "--matrix", "--require", "--", "a")
@@ -386,11 +392,33 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
     assert [line.partition("by name: ")[2].partition(":")[0] for line in lines] == [
         *run.PROGRAMS,
         *(f"Pipecat {version}" for version in run.PIPECAT),
+        "PyAudio",
+        "OpenCV",
     ]
     assert plain.returncode == 0
     assert plain.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] None"
     assert required.returncode == 1
     assert required.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] 1"
+
+
+@posix
+def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> None:
+    """Without a compiler the tests run; what drives devices comes once it can be had, and counts if it loads."""
+    make_wheel(tmp_path, "absent_audio", "1.0", {"pyaudio.py": b""})
+    make_wheel(tmp_path, "absent_video", "1.0", {"cv2.py": b"raise ImportError('libGL.so.1: cannot open')"})
+    wheels = f"{ready.environ['PIP_FIND_LINKS']} {tmp_path}"
+    runs = [ready.run("test"), ready.run("test", PIP_FIND_LINKS=wheels), ready.run("test")]
+    log = ready.log
+    remove = [ready.project / ".venv" / machine.VENV_PYTHON, "-m", "pip", "uninstall", "-y", "absent_audio"]
+    subprocess.run(remove, env=ready.environ, capture_output=True, check=True, timeout=60)
+
+    skipped = "Cannot be had, what needs it is skipped by name: "
+    audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
+    video = skipped + "OpenCV: cannot be had here (needs opencv-python, libgl1 and libglib2.0-0)"
+    lacking = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
+    assert lacking == [[audio, video], [video], [video]]
+    assert [done.returncode for done in runs] == [0, 0, 0]
+    assert "libGL.so.1" in log
 
 
 @posix
@@ -440,7 +468,7 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
 @posix
 def test_an_environment_of_another_python_is_made_anew(ready: Machine) -> None:
     """An environment that was half made, or by another Python, is replaced."""
-    stamp = ready.project / ".venv" / run.STAMP
+    stamp = ready.project / ".venv" / environments.STAMP
     facts = json.loads(stamp.read_text())
     stamp.write_text(json.dumps({**facts, "base": "another Python"}))
     left_over = ready.project / ".venv" / "left over"
@@ -473,9 +501,7 @@ def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
 
 
 @posix
-def test_an_environment_that_the_user_made_is_left_alone(
-    bare_python: Path, wheels: Path, tmp_path: Path
-) -> None:
+def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
     """A `.venv` that is not run.py's own stays as it is, and the set-up goes elsewhere."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     theirs = box.project / ".venv" / "theirs"

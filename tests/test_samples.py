@@ -16,6 +16,7 @@ from rtvi_sync.testing import EmbeddedBot
 from samples.line_transport.__main__ import Bot
 
 from .cli.wavs import quiet, tone, write_wav
+from .media.real_video import opencv, write_film
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
@@ -63,6 +64,16 @@ def test_line_transport_with_a_bot_elsewhere(tmp_path: Path) -> None:
         server.shutdown()
         serving.join()
     assert lines == ["When? -> You said: When?"]
+
+
+def test_video_transport(tmp_path: Path) -> None:
+    """The bot gets the pictures of a film, and keeps the last."""
+    cv2 = opencv()
+    entry = ROOT / "samples" / "video_transport" / "__main__.py"
+    assert "python3 run.py sample video_transport --url tcp://" in entry.read_text(encoding="utf-8")
+    write_film(tmp_path / "film.avi", 5, size=(64, 48))
+    assert run(tmp_path, "video_transport", "film.avi") == ["I saw 5 pictures of 64 x 48. The last is in seen.jpg."]
+    assert cv2.imread(str(tmp_path / "seen.jpg")).shape == (48, 64, 3)
 
 
 def test_talk_from_wav(tmp_path: Path) -> None:

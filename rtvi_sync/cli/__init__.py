@@ -1,7 +1,7 @@
 """The commands of `rtvi-sync`, which is also `python -m rtvi_sync`.
 
-A command is a module of this package with a docstring whose first line says what it does, `add_arguments(parser)` and
-`run(arguments)`, which returns the exit status.
+A command is a module of this package with a docstring, whose first line says what it does and whose rest is part of its
+help, `add_arguments(parser)` and `run(arguments)`, which returns the exit status.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from rtvi_sync import RTVIError, __version__
 from rtvi_sync.notes.text import clean
 
-from . import demo
+from . import demo, devices, talk
 
-COMMANDS = {"demo": demo}
+COMMANDS = {"demo": demo, "talk": talk, "devices": devices}
 
 FAILED = 1
 INTERRUPTED = 130
@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments are wrong (status 2), or ask for help (0).
     """
+    # Without them, as `>&-` and pythonw have it, nobody is told anything.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is for the whole process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a bot may speak what the terminal cannot show
             stream.reconfigure(errors="replace")
@@ -70,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        summary = (module.__doc__ or "").partition("\n")[0]
-        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+        description = module.__doc__ or ""
+        command = commands.add_parser(
+            name,
+            help=description.partition("\n")[0],
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
     return parser

@@ -10,22 +10,11 @@ from rtvi_sync import CloseInfo, DisconnectedError, Event, EventStream, RequestT
 from rtvi_sync.notes.level import FLOOR, rms
 from rtvi_sync.notes.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
+from . import activity
+from .activity import SIGNS, Activity
 from .screen import Screen
 from .speech import Mouth, Speech
 
-_SIGNS = (
-    RTVIEvent.BOT_STARTED_SPEAKING,
-    RTVIEvent.BOT_STOPPED_SPEAKING,
-    RTVIEvent.BOT_INTERRUPTED,
-    RTVIEvent.ERROR,
-)
-
-# How long a bot may think before it begins to answer.
-PATIENCE = 10.0
-# A bot that has told that it stopped speaking may have stopped between two sentences.
-_SETTLED = 0.8
-# One that has not told may be waiting for its speech synthesis.
-_QUIET = 3.0
 # How often what happens without an event is looked at.
 _TICK = 0.05
 
@@ -34,13 +23,11 @@ class Ear:
     """An `AudioSink` that notes when the bot is to be heard; its methods are called on the thread of the sink.
 
     Attributes:
-        last_heard: when audible audio arrived last, in monotonic seconds.
-        silent_from: when it has all been played.
+        activity: of the bot; its `last_heard` and `silent_from` are written here.
     """
 
     def __init__(self) -> None:
-        self.last_heard: float = -math.inf
-        self.silent_from: float = -math.inf
+        self.activity: Activity = Activity()
         self._played_until = -math.inf
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -48,12 +35,12 @@ class Ear:
         now = time.monotonic()
         self._played_until = max(now, self._played_until) + len(pcm) / 2 / sample_rate_hz
         if rms(pcm) >= FLOOR:
-            self.silent_from = self._played_until
-            self.last_heard = now
+            self.activity.silent_from = self._played_until
+            self.activity.last_heard = now
 
     def drop(self) -> None:
         """The bot was interrupted."""
-        self._played_until = self.silent_from = time.monotonic()
+        self._played_until = self.activity.silent_from = time.monotonic()
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -88,12 +75,12 @@ class Conversation:
         self.answers: int = 0
         self._transcript = Transcript()
         self._mouth = mouth
-        self._ear = ear
+        self._bot = ear.activity
         self._screen = screen
         self._until = math.inf
-        self._speaking = False
-        self._turned_at = -math.inf  # when it began or stopped speaking
-        self._events: EventStream = client.events(*EVENTS, *_SIGNS, timeout=_TICK)
+        self._events: EventStream = client.events(
+            *EVENTS, *SIGNS, RTVIEvent.BOT_INTERRUPTED, RTVIEvent.ERROR, timeout=_TICK
+        )
 
     def hold(self, speech: Speech, *, greeting: float, timeout: float) -> None:
         """Say everything and hear the bot out each time.
@@ -117,10 +104,10 @@ class Conversation:
             self._mouth.say(utterance)
             self._follow(lambda: False, speech.seconds(utterance))
             try:
-                self.answers += self._hear_out(time.monotonic(), PATIENCE)
+                self.answers += self._hear_out(time.monotonic(), activity.PATIENCE)
             except DisconnectedError:
                 # A bot may say its last word and hang up.
-                if number < len(speech.utterances) or not self._active_since(self.said[-1]):
+                if number < len(speech.utterances) or not self._bot.since(self.said[-1]):
                     raise
                 self.answers += 1
         self.end_of_turn()
@@ -135,25 +122,11 @@ class Conversation:
 
     def _hear_out(self, since: float, patience: float) -> bool:
         """Wait for the bot to say something after `since`, then until it is done. Returns False if it says nothing."""
-        answered = self._follow(lambda: self._active_since(since), patience)
+        answered = self._follow(lambda: self._bot.since(since), patience)
         if answered:
-            self._follow(self._done, math.inf)
+            self._follow(lambda: self._bot.over(time.monotonic()), math.inf)
         self.end_of_turn()
         return answered
-
-    def _active_since(self, moment: float) -> bool:
-        began_to_speak = self._turned_at if self._speaking else -math.inf
-        return max(self._last_text, self._ear.last_heard, began_to_speak) > moment
-
-    def _done(self) -> bool:
-        told = self._turned_at > self._last_text
-        # A bot that was interrupted may never tell that it stopped.
-        pause = PATIENCE if self._speaking else _SETTLED if told else _QUIET
-        return time.monotonic() > max(self._last_text, self._ear.silent_from, self._turned_at) + pause
-
-    @property
-    def _last_text(self) -> float:
-        return self.texts[-1] if self.texts else -math.inf
 
     def _follow(self, until: Callable[[], bool], seconds: float) -> bool:
         """Show what happens until `until()` is true, which is asked often, or time is up. Returns whether it was."""
@@ -173,6 +146,8 @@ class Conversation:
         return True
 
     def _take(self, event: Event) -> None:
+        if event.type in SIGNS:
+            self._bot.take(event)
         if event.type in EVENTS:
             line = self._transcript.take(event)
             if event.type in BOT_TEXTS:
@@ -184,9 +159,6 @@ class Conversation:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.ERROR:
             self.note(f"the bot reports an error: {event.data.message}", event.received_at)
-        else:
-            self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
-            self._turned_at = event.received_at
 
     def _show(self, line: Line | None, at: float | None = None) -> None:
         if line is None:

@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from rtvi_sync.notes.tables import rich_table
 from rtvi_sync.notes.text import clean, columns
 
 
 class Screen(Protocol):
-    """Where a command writes. Use it as a context manager, on one thread."""
+    """Where a command writes. Use it as a context manager, on one thread.
+
+    Attributes:
+        live: what may still change is shown.
+    """
+
+    live: bool
 
     def line(self, text: str) -> None:
         """Show one line for good."""
@@ -19,8 +26,11 @@ class Screen(Protocol):
     def partial(self, text: str) -> None:
         """Show what may still change, in place of the last partial text, until the next line."""
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show a table. The first column is text, the others are numbers."""
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Show a table. The first `texts` columns are text, the others are numbers."""
+
+    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """As `partial()`."""
 
     def __enter__(self) -> Screen: ...
 
@@ -43,6 +53,8 @@ def screen_for(stream: TextIO | None = None) -> Screen:
 class PlainScreen:
     """Lines of text, each written at once; shows nothing that may still change."""
 
+    live: bool = False
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
@@ -52,9 +64,13 @@ class PlainScreen:
     def partial(self, text: str) -> None:
         """Nothing: what is written here stays."""
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        for line in (*title.splitlines(), *columns(headers, rows)):
-            self.line(line)
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        cells = [[clean(cell) for cell in row] for row in (headers, *rows)]
+        for line in (*title.splitlines(), *columns(cells[0], cells[1:], texts)):
+            self.line(line.rstrip())
+
+    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Nothing."""
 
     def __enter__(self) -> PlainScreen:
         return self
@@ -69,6 +85,8 @@ class RichScreen:
     Raises:
         ModuleNotFoundError: rich is not installed.
     """
+
+    live: bool = True
 
     def __init__(self, stream: TextIO, **console: Any) -> None:
         from rich.console import Console
@@ -91,17 +109,16 @@ class RichScreen:
 
         self._live.update(Text(clean(text), style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.table import Table
+    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        from rich.text import Text
 
         for line in title.splitlines():
             self.line(line)
-        table = Table()
-        for index, header in enumerate(headers):
-            table.add_column(header, justify="right" if index else "left")
-        for row in rows:
-            table.add_row(*row)
-        self._console.print(table)
+        self._live.update(Text(""), refresh=True)
+        self._console.print(rich_table(headers, rows, texts))
+
+    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        self._live.update(rich_table(headers, rows, texts), refresh=True)
 
     def __enter__(self) -> RichScreen:
         self._live.start()

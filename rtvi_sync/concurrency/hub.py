@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+import time
 
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
-from .lanes import LaneWorkers
-from .lifecycle import fork_generation, register_for_fork
+from .lane_workers import LaneWorkers
+from .lifecycle import fork_generation, register_for_fork, register_idle
 from .pacer import Pacer
+
+# A hub that nobody uses waits so many seconds for somebody, because to start its threads costs as much as to connect.
+IDLE_TIMEOUT = 5.0
 
 
 class Hub:
@@ -17,17 +20,25 @@ class Hub:
 
     def __init__(self) -> None:
         self.io: IOThread = IOThread()
-        self.workers: LaneWorkers = LaneWorkers()
+        self.workers: LaneWorkers = LaneWorkers(self.io)
         self.pacer: Pacer = Pacer()
-        self.users = 0  # guarded by the lock of the one `_HubSlot`
+        # These three are guarded by the lock of the one `_HubSlot`.
+        self.users: int = 0
+        self.unused_since: float = 0.0
+        self.watched: bool = False  # a timer of the io thread will look whether it is used
         self._generation = fork_generation()
 
-    def release(self) -> bool:
-        """One session less. The last one retires the hub (True): its threads end, and `join()` waits for them."""
-        if self._inherited or not _slot.leave(self):
-            return False
-        self.retire()
-        return True
+    def release(self) -> None:
+        """One session less. Never waits. A hub that nobody uses for a while is retired: its threads end."""
+        # In a forked child the threads are the parent's, and the locks may be held for ever.
+        if self._generation == fork_generation() and _slot.leave(self):
+            self.io.call(self._look_again)
+
+    def _look_again(self) -> None:
+        """On the io thread."""
+        moment = _slot.retire_unused(self)
+        if moment is not None:
+            self.io.call_later(moment, self._look_again)
 
     def retire(self) -> None:
         """Nobody uses it (any more): let its threads end."""
@@ -35,28 +46,12 @@ class Hub:
         self.workers.close()
         self.io.close()
 
-    def join(self, deadline: Deadline, leave: Collection[threading.Thread] = ()) -> list[threading.Thread]:
-        """Wait for the threads of a retired hub. Returns those still alive.
-
-        Args:
-            deadline: of it all.
-            leave: threads that are not waited for; the calling one is not, either.
-        """
-        if self._inherited:
-            return []
-        left = (threading.current_thread(), *leave)
-        alive = [
-            thread
-            for thread in (self.io.thread, *self.workers.threads())
-            if thread not in left and not join_thread(thread, deadline)
-        ]
+    def join(self, deadline: Deadline) -> None:
+        """Wait for the threads of a retired hub, save the calling one."""
+        for thread in (self.io.thread, *self.workers.threads()):
+            if thread is not threading.current_thread():
+                join_thread(thread, deadline)
         self.pacer.join(deadline.sooner(5.0))
-        return alive
-
-    @property
-    def _inherited(self) -> bool:
-        """True in a forked child: the threads are the parent's, and the locks may be held for ever."""
-        return self._generation != fork_generation()
 
 
 class _HubSlot:
@@ -70,6 +65,7 @@ class _HubSlot:
         self._lock = threading.RLock()
         self._current: Hub | None = None
         register_for_fork(self)
+        register_idle(self)
 
     def enter(self) -> Hub:
         with self._lock:
@@ -90,13 +86,39 @@ class _HubSlot:
                 spare.join(Deadline(1.0))
 
     def leave(self, hub: Hub) -> bool:
+        """One user less; True if somebody has to begin to look after `hub`."""
         with self._lock:
-            hub.users -= 1
+            if hub.users:
+                hub.users -= 1
             if hub.users:
                 return False
+            hub.unused_since = time.monotonic()
+            before, hub.watched = hub.watched, True
+            return not before
+
+    def retire_unused(self, hub: Hub) -> float | None:
+        """Retire `hub` if nobody has used it for a while; how many seconds that may take yet, None if it is used."""
+        with self._lock:
+            if hub.users or self._current is not hub:
+                hub.watched = False
+                return None
+            moment = hub.unused_since + IDLE_TIMEOUT - time.monotonic()
+            if moment > 0:
+                return moment
             # Retired for good: the next session makes a new hub and cannot meet threads that are on their way out.
             self._current = None
-            return True
+        hub.retire()
+        return None
+
+    def send_home(self, deadline: Deadline) -> None:
+        """Retire a hub that nobody uses now."""
+        with self._lock:
+            hub = self._current
+            if hub is None or hub.users:
+                return
+            self._current = None
+        hub.retire()
+        hub.join(deadline)
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()

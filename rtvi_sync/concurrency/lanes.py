@@ -11,19 +11,32 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from .deadline import Deadline
 from .gate import Bell
-from .lifecycle import fork_generation, start_thread
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# An idle worker leaves after this many seconds; starting one costs about 100 microseconds.
-IDLE_TIMEOUT = 5.0
+Item: TypeAlias = tuple[Any, ...]
+"""What is queued: first a function that is called with the item itself, last how many bytes it holds, between them
+what the function needs. It is one tuple, because what waits in a queue is looked through by each run of the garbage
+collector."""
+
+
+class Workers(Protocol):
+    """Who drains lanes."""
+
+    def submit(self, lane: Lane) -> None:
+        """Have `lane.drain()` called: soon on another thread, or on this one when it has nothing better to do."""
 
 
 class LaneOverflow(Exception):  # noqa: N818 - a signal to the poster, not an error that a user sees
-    """The lane is full; the item was not queued."""
+    """The lane is full; not all was queued."""
+
+
+def _call_function(item: Item) -> None:
+    item[1]()
 
 
 class _Turn:
@@ -45,67 +58,97 @@ class Lane:
     """
 
     def __init__(self, *, max_items: int = 100_000, max_bytes: int = 64 * 1024 * 1024, manual: bool = False) -> None:
-        # Held by those who post, for a few assignments, so that what `when` decides and the place in the queue are one
-        # step. Any thread may be one; re-entrant, because a finalizer or signal handler may post in between. Whoever
-        # takes from the queue does without.
+        # Held by `post_if()`, for a few assignments, so that what that decides and the place in the
+        # queue are one step. Any thread may be one; re-entrant, because a finalizer or signal handler may post in
+        # between. Whoever else posts, and whoever takes from the queue, does without.
         self._lock = threading.RLock()
-        self._items: deque[tuple[Callable[[], object], int]] = deque()
+        self._items: deque[Item] = deque()
         self._bytes_posted = 0
         self._bytes_taken = 0
         # Who drains the lane, under the key 0; empty if nobody does. Not an attribute, because `setdefault()` is one
         # step that no other thread and no signal handler can split.
         self._turns: dict[int, _Turn] = {}
-        self._running_on: int | None = None  # identity of the thread that runs an item
+        #: Identity of the thread that runs items; None if none does.
+        self.runs_on: int | None = None
         self._max_items = max_items
         self._max_bytes = max_bytes
         self.manual = manual
         # Rung when an item comes and when nobody drains the lane any more, for run_queued().
         self._bell = Bell()
 
-    def post(
+    def post(self, function: Callable[[], object], workers: Workers, size: int = 0, *, force: bool = False) -> None:
+        """Queue a function; `workers` provides the thread that calls it. Never blocks.
+
+        Args:
+            function: what it raises is logged.
+            workers: where a thread is found if nobody drains the lane now.
+            size: bytes that the function holds. One thread at a time posts what holds any.
+            force: queue it even when the lane is full (for the last events of a session).
+
+        Raises:
+            LaneOverflow: the lane is full.
+        """
+        self._append([(_call_function, function, size)], size, force)
+        self._call(workers)
+
+    def post_all(self, items: list[Item], workers: Workers, size: int) -> None:
+        """As `post()`, for what comes together, and its size. If the lane gets full, the first of them are queued."""
+        try:
+            self._append(items, size)
+        finally:
+            self._call(workers)
+
+    def post_if(
         self,
-        item: Callable[[], object] | None,
-        workers: LaneWorkers,
+        when: Callable[[], bool],
+        function: Callable[[], object] | None,
+        workers: Workers,
         size: int = 0,
         *,
         force: bool = False,
-        when: Callable[[], bool] | None = None,
     ) -> bool:
-        """Queue `item`; `workers` provides the thread that calls it. Never blocks.
+        """As `post()`, if `when()` says so; returns whether it did.
 
         Args:
-            item: called with nothing; what it raises is logged. None queues nothing (with `when`: only decide).
-            workers: where a thread is found if nobody drains the lane now.
-            size: bytes that the item holds.
-            force: queue it even when the lane is full (for the last events of a session).
-            when: called under the lane's lock, so that what it decides and the place of the item in the queue are one
-                step. It may only read and assign; if it returns False nothing is queued.
-
-        Returns:
-            False if `when` said no.
+            when: called under the lane's lock, so that what it decides and the place of the function in the queue are
+                one step. It may only read and assign.
+            function: None: nothing is queued; this only decides.
+            workers, size, force: as for `post()`.
 
         Raises:
             LaneOverflow: the lane is full.
         """
         with self._lock:
-            if when is not None and not when():
+            if not when():
                 return False
-            if item is None:
+            if function is None:
                 return True
-            queued_bytes = self._bytes_posted - self._bytes_taken
-            if not force and (len(self._items) >= self._max_items or queued_bytes + size > self._max_bytes):
-                raise LaneOverflow
-            self._bytes_posted += size
-            self._items.append((item, size))
-        self._bell.ring()
-        if not self.manual and self._take(_Turn()):
-            workers.submit(self)
+            self._append([(_call_function, function, size)], size, force)
+        self._call(workers)
         return True
+
+    def _append(self, items: list[Item], size: int, force: bool = False) -> None:
+        queued, bytes_queued = len(self._items) + len(items), self._bytes_posted - self._bytes_taken + size
+        if force or (queued <= self._max_items and bytes_queued <= self._max_bytes):
+            if size:
+                self._bytes_posted += size
+            self._items.extend(items)
+            return
+        if len(items) == 1:
+            raise LaneOverflow
+        for item in items:
+            self._append([item], item[-1])
+
+    def _call(self, workers: Workers) -> None:
+        """Something was queued. Whoever has the turn looks into the queue again after giving it back."""
+        self._bell.ring()
+        if not self._turns and not self.manual:
+            workers.submit(self)
 
     @property
     def is_current(self) -> bool:
         """True on the thread that runs an item of this lane right now."""
-        return self._running_on == threading.get_ident()
+        return self.runs_on == threading.get_ident()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -116,21 +159,22 @@ class Lane:
         return self._bytes_posted - self._bytes_taken
 
     def drain(self) -> None:
-        """Run what is queued until nothing is left. Called by the worker that the lane was submitted to."""
-        more = True
+        """Run what is queued until nothing is left, unless somebody does. Called by the worker that comes for it."""
+        more = self._take(_Turn())
         while more:
             try:
-                while self._run_one():
-                    pass
+                self.runs_on = threading.get_ident()
+                self._run_all()
             except BaseException:
                 # An exit or the like: on a thread that serves other lanes too it ends nothing.
                 logger.exception("An item of an event lane tried to end its thread")
             else:
-                self.release()
+                self.runs_on = None
+                self._release()
                 # What came between the last look and the release found nobody to be asked.
                 more = bool(self._items) and self._take(_Turn())
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Nobody drains the lane any more: the next `post()` finds somebody, or `run_queued()` takes over."""
         self._turns.clear()
         self._bell.ring()
@@ -157,7 +201,7 @@ class Lane:
                 done += 1
         finally:
             if self._turns.get(0) is turn:
-                self.release()
+                self._release()
         return done
 
     def wake(self) -> None:
@@ -173,19 +217,32 @@ class Lane:
             self._turns[0] = holder = turn
         return holder is turn
 
+    def _run_all(self) -> None:
+        # Written out, not with _run_one(), because every event of every client passes here.
+        while True:
+            try:
+                item = self._items.popleft()
+            except IndexError:
+                return
+            self._bytes_taken += item[-1]
+            try:
+                item[0](item)
+            except Exception:
+                logger.exception("An item of an event lane raised")
+
     def _run_one(self) -> bool:
         try:
-            item, size = self._items.popleft()
+            item = self._items.popleft()
         except IndexError:
             return False
-        self._bytes_taken += size
+        self._bytes_taken += item[-1]
         try:
-            self._running_on = threading.get_ident()
-            item()
+            self.runs_on = threading.get_ident()
+            item[0](item)
         except Exception:
             logger.exception("An item of an event lane raised")
         finally:
-            self._running_on = None
+            self.runs_on = None
         return True
 
     def after_fork_in_child(self) -> None:
@@ -194,90 +251,4 @@ class Lane:
         self._items = deque()
         self._bytes_posted = self._bytes_taken = 0
         self._turns = {}
-        self._running_on = None
-
-
-class _Worker:
-    """A thread that drains one lane after the other."""
-
-    __slots__ = ("bell", "idle", "lane", "thread")
-
-    def __init__(self, lane: Lane) -> None:
-        self.lane: Lane | None = lane
-        self.idle = False  # True until it is given a lane or sent home
-        self.bell = Bell()
-        self.thread: threading.Thread | None = None
-
-
-class LaneWorkers:
-    """The threads that drain lanes: as many as handlers are running at once."""
-
-    def __init__(self) -> None:
-        # Guards `_idle`, `_all` and `_closed`. Any thread may hold it, for a list operation; re-entrant, because a
-        # finalizer may come in between.
-        self._lock = threading.RLock()
-        self._idle: list[_Worker] = []
-        self._all: list[_Worker] = []  # some of them may have left
-        self._closed = False
-        self._started = Bell()  # rung when a worker has begun, or cannot begin
-
-    def submit(self, lane: Lane) -> None:
-        """Have `lane` drained by an idle worker, or by a new one; after `close()` too, that worker then leaves."""
-        with self._lock:
-            worker = self._idle.pop() if self._idle else None
-            if worker is not None:
-                worker.lane, worker.idle = lane, False
-        if worker is not None:
-            worker.bell.ring()
-            return
-        worker = _Worker(lane)
-        with self._lock:
-            self._all = [w for w in self._all if w.thread is None or w.thread.is_alive()]
-            self._all.append(worker)
-        try:
-            start_thread("lane", self._run, worker)
-        except RuntimeError:
-            # The interpreter is shutting down and starts no more threads: the exit hook drains the lane itself.
-            with self._lock:
-                self._all.remove(worker)
-            self._started.ring()
-            lane.release()
-
-    def close(self) -> None:
-        """Send idle workers home; busy ones leave when their lane is empty."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            for worker in idle:
-                worker.idle = False
-        for worker in idle:
-            worker.bell.ring()
-
-    def threads(self) -> list[threading.Thread]:
-        """The threads that have not left yet. Waits for those that are on their way in, which takes a moment."""
-        self._started.wait_for(lambda: all(worker.thread is not None for worker in self._workers()), Deadline(1.0))
-        return [worker.thread for worker in self._workers() if worker.thread is not None and worker.thread.is_alive()]
-
-    def _workers(self) -> list[_Worker]:
-        with self._lock:
-            return self._all.copy()
-
-    def _run(self, worker: _Worker) -> None:
-        worker.thread = threading.current_thread()
-        self._started.ring()
-        generation = fork_generation()
-        while worker.lane is not None:
-            worker.lane.drain()
-            if fork_generation() != generation:
-                return  # a handler forked and returned: this is its child's only thread, and nobody's worker
-            with self._lock:
-                worker.lane = None
-                if self._closed:
-                    return
-                worker.idle = True
-                self._idle.append(worker)
-            if not worker.bell.wait_for(lambda: not worker.idle, Deadline(IDLE_TIMEOUT)):
-                with self._lock:
-                    if worker.idle:  # still: no work was handed over in the very moment
-                        self._idle.remove(worker)
-                        return
+        self.runs_on = None

@@ -8,6 +8,7 @@ import gc
 import itertools
 import logging
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -24,6 +25,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # How long the exit of the interpreter waits for all live sessions together, in seconds.
 EXIT_LIMIT = 5.0
+# Threads that have nothing to do leave at once, unless the machine is very busy.
+_IDLE_LIMIT = 1.0
 
 _numbers = itertools.count(1)
 _generation = 0
@@ -46,11 +49,19 @@ class ExitAware(Protocol):
         """End before `deadline` on the calling thread."""
 
 
+class Idle(Protocol):
+    """Keeps threads for a while for which there is nothing to do now."""
+
+    def send_home(self, deadline: Deadline) -> None:
+        """Let them leave, and wait for it, no longer than `deadline`."""
+
+
 # Guards the two sets, which cannot be walked while another thread changes them. Any thread may hold it, for one set
 # operation; re-entrant, because a finalizer may begin or end something in the midst of one.
 _lock = threading.RLock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
+_idle: list[Idle] = []  # filled at import
 
 
 class NoThreadError(RTVIError, RuntimeError):
@@ -69,7 +80,9 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     if sys.is_finalizing():
         raise NoThreadError("The interpreter is shutting down")  # before Python 3.12 it waits for ever for the thread
     name = f"rtvi-{role}-{next(_numbers)}"
-    thread = threading.Thread(target=_run, args=(_generation, target, *args), name=name, daemon=True)
+    thread = threading.Thread(
+        target=_run, args=(_generation, threading.get_native_id(), target, *args), name=name, daemon=True
+    )
     failures: list[BaseException] = []
     started = Gate()
 
@@ -98,11 +111,12 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     raise failures.pop()
 
 
-def _run(generation: int, target: Callable[..., object], *args: Any) -> None:
+def _run(generation: int, starter: int, target: Callable[..., object], *args: Any) -> None:
     """What a thread does: `target`, and no end in a child process.
 
     A fork leaves a child no thread but the one that forked. Greenlets, which gevent puts in the place of threads, are
     copied: such a one finds what it works with closed, and may not end either, because `threading` does not know it.
+    They run on the thread `starter` that started them.
     """
     try:
         target(*args)
@@ -111,6 +125,18 @@ def _run(generation: int, target: Callable[..., object], *args: Any) -> None:
             raise
     if _copied(generation):
         _never.wait()
+    if threading.get_native_id() != starter:
+        _refuse_signals()
+
+
+def _refuse_signals() -> None:
+    """Have the system give no signal to the calling thread, which is about to leave.
+
+    It may be there for a while after it has been joined, and must not let in what the main thread blocks meanwhile. Not
+    earlier: programs that a handler starts inherit what its thread blocks.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _copied(generation: int) -> bool:
@@ -132,10 +158,23 @@ def register_for_fork(thing: ForkAware) -> None:
 
 
 def register_for_exit(thing: ExitAware) -> None:
-    """Tell `thing`, held weakly, when the interpreter exits, or a child of multiprocessing ends."""
+    """Tell `thing`, held weakly, when the interpreter exits, or a child of multiprocessing or Celery ends."""
     with _lock:
         _exit_aware.add(thing)
     _hook_multiprocessing()
+    _hook_celery()
+
+
+def register_idle(thing: Idle) -> None:
+    """Tell `thing` before the process forks, and at exit, when the sessions have ended."""
+    _idle.append(thing)
+
+
+def send_idle_home() -> None:
+    """Let all threads leave that only wait for something to do."""
+    deadline = Deadline(_IDLE_LIMIT)
+    for thing in _idle:
+        thing.send_home(deadline)
 
 
 def unregister_for_exit(thing: ExitAware) -> None:
@@ -197,6 +236,22 @@ def _at_exit_of_child() -> None:
         _at_exit()
 
 
+def _hook_celery() -> None:
+    """In a child of Celery's: it leaves by `os._exit()`, past `atexit`, but sends a signal before.
+
+    Its threads matter as well. Celery's parent answers the child's last message by SIGTERM, which the child's main
+    thread blocks until the message's lock is free. Any other thread lets it in: then the lock stays locked, and all
+    children to come wait for it for ever (billiard 4.3, `Worker._do_exit`).
+    """
+    signals = sys.modules.get("celery.signals")
+    if signals is not None:
+        signals.worker_process_shutdown.connect(_at_exit_of_celery, weak=False, dispatch_uid=__name__)
+
+
+def _at_exit_of_celery(**_: object) -> None:
+    _at_exit()
+
+
 def _at_exit() -> None:
     with _lock:
         live = list(_exit_aware)
@@ -206,8 +261,10 @@ def _at_exit() -> None:
             thing.at_exit(deadline)
         except Exception:
             logger.exception("Ending a live session at exit failed")
+    send_idle_home()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    # A process in which nothing is going on is to have no thread: from Python 3.12 on a fork warns of any.
+    os.register_at_fork(before=send_idle_home, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

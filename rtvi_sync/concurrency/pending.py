@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline
-from .gate import Gate
+from .gate import Bell
 
 T = TypeVar("T")
 
 
-class Waiter(Generic[T]):
+class Waiter(Bell, Generic[T]):
     """One call that waits for one answer. Settled at most once, by any thread; later answers are ignored."""
 
-    __slots__ = ("_gate", "_outcomes")
+    __slots__ = ("_outcomes",)
 
     def __init__(self) -> None:
-        self._gate = Gate()
-        self._outcomes: deque[tuple[T | None, BaseException | None]] = deque()  # the first one counts
+        super().__init__()
+        self._outcomes: list[tuple[T | None, BaseException | None]] = []  # the first one counts
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until settled; False if `deadline` passed first."""
-        return self._gate.wait(deadline)
+        return self.wait_for(self._outcomes.__len__, deadline)
 
     def result(self) -> T:
         """The answer, after `wait()` returned True. Raises the error it was rejected with."""
@@ -33,8 +32,12 @@ class Waiter(Generic[T]):
         return value  # type: ignore[return-value]
 
     def _settle(self, value: T | None, error: BaseException | None) -> None:
-        self._outcomes.append((value, error))
-        self._gate.set()
+        try:
+            self._outcomes.append((value, error))
+            self.ring()
+        except BaseException:  # as in Gate.set()
+            self.ring()
+            raise
 
 
 class Pending(Generic[T]):

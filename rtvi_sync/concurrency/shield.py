@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline, on_main_thread
-from .gate import Gate
-from .lifecycle import NoThreadError, start_thread
+from .job import Job
+from .lifecycle import NoThreadError
 
 T = TypeVar("T")
 
@@ -38,16 +38,18 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
     if not on_main_thread():
         return work()
     call = _Call(work)
+    job = Job("call", call.run)
     try:
         try:
-            start_thread("call", call.run)
+            job.start()
+            done = job.done.wait(Deadline(limit))
         except NoThreadError:
             call.run()
-        done = call.done.wait(Deadline(limit))
+            done = True
     except BaseException:
         if on_interrupt is not None and not call.withdraw():
             on_interrupt()
-            call.done.wait(Deadline(_LEAVE_TIMEOUT))
+            job.done.wait(Deadline(_LEAVE_TIMEOUT))
         raise
     if not done:
         raise TimeoutError
@@ -61,7 +63,6 @@ class _Call(Generic[T]):
         self._work = deque([work])
         self._results: list[T] = []
         self._errors: list[BaseException] = []
-        self.done = Gate()
 
     def withdraw(self) -> bool:
         """Do not make the call; False if it is being made."""
@@ -80,8 +81,6 @@ class _Call(Generic[T]):
             self._results.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._errors.append(error)
-        finally:
-            self.done.set()
 
     def result(self) -> T:
         if self._errors:

@@ -4,10 +4,16 @@ Sources and sinks for programs without a sound card, the protocols to write your
 PCM is signed 16-bit little endian, mono, everywhere.
 """
 
+import typing
+
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
-from .tracks import ParticipantTracks, Track, TrackFrames, Tracks
+from .state import AudioLevel, DeviceStatus, MediaState, Participant, TrackData
+from .tracks import AudioTrack, ParticipantTracks, Track, TrackFrames, Tracks, VideoTrack
 from .virtual import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+
+if typing.TYPE_CHECKING:
+    from .video import CameraSource, FileVideoSource, ScreenSource
 
 __all__ = [
     # protocols
@@ -20,6 +26,10 @@ __all__ = [
     "SilenceSource",
     "ToneSource",
     "CallbackSource",
+    # sources of pictures
+    "CameraSource",
+    "FileVideoSource",
+    "ScreenSource",
     # sinks
     "WavSink",
     "BytesSink",
@@ -27,6 +37,8 @@ __all__ = [
     "CallbackSink",
     # tracks
     "Track",
+    "AudioTrack",
+    "VideoTrack",
     "TrackFrames",
     "Tracks",
     "ParticipantTracks",
@@ -34,4 +46,23 @@ __all__ = [
     "VideoFrame",
     # devices
     "MediaDeviceInfo",
+    "MediaState",
+    "DeviceStatus",
+    # events
+    "AudioLevel",
+    "TrackData",
+    "Participant",
 ]
+
+if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
+
+    def __getattr__(name: str) -> typing.Any:
+        if name in __all__:
+            from . import video
+
+            return globals().setdefault(name, getattr(video, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

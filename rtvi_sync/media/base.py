@@ -1,19 +1,25 @@
 """What sources and sinks are, what travels between them, and who uses one at the moment.
 
-Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes.
+Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes. Pictures are rows of RGB pixels.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Bell
 from ..concurrency.lifecycle import fork_generation
-from ..errors import DeviceError
+from ..errors import DeviceError, MissingExtraError
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
 
 
 class AudioSource(Protocol):
@@ -60,28 +66,63 @@ class VideoFrame:
     """One image.
 
     Attributes:
-        image: rows of pixels without padding.
+        image: rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
         width: in pixels.
         height: in pixels.
-        format: layout of a pixel, such as "RGB".
-        timestamp: monotonic seconds.
+        format: layout of a pixel: "RGB" in all that this package makes. A source of your own may use another, if the
+            transport and whoever reads the track know it.
+        timestamp: monotonic seconds: when it was taken, or arrived from the bot.
+
+    Raises:
+        ValueError: an "RGB" image of another size than `width` and `height` say.
     """
 
-    image: bytes
+    image: bytes = attrs.field(repr=lambda image: f"<{len(image)} bytes>")
     width: int
     height: int
-    format: str
+    format: str = "RGB"
     timestamp: float
+
+    def __attrs_post_init__(self) -> None:
+        if self.format == "RGB" and not (
+            self.width > 0 and self.height > 0 and len(self.image) == 3 * self.width * self.height
+        ):
+            raise ValueError(
+                f"An RGB image of {self.width} x {self.height} pixels has {3 * self.width * self.height} bytes, "
+                f"not {len(self.image)}"
+            )
+
+    def to_numpy(self) -> NDArray[numpy.uint8]:
+        """The image as an array of the shape (height, width, 3), not copied and therefore not to be written to.
+
+        OpenCV has blue first: `cv2.cvtColor(frame.to_numpy(), cv2.COLOR_RGB2BGR)`.
+
+        Raises:
+            MissingExtraError: numpy is not installed; the extra `video` brings it.
+            ValueError: the format is not "RGB".
+        """
+        if self.format != "RGB":
+            raise ValueError(f"Only RGB images have this shape, not {self.format!r} ones; `image` has the bytes")
+        np = _numpy("VideoFrame.to_numpy()", "video")
+        array: NDArray[numpy.uint8] = np.frombuffer(self.image, np.uint8).reshape(self.height, self.width, 3)
+        return array
 
 
 class VideoSource(Protocol):
-    """Where the user's picture comes from. Called on a thread of its own, which may block."""
+    """Where the user's picture comes from.
+
+    A source of your own is read on a thread of its own, which may block, while the camera is on: as fast as it returns,
+    at most 60 times a second. When the camera is turned off, and at the end of the session, `close()` is called on the
+    same thread; so free the device there, that its light goes out. It may be read again afterwards. A `read()` that
+    hangs past the end of the session is abandoned: what it returns is ignored and `close()` is not called. An exception
+    is reported as `device_error` and ends the source, until the camera is turned on anew, and not the session.
+    """
 
     def read(self) -> VideoFrame | None:
-        """Return the next image; None ends the source."""
+        """Wait for the next image and return it; None ends the source, until the camera is turned on anew."""
 
     def close(self) -> None:
-        """The session is over."""
+        """It is not read any more: the camera is turned off, the source has ended, or the session."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,12 +134,14 @@ class MediaDeviceInfo:
         kind: "audioinput", "audiooutput" or "videoinput".
         label: name for humans.
         group_id: the same for devices of one physical unit; "" if unknown.
+        is_default: it was the system's default when the list was made; the same device all the same if it is not.
     """
 
     device_id: str
     kind: str
     label: str
     group_id: str = ""
+    is_default: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -122,22 +165,51 @@ class AudioFrame:
         """Seconds that the audio lasts."""
         return len(self.pcm) / (2 * self.num_channels * self.sample_rate_hz)
 
+    def to_numpy(self) -> NDArray[numpy.int16]:
+        """The samples as an array of the shape (samples, channels), not copied and therefore not to be written to.
 
-class AudioQueue:
+        Raises:
+            MissingExtraError: numpy is not installed; the extra `audio` brings it.
+        """
+        np = _numpy("AudioFrame.to_numpy()", "audio")
+        array: NDArray[numpy.int16] = np.frombuffer(self.pcm, "<i2").reshape(-1, self.num_channels)
+        return array
+
+
+def _numpy(feature: str, extra: str) -> ModuleType:
+    try:
+        import numpy
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error
+    return numpy
+
+
+F = TypeVar("F", bound=AudioFrame | VideoFrame)
+
+
+class FrameQueue(Generic[F]):
     """Frames on their way from a thread that must not wait to one that may.
 
-    Beyond `limit` seconds of audio the oldest frames are dropped and counted; the newest is always kept. One thread
-    gets; one thread at a time puts and clears.
+    Beyond the limit the oldest frames are dropped and counted; the newest is always kept. One thread gets; one thread
+    at a time puts and clears.
+
+    Args:
+        limit: how much may wait.
+        size: how much a frame is of that.
+
+    Attributes:
+        bell: rung at each change, for a thread that waits for more than the next frame.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, size: Callable[[F], float]) -> None:
         self._limit = limit + 1e-6  # 50 frames of 20 ms are 1 s, whatever their sum in floating point
+        self._size = size
         # Both sides change the deque in single steps, and each of the other fields is written by one side; so there is
         # no lock, which the getting thread could hold while a signal handler on it waits for something.
-        self._frames: deque[tuple[int, AudioFrame]] = deque()  # with the generation they belong to
-        self._bell = Bell()
-        self._seconds_put = 0.0  # less those dropped
-        self._seconds_got = 0.0
+        self._frames: deque[tuple[int, F]] = deque()  # with the generation they belong to
+        self.bell: Bell = Bell()
+        self._put = 0.0  # less those dropped
+        self._got = 0.0
         self._generation = 0
         self._ended = False
         self._dropped = 0
@@ -147,19 +219,32 @@ class AudioQueue:
         """Frames lost because they were not fetched in time."""
         return self._dropped
 
-    def put(self, frame: AudioFrame) -> None:
+    @property
+    def generation(self) -> int:
+        """Grows with each `clear()`."""
+        return self._generation
+
+    @property
+    def exhausted(self) -> bool:
+        """Has ended and is empty."""
+        return self._ended and not self._frames
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def put(self, frame: F) -> None:
         """Append a frame; never waits. Ignored after `end()`."""
         if self._ended:
             return
         self._frames.append((self._generation, frame))
-        self._seconds_put += frame.duration
-        while self._seconds_put - self._seconds_got > self._limit and len(self._frames) > 1:
+        self._put += self._size(frame)
+        while self._put - self._got > self._limit and len(self._frames) > 1:
             if (oldest := self._take()) is not None:
-                self._seconds_put -= oldest[1].duration
+                self._put -= self._size(oldest[1])
                 self._dropped += 1
-        self._bell.ring()
+        self.bell.ring()
 
-    def get(self, generation: int = 0) -> tuple[int, AudioFrame | None] | None:
+    def get(self, generation: int = 0) -> tuple[int, F | None] | None:
         """Wait for the next frame.
 
         Args:
@@ -170,18 +255,30 @@ class AudioQueue:
             nothing has come since. None if the queue has ended and is empty.
         """
         while True:
-            self._bell.wait_for(lambda: self._frames or self._ended or self._generation != generation, Deadline(None))
-            current = self._generation
-            if (item := self._take()) is not None:
-                self._seconds_got += item[1].duration
-                if item[0] == current:
-                    return item
-            elif current != generation:
-                return current, None
-            elif self._ended:
+            self.bell.wait_for(lambda: self._frames or self._ended or self._generation != generation, Deadline(None))
+            ended = self._ended
+            current, frame = self.poll()
+            if frame is not None or current != generation:
+                return current, frame
+            if ended:
                 return None
 
-    def queued(self) -> list[AudioFrame]:
+    def poll(self) -> tuple[int, F | None]:
+        """The generation that is current, and the next frame of it if there is one. Never waits."""
+        while True:
+            current = self._generation
+            if (item := self._take()) is None:
+                return current, None
+            self._got += self._size(item[1])
+            if item[0] == current:
+                return item
+
+    def put_back(self, generation: int, frame: F) -> None:
+        """On the thread that gets: the frame that it got last is the next one again."""
+        self._got -= self._size(frame)
+        self._frames.appendleft((generation, frame))
+
+    def queued(self) -> list[F]:
         """What is queued now, the oldest first; it stays queued. Never waits."""
         return [frame for _, frame in self._frames.copy()]
 
@@ -189,19 +286,46 @@ class AudioQueue:
         """Forget what is queued and begin a new generation; not counted as dropped."""
         self._generation += 1
         while (item := self._take()) is not None:
-            self._seconds_put -= item[1].duration
-        self._bell.ring()
+            self._put -= self._size(item[1])
+        self.bell.ring()
+
+    def take_all(self) -> list[F]:
+        """What is queued now, the oldest first, which nobody else gets then. On the side of `put()`; never waits."""
+        taken = []
+        while (item := self._take()) is not None:
+            self._put -= self._size(item[1])
+            if item[0] == self._generation:
+                taken.append(item[1])
+        return taken
 
     def end(self) -> None:
         """Take nothing more; what is queued can still be fetched."""
         self._ended = True
-        self._bell.ring()
+        self.bell.ring()
 
-    def _take(self) -> tuple[int, AudioFrame] | None:
+    def _take(self) -> tuple[int, F] | None:
         try:
             return self._frames.popleft()
         except IndexError:
             return None
+
+
+# What a frame counts for, at least: a bot may send one sample in each, and it is memory that is limited.
+_LEAST_DURATION = 0.001
+
+
+class AudioQueue(FrameQueue[AudioFrame]):
+    """Audio on its way; `limit` is in seconds."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(limit, lambda frame: max(frame.duration, _LEAST_DURATION))
+
+
+class VideoQueue(FrameQueue[VideoFrame]):
+    """Images on their way; `limit` is their number."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, lambda _: 1)
 
 
 # Who uses which source or sink. The fork generation is part of the key because a child inherits the entries of

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Bell
-from ..concurrency.pacer import Pacer, PacerTask
+from ..concurrency.pacer import PacerTask, Schedule
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource, Claim
@@ -29,8 +29,32 @@ _MAX_LAG = 1.0
 SendAudio = Callable[[bytes, int], None]
 
 
+class Mic(Protocol):
+    """What sends the user's voice: a device, or a source. Nothing of it blocks but `join()`."""
+
+    @property
+    def underruns(self) -> int:
+        """Chunks of 20 ms of silence that were sent because the source was late."""
+
+    @property
+    def stale_dropped(self) -> int:
+        """Chunks of 20 ms that were not sent because they were read too late."""
+
+    def start(self, schedule: Schedule, send: SendAudio) -> None:
+        """The bot is ready: begin to send. The first call counts."""
+
+    def look(self) -> None:
+        """The microphone was muted or unmuted. Called on any thread."""
+
+    def halt(self) -> None:
+        """Send nothing more from the return of this call on, and end. Idempotent."""
+
+    def join(self, deadline: Deadline) -> threading.Thread | None:
+        """After `halt()`: wait until it has ended; the thread that was given up at the deadline, or None."""
+
+
 class Reader(Protocol):
-    """Gets samples out of a source for the pacer."""
+    """Gets samples out of a source for the feed."""
 
     def begin(self) -> None:
         """The bot is ready. Must not block."""
@@ -39,7 +63,7 @@ class Reader(Protocol):
         """Muted or unmuted. Must not block."""
 
     def take(self, frames: int) -> bytes | None:
-        """Up to `frames` samples, fewer only at the end; None: not there yet. Called on the pacer's thread."""
+        """Up to `frames` samples, fewer only at the end; None: not there yet. Called on the schedule's thread."""
 
     @property
     def exhausted(self) -> bool:
@@ -53,12 +77,14 @@ class Reader(Protocol):
 
 
 class MemoryReader:
-    """Reads a source in memory, on the pacer's thread itself."""
+    """Reads a source in memory, on the schedule's thread itself."""
 
     def __init__(self, source: MemorySource, claim: Claim) -> None:
         self._source = source
         self._claim = claim
         self._position = 0
+        self._end = source.total_frames
+        self.exhausted: bool = self._end == 0
 
     def begin(self) -> None:
         """The position is the beginning."""
@@ -69,12 +95,9 @@ class MemoryReader:
     def take(self, frames: int) -> bytes:
         data = self._source.samples(self._position, frames)
         self._position += len(data) // 2
+        if self._end is not None:
+            self.exhausted = self._position >= self._end
         return data
-
-    @property
-    def exhausted(self) -> bool:
-        end = self._source.total_frames
-        return end is not None and self._position >= end
 
     def halt(self) -> None:
         self._claim.release()
@@ -101,7 +124,7 @@ class AheadReader:
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
-        # Guards the fields below; the source's thread and the pacer's hold it for a few instructions. Re-entrant, as
+        # Guards the fields below; the source's thread and the schedule's hold it for a few instructions. Re-entrant, as
         # the other one here, because a finalizer may come in between.
         self._lock = threading.RLock()
         self._bell = Bell()  # rung when there may be room
@@ -181,6 +204,9 @@ class MicFeed:
         publish: given what was sent: pcm, rate, monotonic time.
     """
 
+    #: Sources wait until they are read.
+    stale_dropped = 0
+
     def __init__(
         self,
         reader: Reader,
@@ -195,12 +221,12 @@ class MicFeed:
         self._run = run
         self._enabled = enabled
         self._publish = publish
-        self._underruns = 0  # this and the next are the pacer thread's
+        self._underruns = 0  # this and the next are the schedule's thread's
         self._completed = False
-        # Guards the fields below. The pacer's thread and those that start, mute and halt the feed hold it, for a few
+        # Guards the fields below. The schedule's thread and those that start, mute and halt the feed hold it, for a few
         # instructions.
         self._lock = threading.RLock()
-        self._pacer: Pacer | None = None
+        self._schedule: Schedule | None = None
         self._task: PacerTask | None = None
         self._send: SendAudio | None = None
         self._anchor = 0.0  # when chunk 0 was due, or would have been
@@ -214,20 +240,20 @@ class MicFeed:
         """Chunks of silence that were sent because the source was late."""
         return self._underruns
 
-    def start(self, pacer: Pacer, send: SendAudio) -> None:
+    def start(self, schedule: Schedule, send: SendAudio) -> None:
         """Begin; the first call counts. Does not block."""
         try:
             # Parked, so that the step cannot run before halt() can find the task.
-            task = pacer.add(self._step, math.inf)
+            task = schedule.add(self._step, math.inf)
         except RuntimeError:
-            # The session has ended, and with it the pacer, before it could begin.
+            # The session has ended, and with it the schedule, before it could begin.
             if self._halted:
                 return
             raise
         with self._lock:
             refused = self._halted or self._task is not None
             if not refused:
-                self._pacer, self._task, self._send = pacer, task, send
+                self._schedule, self._task, self._send = schedule, task, send
         if refused:
             task.cancel()
             return
@@ -238,12 +264,12 @@ class MicFeed:
         """The microphone was muted or unmuted. Called on any thread."""
         self._reader.look()
         with self._lock:
-            if self._task is None or self._pacer is None or not self._parked:
+            if self._task is None or self._schedule is None or not self._parked:
                 return
             self._parked = False
-            task, now = self._task, self._pacer.now()
-            self._anchor = now - self._index / CHUNKS_PER_SECOND
-        task.reschedule(now)
+            task, beat = self._task, self._schedule.beat()
+            self._anchor = beat - self._index / CHUNKS_PER_SECOND
+        task.reschedule(beat)
 
     def halt(self) -> None:
         """Send nothing more from the return of this call on; the source is told to end. Idempotent."""
@@ -273,13 +299,14 @@ class MicFeed:
                 return math.inf
             index = self._index
             self._index += 1
-            lag = now - (self._anchor + index / CHUNKS_PER_SECOND)
-            if lag > _MAX_LAG:
-                self._anchor += lag
+            if now - (self._anchor + index / CHUNKS_PER_SECOND) > _MAX_LAG and self._schedule is not None:
+                self._anchor = self._schedule.beat() - index / CHUNKS_PER_SECOND
             due = self._anchor + self._index / CHUNKS_PER_SECOND
             send = self._send
         frames = (index + 1) * self._rate // CHUNKS_PER_SECOND - index * self._rate // CHUNKS_PER_SECOND
-        chunk = self._chunk(frames) if enabled else pcm_tools.silence(frames)
+        chunk = self._reader.take(frames) if enabled else pcm_tools.silence(frames)
+        if chunk is None or len(chunk) < 2 * frames:
+            chunk = self._filled_up(chunk, frames)
         assert send is not None
         try:
             send(chunk, self._rate)
@@ -293,9 +320,8 @@ class MicFeed:
             self._run.all_sent()
         return due
 
-    def _chunk(self, frames: int) -> bytes:
-        data = self._reader.take(frames)
+    def _filled_up(self, data: bytes | None, frames: int) -> bytes:
         if data is None:
             self._underruns += 1
             data = b""
-        return data + pcm_tools.silence(frames - len(data) // 2) if len(data) < 2 * frames else data
+        return data + pcm_tools.silence(frames - len(data) // 2)

@@ -1,39 +1,52 @@
-"""What a transport with media owns: microphone, speaker and tracks, for one session after the other."""
+"""What a client has of microphone, speaker and camera, for one session after the other."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Bell
 from ..concurrency.lifecycle import register_for_fork
-from ..concurrency.pacer import Pacer
+from ..concurrency.pacer import Pacer, Schedule
 from ..concurrency.shield import shielded
-from ..errors import DeviceError
+from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource
-from .capture import MicFeed, SendAudio
-from .playback import Speaker
-from .session import MediaCounters, MediaSession, OnEvent, no_such_device
+from .backend import AudioBackend, cameras, pyaudio_backend
+from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
+from .capture import SendAudio
+from .kinds import Kind, choice_of, find_device, media_kind
+from .opening import END_TIMEOUT, OPEN_TIMEOUT, Switches, as_device_error
+from .outlet import Nowhere
+from .reports import Reports
+from .session import MediaSession, Senders
+from .slots import MediaCounters
 from .tracks import ParticipantTracks, Tracks
+
+if TYPE_CHECKING:
+    from .camera import SendVideo
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-# How long replacing a source or sink, or giving up a prepared one, waits for it to close.
-_REPLACE_TIMEOUT = 2.0
+# Who opens or replaces a device waits so long for another thread that does.
+_TURN_TIMEOUT = 30.0
 
 
 class MediaManager:
-    """The microphone, the speaker and the tracks of one transport.
+    """The microphone, the speaker, the camera and the tracks of one client.
 
     Args:
         mic: None: the system's default; a device id; or an `AudioSource`.
         speaker: None: the system's default; a device id; or an `AudioSink`.
+        cam: None: the system's default; a device id; or a `VideoSource`.
         enable_mic: False: muted from the start.
+        enable_cam: True: the camera is on from the start.
+        backend: the machine's sound devices; None: PyAudio's.
 
     Raises:
         TypeError: something else was given.
@@ -42,78 +55,136 @@ class MediaManager:
     def __init__(
         self,
         *,
-        mic: str | AudioSource | None = None,
-        speaker: str | AudioSink | None = None,
+        mic: str | MediaDeviceInfo | AudioSource | None = None,
+        speaker: str | MediaDeviceInfo | AudioSink | None = None,
+        cam: str | MediaDeviceInfo | VideoSource | None = None,
         enable_mic: bool = True,
+        enable_cam: bool = False,
+        backend: AudioBackend | None = None,
     ) -> None:
-        _check("mic", mic, "read", "WavSource(path)")
-        _check("speaker", speaker, "write", "WavSink(path)")
-        # Guards the fields below and what the session says it guards. Any thread may hold it, for a few instructions;
-        # sources, sinks, the pacer and `on_event` are never called under it. The io thread reads `_session`, and all
-        # threads `_mic_enabled`, without it. Re-entrant, because a finalizer may come in between.
+        self._choices: dict[Kind, Any] = {
+            "mic": choice_of("mic", mic),
+            "speaker": choice_of("speaker", speaker),
+            "cam": choice_of("cam", cam),
+            "screen": None,
+        }
+        # Guards `_session`. Any thread may hold it, for an assignment; the io thread reads without it. Re-entrant,
+        # because a finalizer may come in between.
         self._lock = threading.RLock()
-        self._mic = mic
-        self._speaker = speaker
-        self._mic_enabled = enable_mic
+        self._backend: Callable[[], AudioBackend] = pyaudio_backend if backend is None else lambda: backend
+        #: What is on, now and in sessions to come. Whoever sets one of these only has it remembered.
+        self.switches: Switches = Switches(mic=enable_mic, cam=enable_cam)
+        #: What is told of the devices, and to whom.
+        self.reports: Reports = Reports()
         self._session: MediaSession | None = None
+        self._heard_rate_hz: int | None = None  # the last rate of the bot's that could be played
         self._counters = MediaCounters()
-        # How often stop() was called: tells a prepare() that was overtaken that nobody waits for it any more.
-        self._stops = 0
+        # Nobody would close what is opened now.
+        self._over = False
+        # One thread at a time opens and replaces devices: two would open the same one, and close each other's.
+        self._turns = Bell()
+        self._turn_of: int | None = None  # the thread whose turn it is
         register_for_fork(self)
 
     # -- one session --------------------------------------------------------------------------------------------------
 
-    def prepare(self, on_event: OnEvent) -> None:
-        """Get source and sink ready. Called on the connect thread; may block in code of the user's (`sample_rate_hz`).
+    def expect(self) -> None:
+        """A session begins, or `init_devices()`, and with it what `stop()` will end: devices may be opened again."""
+        self._over = False
 
-        A default device that is missing is logged and reported once, and the session goes on without it. Called again
-        before `stop()` it only replaces `on_event`.
+    def prepare(self, *, audio: bool = True, video: bool = True) -> None:
+        """Open what is not open yet. Called on the connect thread, or by `init_devices()`; may block.
+
+        A default device that is missing is logged and reported once, and the session goes on without it.
 
         Args:
-            on_event: told of `DEVICE_ERROR` with a `DeviceError`, from any thread, until the session has stopped.
+            audio: microphone and speaker are wanted.
+            video: camera and screen are.
 
         Raises:
             DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
                 session ("in-use") or has no usable sample rate ("unknown").
+            MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
-        with self._lock:
-            if self._session is not None:
-                self._session.on_event = on_event
-                return
-            stops, mic, speaker = self._stops, self._mic, self._speaker
-        session = MediaSession(on_event, self._is_mic_enabled)
-        try:
-            session.put_mic(session.open_mic(mic), mic)
-            session.put_speaker(session.open_speaker(speaker), speaker)
-            with self._lock:
-                if self._stops != stops or self._session is not None:
-                    raise DeviceError("The session ended while its devices were being prepared")
-                self._session = session
-                self._counters = MediaCounters()
-        except BaseException:
-            session.close(Deadline(_REPLACE_TIMEOUT))
-            raise
-        missing = [kind for kind, given in (("mic", mic), ("speaker", speaker)) if given is None]
-        if "mic" in missing and not self._mic_enabled:
-            missing.remove("mic")
-        if missing:
-            session.report_missing(*missing)
+        with self._turn():
+            self._prepare(*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
 
-    def start(self, pacer: Pacer, send_audio: SendAudio) -> None:
-        """The bot is ready: the source starts from its beginning. Called on the io thread; does not block.
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        me = threading.get_ident()
+        if self._turn_of == me:  # a source of the program's calls its client
+            yield
+            return
+
+        def take() -> bool:
+            with self._lock:
+                if self._turn_of is None:
+                    self._turn_of = me
+                return self._turn_of == me
+
+        if not self._turns.wait_for(take, Deadline(_TURN_TIMEOUT)):
+            raise DeviceError("Another thread is still opening a device of this client; try again when it has ended")
+        try:
+            yield
+        finally:
+            self._turn_of = None
+            self._turns.ring()
+
+    def _prepare(self, *kinds: Kind) -> None:
+        with self._lock:
+            before = self._session
+            if before is None and self._over:  # whoever calls this was overtaken by the end of his session
+                raise DeviceError("The session ended while its devices were being prepared")
+            # In its place before anything is opened: what is switched meanwhile must not get lost.
+            session = self._session = before or MediaSession(self._backend, self.switches, self.reports)
+        try:
+            missing = session.prepare(kinds, self._choices)
+        except BaseException:
+            if before is None:
+                with self._lock:
+                    self._session = None if self._session is session else self._session
+                session.close(Deadline(END_TIMEOUT))
+            raise
+        if (no_screen := missing.pop("screen", None)) is not None:
+            self.switches.screen = False
+            self.reports.failed("screen", no_screen)
+        self.reports.missing(missing)
+
+    def start(
+        self,
+        pacer: Pacer,
+        send_audio: SendAudio | None,
+        send_video: SendVideo | None = None,
+        send_screen: SendVideo | None = None,
+        *,
+        schedule: Schedule | None = None,
+    ) -> None:
+        """The bot is ready: sources start from their beginning. Called on the io thread; does not block.
 
         Args:
-            pacer: runs in-memory sources, and drains the others.
-            send_audio: `send_audio(pcm, sample_rate_hz)`, called on the pacer's thread; must not block.
+            pacer: looks after devices.
+            send_audio: `send_audio(pcm, sample_rate_hz)`, called on the schedule's thread, or that of the microphone;
+                must not block.
+            send_video, send_screen: `send_video(frame)`, called on a thread for itself; may block.
+            schedule: times what sources send; None: the pacer does.
         """
-        with self._lock:
-            session = self._session
-            if session is None or session.started is not None:
-                return
-            session.started = (pacer, send_audio)
-            mic = session.mic
-        if mic is not None:
-            mic.start(pacer, send_audio)
+        session = self._session
+        if session is not None:
+            session.start(
+                Senders(
+                    pacer=pacer,
+                    schedule=schedule or pacer,
+                    send_audio=send_audio,
+                    send_video=send_video,
+                    send_screen=send_screen,
+                )
+            )
+
+    def look_after(self, pacer: Pacer) -> None:
+        """Notice devices that hang, come or go, though there is no session yet. `pacer`: see `start()`."""
+        session = self._session
+        if session is not None:
+            session.look_after_devices(pacer)
 
     def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         """Take audio of the bot's. Called on the io thread; does not block.
@@ -124,32 +195,34 @@ class MediaManager:
         session = self._session
         if session is None:
             return
-        if not (pcm_tools.is_rate(sample_rate_hz) and 0 <= num_channels <= pcm_tools.MAX_CHANNELS):
-            session.ignored += 1
-            if session.ignored == 1:
-                logger.warning("Audio of the bot's is ignored: %r Hz, %r channels", sample_rate_hz, num_channels)
-            return
-        pcm = pcm_tools.to_mono(pcm, num_channels or 1)
-        if not pcm:
-            return
-        session.bot.publish(pcm, sample_rate_hz, time.monotonic())
-        speaker = session.speaker
-        if speaker is not None:
-            speaker.write(pcm, sample_rate_hz)
+        if sample_rate_hz != self._heard_rate_hz or num_channels != 1 or len(pcm) % 2:  # else it is as usual
+            if not (pcm_tools.is_rate(sample_rate_hz) and 0 <= num_channels <= pcm_tools.MAX_CHANNELS):
+                session.ignore(sample_rate_hz, num_channels)
+                return
+            self._heard_rate_hz = sample_rate_hz
+            pcm = pcm_tools.to_mono(pcm, num_channels or 1)
+        if pcm:
+            session.publish_bot(pcm, sample_rate_hz, time.monotonic())
+
+    def receive_video(self, frame: VideoFrame) -> None:
+        """Take an image of the bot's. Called on one thread of the transport's; does not block."""
+        session = self._session
+        if session is not None:
+            session.publish_bot_video(frame)
 
     def interrupt(self) -> None:
         """The user interrupted the bot: queued playback is dropped. Called on the io thread; does not block."""
         session = self._session
-        speaker = session.speaker if session is not None else None
-        if speaker is not None:
-            speaker.interrupt()
+        if session is not None:
+            session.interrupt()
 
     def pause(self) -> None:
         """Send nothing more in this session from the return of this call on; what the bot says is still taken."""
-        with self._lock:
-            mic = self._session.mic if self._session is not None else None
-        if mic is not None:
-            mic.halt()
+        session = self._session
+        if session is not None:
+            for slot in session.slots:
+                if slot.part is not None and slot.kind != "speaker":
+                    slot.part.halt()
 
     def stop(self, timeout: float) -> list[threading.Thread]:
         """End the session: stop the source, give the sink what was received, close both, end the tracks.
@@ -157,149 +230,164 @@ class MediaManager:
         Called on the close thread. Idempotent; afterwards another session may be prepared.
 
         Args:
-            timeout: limit in seconds for sources and sinks of the user's.
+            timeout: limit in seconds for devices, and for sources and sinks of the user's.
 
         Returns:
-            Threads that were still in code of the user's at the limit. They own nothing any more.
+            Threads that were still in a library or in code of the user's at the limit. They own nothing any more.
         """
         with self._lock:
-            self._stops += 1
+            self._over = True
             session, self._session = self._session, None
         if session is None:
             return []
+        outlet = self.reports.outlet
         threads = session.close(Deadline(timeout))
         self._counters = session.counters()
+        if self._counters.speaker_dropped:
+            # Audio is dropped rather than delayed, but not in silence.
+            logger.warning(
+                "Audio was lost in this session: %d frames of the bot's were not played because the sink was too slow",
+                self._counters.speaker_dropped,
+            )
+        if self.reports.outlet is outlet:
+            self.reports.outlet = Nowhere()  # until the next session there is nobody to deliver events
         return threads
 
     def after_fork_in_child(self) -> None:
         """The session, its threads and whoever held the lock are the parent's."""
         self._lock = threading.RLock()
         self._session = None
+        self._turn_of = None
+        self.reports.outlet = Nowhere()
 
-    # -- the user's side: shielded, so that neither Ctrl-C nor a signal handler meets anything half done ---------------
+    # -- what is: any thread ------------------------------------------------------------------------------------------
 
-    @property
-    def is_mic_enabled(self) -> bool:
-        """False: muted. May be read from any thread."""
-        return self._mic_enabled
-
-    def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, now and for later sessions. Called on any thread; does not block.
-
-        Muting sends 1 s of silence, then nothing; the source stands still until it is unmuted.
-        """
-        shielded(lambda: self._enable_mic(enable))
-
-    def _enable_mic(self, enable: bool) -> None:
-        self._mic_enabled = enable
-        with self._lock:
-            session = self._session
-            mic = session.mic if session is not None else None
-        if mic is not None:
-            mic.look()
-        elif session is not None and enable:
-            session.report_missing("mic")
-
-    def set_mic(self, mic: str | AudioSource | None) -> None:
-        """Replace the source, also while a session runs; the local track goes on. Called on the user's thread.
-
-        Waits up to 2 s for the old source to close.
+    def devices(self, kind: Kind) -> list[MediaDeviceInfo]:
+        """The devices of a kind, as they are at this moment.
 
         Raises:
-            DeviceError: see `prepare()`; the old source goes on.
-            TypeError: see the constructor.
+            MissingExtraError: it needs a library that is not installed.
+            DeviceError: the sound system does not answer.
         """
-        _check("mic", mic, "read", "WavSource(path)")
-        shielded(lambda: self._set_mic(mic))
-
-    def _set_mic(self, mic: str | AudioSource | None) -> None:
-        with self._lock:
-            session = self._session
-            if session is None:
-                self._mic = _unless_device_id("mic", mic)
-                return
-            if mic is not None and mic is session.mic_source:
-                return
-        new = session.open_mic(mic)
-        with self._lock:
-            self._mic = mic
-            # A session that has ended meanwhile has closed what it had, and will not close the new one.
-            live = session is self._session
-            old = session.mic if live else new
-            ended = session.put_mic(new, mic) if live else None
-            started = session.started
-        if old is not None:
-            old.halt()
-        if ended is not None:
-            ended.end()
-        if new is not None and started is not None:
-            new.start(*started)
-        if mic is None and live and self._mic_enabled:
-            session.report_missing("mic")
-        self._join_replaced(session, old)
-
-    def set_speaker(self, speaker: str | AudioSink | None) -> None:
-        """Replace the sink, also while a session runs. Called on the user's thread.
-
-        Waits up to 2 s for the old sink to take what it was already given, and to close.
-
-        Raises:
-            DeviceError: see `prepare()`; the old sink goes on.
-            TypeError: see the constructor.
-        """
-        _check("speaker", speaker, "write", "WavSink(path)")
-        shielded(lambda: self._set_speaker(speaker))
-
-    def _set_speaker(self, speaker: str | AudioSink | None) -> None:
-        with self._lock:
-            session = self._session
-            if session is None:
-                self._speaker = _unless_device_id("speaker", speaker)
-                return
-            if speaker is not None and speaker is session.speaker_sink:
-                return
-        new = session.open_speaker(speaker)
-        with self._lock:
-            self._speaker = speaker
-            live = session is self._session
-            old = session.speaker if live else new
-            if live:
-                session.put_speaker(new, speaker)
-        if old is not None:
-            old.finish()
-        if speaker is None and live:
-            session.report_missing("speaker")
-        self._join_replaced(session, old)
+        if kind == "cam":
+            return cameras()
+        return [info for info in self._backend().devices() if info.kind == media_kind(kind)]
 
     def tracks(self) -> Tracks:
-        """The audio tracks of the session; None for what is absent. Called on any thread."""
+        """The tracks of the session; None for what is absent."""
         session = self._session
         if session is None:
             return Tracks()
-        return Tracks(local=ParticipantTracks(audio=session.local), bot=ParticipantTracks(audio=session.bot))
+        slots = session.slots
+        return Tracks(
+            local=ParticipantTracks(audio=slots.mic.track, video=slots.cam.track, screen_video=slots.screen.track),
+            bot=ParticipantTracks(audio=session.bot, video=session.bot_video),
+        )
 
     @property
     def counters(self) -> MediaCounters:
-        """What was lost in the current session, or in the last one. May be read from any thread."""
+        """What was lost in the current session, or in the last one."""
         session = self._session
         return session.counters() if session is not None else self._counters
 
-    def _is_mic_enabled(self) -> bool:
-        return self._mic_enabled
+    # -- the user's side: shielded, so that neither Ctrl-C nor a signal handler meets anything half done ---------------
 
-    def _join_replaced(self, session: MediaSession, part: MicFeed | Speaker | None) -> None:
-        thread = part.join(Deadline(_REPLACE_TIMEOUT)) if part is not None else None
-        if thread is not None:
-            with self._lock:
-                session.given_up.append(thread)
+    def enable_mic(self, enable: bool) -> None:
+        """Unmute or mute the microphone, now and for later sessions. Called on any thread.
 
+        Muted, a device is closed, and a source stands still; 1 s of silence is sent, then nothing. Waits only if a
+        device is opened for the first time in this session.
 
-def _check(kind: str, given: object, method: str, example: str) -> None:
-    if given is not None and not isinstance(given, str) and not callable(getattr(given, method, None)):
-        raise TypeError(f"{kind} is None, a device id (str) or an object such as {example}, not {given!r}")
+        Raises:
+            DeviceError, MissingExtraError: the microphone that was asked for by its id cannot be had.
+        """
+        shielded(lambda: self._enable("mic", enable))
 
+    def enable_cam(self, enable: bool) -> None:
+        """Turn the camera on or off, now and for later sessions. Off, a device is closed. Errors as of `enable_mic()`.
 
-def _unless_device_id(kind: str, given: T) -> T:
-    if isinstance(given, str):
-        raise no_such_device(kind, given)
-    return given
+        Waits for the first image of a device.
+        """
+        shielded(lambda: self._enable("cam", enable))
+
+    def _enable(self, kind: Kind, enable: bool) -> None:
+        setattr(self.switches, kind, enable)
+        session = self._session
+        part = session.slots[kind].part if session is not None else None
+        if part is not None:
+            part.look()
+        elif session is not None and enable:
+            try:
+                with self._turn():
+                    if self._session is session:
+                        self._prepare(kind)
+            except (DeviceError, MissingExtraError):
+                setattr(self.switches, kind, False)
+                raise
+
+    def enable_screen_share(self, enable: bool) -> None:
+        """Begin or end to show the screen, now and in later sessions.
+
+        Raises:
+            DeviceError, MissingExtraError: it cannot be read; the event `screen_share_error` fires, too.
+        """
+        shielded(lambda: self._enable_screen_share(enable))
+
+    def _enable_screen_share(self, enable: bool) -> None:
+        self.switches.screen = enable
+        session = self._session
+        if session is None:
+            return
+        with self._turn():
+            if not enable:
+                session.slots.empty("screen")
+            elif session.slots.screen.part is None:
+                try:
+                    session.slots.fill("screen", None, Deadline(OPEN_TIMEOUT))
+                except (DeviceError, MissingExtraError) as error:
+                    self.switches.screen = False
+                    self.reports.failed("screen", as_device_error("screen", None, error))
+                    raise
+
+    def set_speaker_volume(self, volume: float) -> None:
+        """Set the volume of the speaker, from the next 40 ms on. Sinks get what the bot says as it came.
+
+        Raises:
+            ValueError: it is not from 0.0 to 1.0.
+        """
+        if not (isinstance(volume, (int, float)) and 0.0 <= volume <= 1.0):
+            raise ValueError(f"speaker_volume is a number from 0.0 to 1.0, not {volume!r}")
+        self.switches.volume = float(volume)
+
+    def select(self, kind: Kind, choice: Any) -> None:
+        """Replace a device, source or sink, also while a session runs; its track goes on. On the user's thread.
+
+        Waits until a new device has opened, and up to 2 s for the old one to close, a sink with what it was given.
+
+        Args:
+            kind: which of them.
+            choice: as in the constructor.
+
+        Raises:
+            DeviceError, MissingExtraError: it cannot be had; the old one goes on.
+            TypeError: see the constructor.
+        """
+        chosen = choice_of(kind, choice)
+        shielded(lambda: self._select(kind, chosen))
+
+    def _select(self, kind: Kind, choice: Any) -> None:
+        with self._turn():
+            self._select_now(kind, choice)
+
+    def _select_now(self, kind: Kind, choice: Any) -> None:
+        session = self._session
+        slot = session.slots[kind] if session is not None else None
+        if slot is not None and slot.part is not None and choice is not None and choice == slot.choice:
+            return
+        opens = session is not None and session.opens(kind, choice)
+        if not opens:  # else whoever opens it tells
+            found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
+            self.reports.chosen(kind, found)
+        if session is not None and slot is not None and (slot.part is not None or opens):
+            session.slots.refill(kind, choice)
+        self._choices[kind] = choice

@@ -6,6 +6,7 @@ PCM is signed 16-bit little endian, mono unless said otherwise.
 from __future__ import annotations
 
 import array
+import math
 import struct
 import sys
 from collections.abc import Iterator
@@ -43,12 +44,32 @@ def to_mono(pcm: bytes, channels: int) -> bytes:
     """The mean of interleaved channels; an incomplete last frame is cut off."""
     if channels == 1:
         return pcm[: len(pcm) - len(pcm) % 2]
-    samples = array.array("h", pcm[: len(pcm) - len(pcm) % (2 * channels)])
+    samples = array.array("h")
+    samples.frombytes(memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)])  # it may be megabytes: no copy more
     _swap_on_big_endian(samples)
-    tracks = [samples[channel::channels] for channel in range(channels)]
+    tracks = [memoryview(samples)[channel::channels] for channel in range(channels)]
     mono = array.array("h", (sum(frame) // channels for frame in zip(*tracks, strict=True)))
     _swap_on_big_endian(mono)
     return mono.tobytes()
+
+
+def scaled(pcm: bytes, volume: float) -> bytes:
+    """Samples at a volume from 0.0, silence, to 1.0, the same bytes."""
+    factor = round(min(max(volume, 0.0), 1.0) * 65536)
+    if factor == 65536:
+        return pcm
+    samples = array.array("h", pcm)
+    _swap_on_big_endian(samples)
+    samples = array.array("h", [(sample * factor + 32768) >> 16 for sample in samples])
+    _swap_on_big_endian(samples)
+    return samples.tobytes()
+
+
+def rms(pcm: bytes) -> float:
+    """The root mean square of samples, 0 to 32768; an incomplete last one is ignored."""
+    samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
+    _swap_on_big_endian(samples)
+    return math.hypot(*samples) / math.sqrt(max(1, len(samples)))
 
 
 def parse_wav(data: bytes) -> tuple[bytes, int]:

@@ -15,14 +15,22 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # What may wait for a sink that is slow.
 _QUEUE_SECONDS = 1.0
+# And what waits while one device makes way for another.
+_WAITING_SECONDS = 120.0
 
 
 class Speaker(Protocol):
-    """Gives the bot's audio to a sink. All but `join()` is called on the io thread, or without blocking on another."""
+    """Gives the bot's audio to a sink. All but `join()` is called by one thread at a time, under the lock that orders
+    what is spoken; nothing of that blocks.
+    """
 
     @property
     def dropped(self) -> int:
         """Frames lost because the sink was too slow."""
+
+    @property
+    def underruns(self) -> int:
+        """How often there was nothing to play in the midst of speech."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Play this next."""
@@ -30,11 +38,14 @@ class Speaker(Protocol):
     def interrupt(self) -> None:
         """Forget what is not yet heard."""
 
-    def finish(self) -> None:
+    def surrender(self) -> list[AudioFrame]:
+        """Another one goes on in its place: what waits here and can be played there, the oldest first."""
+
+    def halt(self) -> None:
         """Nothing more comes: close the sink once it has what was received. Idempotent."""
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `finish()`: wait until the sink is closed; the thread that was given up at the deadline, or None."""
+        """After `halt()`: wait until the sink is closed; the thread that was given up at the deadline, or None."""
 
 
 class DirectSpeaker:
@@ -46,42 +57,62 @@ class DirectSpeaker:
         report: told of the failure that ends the sink.
     """
 
-    dropped = 0
+    dropped = underruns = 0
 
     def __init__(self, sink: AudioSink, claim: Claim | None, report: Report) -> None:
         self._sink = sink
         self._report = report
-        # Guards the fields below, and the sink against a write that comes while the session ends. The io thread holds
-        # it while it writes, which is an operation in memory, and the close thread. Re-entrant, because a finalizer may
-        # come in between.
-        self._lock = threading.RLock()
         self._claim = claim
         self._open = True
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
-        failure = None
-        with self._lock:
-            if not self._open:
-                return
+        if self._open:
             try:
                 self._sink.write(pcm, sample_rate_hz)
             except Exception as error:
                 logger.exception("%s failed", type(self._sink).__name__)
-                self._open, failure = False, error
-        if failure is not None:
-            self._report(failure)
+                self._open = False
+                self._report(error)
 
     def interrupt(self) -> None:
-        with self._lock:
-            if self._open:
-                self._sink.drop()
+        if self._open:
+            self._sink.drop()
 
-    def finish(self) -> None:
-        with self._lock:
-            self._open = False
-            claim, self._claim = self._claim, None
+    def surrender(self) -> list[AudioFrame]:
+        """Nothing waits."""
+        return []
+
+    def halt(self) -> None:
+        self._open = False
+        claim, self._claim = self._claim, None
         if claim is not None:
             claim.release()
+
+    def join(self, deadline: Deadline) -> None:
+        """Nothing to wait for."""
+
+
+class WaitingSpeaker:
+    """Keeps what is to be heard until there is another one to play it."""
+
+    dropped = underruns = 0
+
+    def __init__(self) -> None:
+        self._queue = AudioQueue(_WAITING_SECONDS)
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self._queue.put(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=time.monotonic()))
+
+    def interrupt(self) -> None:
+        self._queue.clear()
+
+    def surrender(self) -> list[AudioFrame]:
+        """All of it."""
+        self._queue.end()
+        return self._queue.take_all()
+
+    def halt(self) -> None:
+        self._queue.end()
 
     def join(self, deadline: Deadline) -> None:
         """Nothing to wait for."""
@@ -99,6 +130,8 @@ class QueuedSpeaker:
         report: told of an exception in the sink, on its thread.
     """
 
+    underruns = 0
+
     def __init__(self, sink: AudioSink, claim: Claim, report: Report) -> None:
         self._sink = sink
         self._queue = AudioQueue(_QUEUE_SECONDS)
@@ -114,7 +147,11 @@ class QueuedSpeaker:
     def interrupt(self) -> None:
         self._queue.clear()
 
-    def finish(self) -> None:
+    def surrender(self) -> list[AudioFrame]:
+        """What waits belongs into the sink that it was given to."""
+        return []
+
+    def halt(self) -> None:
         self._queue.end()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:

@@ -1,185 +1,282 @@
-"""The audio of one session."""
+"""What is open between the preparation of the devices and the end of the session, and what flows through it."""
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.pacer import Pacer
-from ..errors import DeviceError
+from ..concurrency.pacer import Pacer, PacerTask, Schedule
+from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
-from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource, Claim
-from .capture import AheadReader, MemoryReader, MicFeed, Reader, SendAudio
-from .playback import DirectSpeaker, QueuedSpeaker, Speaker
-from .sinks import MEMORY_SINKS, NullSink
-from .tracks import Track
-from .virtual import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
+from .backend import AudioBackend
+from .base import VideoFrame
+from .capture import SendAudio
+from .device import Device
+from .hotplug import HotPlug
+from .kinds import Kind, is_device
+from .levels import LevelMeter
+from .opening import OPEN_TIMEOUT, Opener, Switches, as_device_error
+from .reports import Reports
+from .slots import MediaCounters, Slot, Slots
+from .state import Participant, TrackData
+from .tracks import AudioTrack, VideoTrack
+
+if TYPE_CHECKING:
+    from .camera import Camera, SendVideo
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-OnEvent = Callable[[RTVIEvent, Any], None]
+# If one device hangs, the next one of the same call has less time, but so much.
+_LEAST_OPEN_TIMEOUT = 1.0
+# How often devices are looked at: a hung one says nothing by itself.
+_TICK = 0.25
+# Where there is none, somebody may listen for one that is plugged in: nothing is lost by a moment more.
+_SELDOM = 1.0
 
-_NO_BACKEND = (
-    "this version has no backend for the devices of a machine (PyAudio's is to come). Pass mic= and speaker= objects "
-    "of rtvi_sync.media, such as WavSource and WavSink, or enable_mic=False and speaker=NullSink() for no audio at all"
-)
+_LOCAL = Participant(id="local", name="", local=True)
+_BOT = Participant(id="bot", name="", local=False)
 
 
 @attrs.frozen(kw_only=True)
-class MediaCounters:
-    """What went wrong with audio since the session began, without ending it.
+class Senders:
+    """What the transport takes, from the moment that the bot is ready.
 
     Attributes:
-        mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
-        speaker_dropped: frames of the bot's that the sink was too slow for.
-        bot_frames_ignored: frames of the bot's with an impossible sample rate or number of channels.
+        pacer: looks after devices.
+        schedule: times what sources send.
+        send_audio, send_video, send_screen: see `Transport`; None for what it does not carry.
     """
 
-    mic_underruns: int = 0
-    speaker_dropped: int = 0
-    bot_frames_ignored: int = 0
-
-
-def no_such_device(kind: str, device_id: str) -> DeviceError:
-    """The error for a device that was asked for by its id."""
-    return DeviceError(
-        f"There is no {kind} {device_id!r}: {_NO_BACKEND}. (A file is not a device id: use WavSource or WavSink.)",
-        devices=(kind,),
-        type="not-found",
-    )
+    pacer: Pacer
+    schedule: Schedule
+    send_audio: SendAudio | None = None
+    send_video: SendVideo | None = None
+    send_screen: SendVideo | None = None
 
 
 class MediaSession:
-    """The microphone, the speaker and the tracks of one session. The manager's lock guards what is replaced in it.
+    """The devices and the tracks of one session.
 
     Args:
-        on_event: told of `DEVICE_ERROR`, from any thread.
-        mic_enabled: whether the microphone is on; asked for each chunk of 20 ms.
+        backend: brings the machine's sound devices.
+        switches: of the client.
+        reports: told how it stands with the devices.
     """
 
-    def __init__(self, on_event: OnEvent, mic_enabled: Callable[[], bool]) -> None:
-        self.on_event = on_event
-        self._mic_enabled = mic_enabled
-        self.bot: Track = Track(label="bot")
-        self.local: Track | None = None
-        self.mic: MicFeed | None = None
-        self.mic_source: str | AudioSource | None = None
-        self.speaker: Speaker | None = None
-        self.speaker_sink: str | AudioSink | None = None
-        self.started: tuple[Pacer, SendAudio] | None = None
-        # Threads of sources and sinks that were replaced and did not come back in time.
-        self.given_up: list[threading.Thread] = []
-        # Counts of sources and sinks that were replaced.
-        self.underruns: int = 0
-        self.dropped: int = 0
+    def __init__(self, backend: Callable[[], AudioBackend], switches: Switches, reports: Reports) -> None:
+        self._switches = switches
+        self._reports = reports
+        opener = Opener(
+            backend,
+            switches,
+            reports,
+            publish_audio=self._publish_local,
+            publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
+            publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
+        )
+        self.slots: Slots = Slots(opener, switches, reports, begin=self._begin, tell=self._tell_track)
+        # Looked for fifty times a second.
+        self._speaker, self._speaking = self.slots.speaker, self.slots.speaking
+        self._kinds: set[Kind] = set()  # what the transport carries
+        self.bot: AudioTrack | None = None
+        self.bot_video: VideoTrack | None = None  # from its first image on
+        # Guards the next field: whoever sets it begins. Held for an assignment; re-entrant, because a finalizer may
+        # come in between.
+        self._lock = threading.RLock()
+        self._senders: Senders | None = None
+        self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, reports)
+        self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, reports)
+        self._hotplug = HotPlug(reports)
+        self._ticks: PacerTask | None = None
+        self._now: Callable[[], float] = time.monotonic  # the pacer's, once there is one
         # The io thread's alone.
-        self.ignored = 0
+        self._ignored = 0
+        self._bot_heard = False
 
-    def open_mic(self, mic: str | AudioSource | None) -> MicFeed | None:
-        """Claim a source and make its feed; may block in code of the user's (`sample_rate_hz`)."""
-        if mic is None:
-            return None
-        if isinstance(mic, str):
-            raise no_such_device("mic", mic)
-        try:
-            rate = pcm_tools.check_rate(mic.sample_rate_hz)
-        except Exception as error:
-            raise DeviceError(
-                f"The mic {type(mic).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
-            ) from error
-        claim = Claim(mic, "mic")
+    def prepare(self, kinds: Sequence[Kind], choices: Mapping[Kind, Any]) -> dict[Kind, DeviceError]:
+        """Open what is wanted and not open yet. Called on a thread that may block.
 
-        def failed(error: BaseException) -> None:
-            run.end()
-            self._report("mic", mic, error)
+        Args:
+            kinds: what the transport carries; only that is ever opened.
+            choices: of the program.
 
-        reader: Reader
-        if isinstance(mic, MemorySource) and type(mic) in MEMORY_SOURCES:
-            reader = MemoryReader(mic, claim)
-        else:
-            reader = AheadReader(mic, rate, claim, self._mic_enabled, failed)
-        # It cannot have failed before this line: nothing is read before the feed is started.
-        run = mic.begin_run() if isinstance(mic, PackagedSource) else SourceRun()
-        return MicFeed(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_local)
+        Returns:
+            Which default devices are missing, and why.
 
-    def open_speaker(self, sink: str | AudioSink | None) -> Speaker | None:
-        """Claim a sink and make what writes to it."""
-        if sink is None:
-            return None
-        if isinstance(sink, str):
-            raise no_such_device("speaker", sink)
+        Raises:
+            DeviceError, MissingExtraError: what the program chose cannot be had, or the session has ended meanwhile.
+        """
+        self._kinds.update(kinds)
+        if "speaker" in kinds:
+            self.bot = self.bot or AudioTrack(label="bot")  # before its first word
+        missing: dict[Kind, DeviceError] = {}
+        deadline = Deadline(OPEN_TIMEOUT)
+        for kind in kinds:
+            choice = choices[kind]
+            if self.slots[kind].part is not None or not self.opens(kind, choice):
+                continue
+            patience = Deadline(max(_LEAST_OPEN_TIMEOUT, deadline.remaining() or 0.0))
+            try:
+                self.slots.fill(kind, choice, patience)
+            except (DeviceError, MissingExtraError) as error:
+                if choice is not None or self.slots.over:
+                    raise
+                missing[kind] = as_device_error(kind, None, error)
+        return missing
 
-        def failed(error: BaseException) -> None:
-            self._report("speaker", sink, error)
+    def opens(self, kind: Kind, choice: object) -> bool:
+        """Whether that is to be open: a device that is off is not touched; a source is taken, on or off."""
+        return kind in self._kinds and (self._switches.opens(kind) or not is_device(choice))
 
-        if type(sink) in MEMORY_SINKS:
-            return DirectSpeaker(sink, None if isinstance(sink, NullSink) else Claim(sink, "speaker"), failed)
-        return QueuedSpeaker(sink, Claim(sink, "speaker"), failed)
+    def start(self, senders: Senders) -> None:
+        """The bot is ready: sources start from their beginning. Called on the io thread; does not block."""
+        with self._lock:
+            if self._senders is not None:
+                return
+            self._senders = senders
+        self.look_after_devices(senders.pacer)  # it may start a thread: a source that is read already would come first
+        for slot in self.slots:
+            self._begin(slot)
 
-    def put_mic(self, feed: MicFeed | None, source: str | AudioSource | None) -> Track | None:
-        """Install a feed and let the local track follow; returns a track that has ended. The manager's lock is held."""
-        if self.mic is not None:
-            self.underruns += self.mic.underruns
-        self.mic, self.mic_source = feed, source
-        if feed is None:
-            ended, self.local = self.local, None
-            return ended
-        label = type(source).__name__
-        if self.local is None:
-            self.local = Track(label=label, enabled=self._mic_enabled)
-        self.local.label = label
-        return None
+    def _begin(self, slot: Slot[Any, Any]) -> None:
+        """What is in a slot sends from now on, if it has something to send and the bot is ready. Does not block."""
+        senders, part = self._senders, slot.part
+        self._tick_soon()  # it may be the first to be looked after
+        if senders is None or part is None:
+            return
+        if slot.kind == "mic" and senders.send_audio is not None:
+            part.start(senders.schedule, senders.send_audio)
+        elif slot.kind == "cam" and senders.send_video is not None:
+            part.start(senders.send_video)
+        elif slot.kind == "screen" and senders.send_screen is not None:
+            part.start(senders.send_screen)
 
-    def put_speaker(self, speaker: Speaker | None, sink: str | AudioSink | None) -> None:
-        """Install what writes to a sink. The manager's lock is held."""
-        if self.speaker is not None:
-            self.dropped += self.speaker.dropped
-        self.speaker, self.speaker_sink = speaker, sink
-
-    def _report(self, kind: str, thing: object, error: BaseException) -> None:
-        """Tell of a failed source or sink; called on its thread."""
-        if not isinstance(error, DeviceError):
-            failure = DeviceError(f"The {kind} {type(thing).__name__} failed: {error!r}", devices=(kind,))
-            failure.__cause__ = error
-            error = failure
-        self.on_event(RTVIEvent.DEVICE_ERROR, error)
-
-    def report_missing(self, *kinds: str) -> None:
-        """Tell of default devices that are absent."""
-        error = DeviceError(f"No {' and no '.join(kinds)}: {_NO_BACKEND}", devices=kinds, type="not-found")
-        logger.warning("%s. The session goes on without", error)
-        self.on_event(RTVIEvent.DEVICE_ERROR, error)
+    # -- what flows ---------------------------------------------------------------------------------------------------
 
     def _publish_local(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-        """Hand what was sent to the readers of the local track; called on the pacer's thread."""
-        track = self.local
-        if track is not None:
+        """Hand what was recorded or sent to the readers of the local track. On the thread that sends it."""
+        track = self.slots.mic.track
+        if track is not None and track.readers:
             track.publish(pcm, sample_rate_hz, timestamp)
+        if timestamp >= self._local_level.idle_until:
+            self._local_level.feed(pcm, timestamp)
+
+    def publish_bot(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
+        """Play what the bot says, and hand it to the readers of its track. On the io thread."""
+        track = self.bot
+        if track is None:
+            return
+        if not self._bot_heard:
+            self._bot_heard = True
+            self._tell(RTVIEvent.TRACK_STARTED, track, _BOT)
+        if track.readers:
+            track.publish(pcm, sample_rate_hz, timestamp)
+        with self._speaking:
+            speaker = self._speaker.part
+            if speaker is not None:
+                speaker.write(pcm, sample_rate_hz)
+        if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp):
+            self._tick_soon()
+
+    def interrupt(self) -> None:
+        """Forget what the bot has said and is not heard yet. On the io thread."""
+        with self._speaking:
+            speaker = self._speaker.part
+            if speaker is not None:
+                speaker.interrupt()
+
+    def publish_bot_video(self, frame: VideoFrame) -> None:
+        """Hand what the bot shows to the readers of its track. On one thread of the transport's."""
+        if self.bot_video is None:
+            self.bot_video = VideoTrack(label="bot")
+            self._tell(RTVIEvent.TRACK_STARTED, self.bot_video, _BOT)
+        self.bot_video.publish(frame)
+
+    def _publish_video(self, slot: Slot[Camera, VideoTrack], frame: VideoFrame) -> None:
+        """On the camera's thread."""
+        track = slot.track
+        if track is not None:
+            track.publish(frame)
+
+    def ignore(self, sample_rate_hz: int, num_channels: int) -> None:
+        """Audio of the bot's was nothing that can be played. On the io thread."""
+        self._ignored += 1
+        if self._ignored == 1:
+            logger.warning("Audio of the bot's is ignored: %r Hz, %r channels", sample_rate_hz, num_channels)
+
+    def _tell_track(self, slot: Slot[Any, Any], track: AudioTrack | VideoTrack) -> None:
+        """Tell that a local track has begun, or ended."""
+        if slot.kind == "screen":
+            started, stopped = RTVIEvent.SCREEN_TRACK_STARTED, RTVIEvent.SCREEN_TRACK_STOPPED
+        else:
+            started, stopped = RTVIEvent.TRACK_STARTED, RTVIEvent.TRACK_STOPPED
+        self._tell(started if track.ready_state == "live" else stopped, track, _LOCAL)
+
+    def _tell(self, event: RTVIEvent, track: AudioTrack | VideoTrack, who: Participant) -> None:
+        self._reports.outlet.event(event, TrackData(track=track, participant=who))
+
+    # -- looking after devices ----------------------------------------------------------------------------------------
+
+    def look_after_devices(self, pacer: Pacer) -> None:
+        """From now on devices that hang, come or go are noticed, and the bot's level falls when it is silent."""
+        if self._ticks is not None:
+            return
+        self._hotplug.look()
+        try:
+            self._ticks = pacer.add(self._tick, math.inf)
+        except RuntimeError:  # the session has ended, and with it the pacer
+            return
+        self._now = pacer.now
+        self._tick_soon()
+
+    def _tick_soon(self) -> None:
+        """There may be something to look after that there was not before. Any thread; does not block."""
+        ticks = self._ticks
+        if ticks is not None:
+            ticks.reschedule(self._now() + _TICK)
+
+    def _tick(self, now: float) -> float:
+        """On the pacer's thread."""
+        parts = [slot.part for slot in self.slots]
+        devices = [part for part in parts if isinstance(part, Device)]
+        for device in devices:
+            device.check(now)
+        self._bot_level.quiet(now)
+        self._local_level.quiet(now)
+        self._hotplug.look()
+        if devices or self._bot_level.loud:
+            return now + _TICK
+        return now + _SELDOM if self._lacks_device else math.inf
+
+    @property
+    def _lacks_device(self) -> bool:
+        """The program may wait for one to be plugged in."""
+        slots = self.slots.mic, self.slots.speaker
+        return any(slot.kind in self._kinds and slot.part is None and is_device(slot.choice) for slot in slots)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def counters(self) -> MediaCounters:
         """What was lost so far."""
-        return MediaCounters(
-            mic_underruns=self.underruns + (self.mic.underruns if self.mic is not None else 0),
-            speaker_dropped=self.dropped + (self.speaker.dropped if self.speaker is not None else 0),
-            bot_frames_ignored=self.ignored,
-        )
+        return MediaCounters(**self.slots.losses(), bot_frames_ignored=self._ignored)
 
     def close(self, deadline: Deadline) -> list[threading.Thread]:
         """End everything; the threads that were given up at the deadline."""
-        ending = [part for part in (self.mic, self.speaker) if part is not None]
-        if self.mic is not None:
-            self.mic.halt()
-        if self.speaker is not None:
-            self.speaker.finish()
-        for track in (self.local, self.bot):
-            if track is not None:
-                track.end()
-        threads = [part.join(deadline) for part in ending]
-        alive = [thread for thread in self.given_up if thread.is_alive()]
-        return alive + [thread for thread in threads if thread is not None]
+        if self._ticks is not None:
+            self._ticks.cancel()
+        self._hotplug.close()
+        if self.bot is not None:
+            self.bot.end()
+            if self._bot_heard:
+                self._tell(RTVIEvent.TRACK_STOPPED, self.bot, _BOT)
+        if self.bot_video is not None:
+            self.bot_video.end()
+            self._tell(RTVIEvent.TRACK_STOPPED, self.bot_video, _BOT)
+        return self.slots.close(deadline)

@@ -55,10 +55,12 @@ class BytesSink:
         Raises:
             DeviceError: the rate has changed, or there is no room.
         """
-        self._rate = _same_rate(self._rate, sample_rate_hz, "BytesSink")
-        if self._size + len(pcm) > self._max_bytes:
+        if sample_rate_hz != self._rate:
+            self._rate = _same_rate(self._rate, sample_rate_hz, "BytesSink")
+        size = self._size + len(pcm)
+        if size > self._max_bytes:
             raise DeviceError(f"This BytesSink is full ({self._max_bytes} bytes); use a WavSink", devices=("speaker",))
-        self._size += len(pcm)
+        self._size = size
         self._pieces.append(pcm)
 
     def drop(self) -> None:

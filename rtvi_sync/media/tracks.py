@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Generic, Literal
 
 import attrs
 
-from .base import AudioFrame, AudioQueue
+from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 
-class TrackFrames(Iterator[AudioFrame]):
-    """The frames of a track from `Track.frames()` on, for one reader.
+class TrackFrames(Iterator[F]):
+    """The frames of a track from `frames()` on, for one reader.
 
     Iterating blocks until the next frame comes and ends with the track. May be iterated on any one thread.
     """
 
-    def __init__(self, queue: AudioQueue) -> None:
+    def __init__(self, queue: FrameQueue[F]) -> None:
         self._queue = queue
 
     @property
@@ -26,14 +26,15 @@ class TrackFrames(Iterator[AudioFrame]):
         """Frames that this reader lost because it was too slow."""
         return self._queue.dropped
 
-    def queued(self) -> list[AudioFrame]:
+    def queued(self) -> list[F]:
         """The frames that have come and that the iteration has not handed out yet; it still will.
 
-        Never waits. May be called from any thread. Who only calls this keeps the last `buffer` seconds of the track.
+        Never waits. May be called from any thread. Who only calls this keeps what the `buffer`
+        holds: the end of the track.
         """
         return self._queue.queued()
 
-    def __next__(self) -> AudioFrame:
+    def __next__(self) -> F:
         item = self._queue.get()
         if item is None or item[1] is None:
             raise StopIteration
@@ -44,23 +45,28 @@ class TrackFrames(Iterator[AudioFrame]):
         self._queue.end()
 
 
-class Track:
-    """Audio in one direction, from the moment the session has it until it ends.
+class Track(Generic[F]):
+    """Audio or video in one direction, from the moment the session has it until it ends.
+
+    An `AudioTrack` has `AudioFrame`s, a `VideoTrack` has `VideoFrame`s. Any number of readers, each on a thread of its
+    own, get them all.
 
     Attributes:
         id: unique name.
-        kind: "audio".
+        kind: "audio" or "video".
         label: what it comes from, for humans; set by the session.
     """
 
+    kind: Literal["audio", "video"]
+
     def __init__(self, *, label: str, enabled: Callable[[], bool] = lambda: True) -> None:
-        self.id: str = uuid.uuid4().hex
-        self.kind: Literal["audio", "video"] = "audio"
+        self.id: str = os.urandom(16).hex()
         self.label = label
         self._enabled = enabled
-        # By identity. There is no lock, which a reader's thread could hold while a signal handler on it waits: the dict
-        # is changed in single steps, and walked in copies.
-        self._readers: dict[int, weakref.ref[TrackFrames]] = {}
+        #: By identity; what nobody reads needs not be published.
+        # There is no lock, which a reader's thread could hold while a signal handler on it waits: the dict is changed
+        # in single steps, and walked in copies.
+        self.readers: dict[int, weakref.ref[TrackFrames[F]]] = {}
         self._ended = False
 
     def __repr__(self) -> str:
@@ -68,7 +74,7 @@ class Track:
 
     @property
     def enabled(self) -> bool:
-        """False while the microphone is muted."""
+        """False while the microphone is muted, or the camera is off."""
         return self._enabled()
 
     @property
@@ -76,47 +82,74 @@ class Track:
         """ "live" until the session is over or the device is taken away."""
         return "ended" if self._ended else "live"
 
-    def frames(self, *, buffer: float = 5.0) -> TrackFrames:
-        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
-
-        Args:
-            buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
-        """
-        queue = AudioQueue(buffer)
-        frames = TrackFrames(queue)
-        key, readers = id(frames), self._readers
-        readers[key] = weakref.ref(frames, lambda _: readers.pop(key, None))
-        if self._ended:  # end() may not have seen it any more
-            frames.close()
-        return frames
-
-    def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-        """Hand a piece of audio to all readers; called by the session, on one thread. Never blocks."""
-        if not self._readers:
-            return
-        frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)
-        for reader in self._live_readers():
-            reader._queue.put(frame)
-
     def end(self) -> None:
         """No more frames will come; called by the session."""
         self._ended = True
         for reader in self._live_readers():
             reader.close()
-        self._readers.clear()
+        self.readers.clear()
 
-    def _live_readers(self) -> list[TrackFrames]:
-        return [reader for reference in self._readers.copy().values() if (reader := reference()) is not None]
+    def _read(self, queue: FrameQueue[F]) -> TrackFrames[F]:
+        frames = TrackFrames(queue)
+        key, readers = id(frames), self.readers
+        readers[key] = weakref.ref(frames, lambda _: readers.pop(key, None))
+        if self._ended:  # end() may not have seen it any more
+            frames.close()
+        return frames
+
+    def _hand_out(self, frame: F) -> None:
+        for reader in self._live_readers():
+            reader._queue.put(frame)
+
+    def _live_readers(self) -> list[TrackFrames[F]]:
+        return [reader for reference in self.readers.copy().values() if (reader := reference()) is not None]
+
+
+class AudioTrack(Track[AudioFrame]):
+    """What is said."""
+
+    kind: Literal["audio", "video"] = "audio"
+
+    def frames(self, *, buffer: float = 5.0) -> TrackFrames[AudioFrame]:
+        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
+
+        Args:
+            buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
+        """
+        return self._read(AudioQueue(buffer))
+
+    def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
+        """Hand a piece of audio to all readers; called by the session, on one thread. Never blocks."""
+        self._hand_out(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
+
+
+class VideoTrack(Track[VideoFrame]):
+    """What is seen."""
+
+    kind: Literal["audio", "video"] = "video"
+
+    def frames(self, *, buffer: int = 10) -> TrackFrames[VideoFrame]:
+        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
+
+        Args:
+            buffer: frames that a reader may lag behind before it loses the oldest (`.dropped`). With 1 the next frame
+                is always the newest. A frame of 640 x 480 pixels takes 0.9 MB.
+        """
+        return self._read(VideoQueue(buffer))
+
+    def publish(self, frame: VideoFrame) -> None:
+        """Hand an image to all readers; called by the session, on one thread. Never blocks."""
+        self._hand_out(frame)
 
 
 @attrs.frozen(kw_only=True)
 class ParticipantTracks:
     """The tracks of one side; None for what is absent."""
 
-    audio: Track | None = None
-    video: Track | None = None
-    screen_audio: Track | None = None
-    screen_video: Track | None = None
+    audio: AudioTrack | None = None
+    video: VideoTrack | None = None
+    screen_audio: AudioTrack | None = None
+    screen_video: VideoTrack | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import struct
@@ -25,7 +26,7 @@ class SourceRun:
         self._sent = False
 
     def all_sent(self) -> None:
-        """The last chunk was sent. Called on the pacer's thread."""
+        """The last chunk was sent. Called on the thread of the schedule."""
         self._sent = True
         self._over.set()
 
@@ -163,7 +164,7 @@ class SilenceSource(MemorySource):
         super().__init__(sample_rate_hz)
 
     def samples(self, start: int, frames: int) -> bytes:  # noqa: ARG002 - silence is the same everywhere
-        return pcm_tools.silence(frames)
+        return bytes(2 * frames)
 
 
 class ToneSource(MemorySource):
@@ -195,12 +196,7 @@ class ToneSource(MemorySource):
             if not 0 <= duration < math.inf:
                 raise ValueError(f"duration must be None or seconds, not {duration!r}")
             self.total_frames: int | None = round(duration * sample_rate_hz)
-        # Whole periods, so that the table can be repeated without a step; computing a sine for every sample would
-        # keep the pacer's thread from the sources of other sessions.
-        tenths = round(10 * frequency_hz)
-        length = 10 * sample_rate_hz // math.gcd(10 * sample_rate_hz, tenths)
-        angle = 2 * math.pi * tenths / (10 * sample_rate_hz)
-        self._table = struct.pack(f"<{length}h", *(round(32767 * volume * math.sin(angle * i)) for i in range(length)))
+        self._table = _sine(round(10 * frequency_hz), sample_rate_hz, volume)
 
     def samples(self, start: int, frames: int) -> bytes:
         if self.total_frames is not None:
@@ -233,5 +229,14 @@ class CallbackSource(PackagedSource):
         """Nothing to close."""
 
 
-# Read on the pacer's thread directly. Their subclasses are not: those may hold code of the user.
+# Read on the thread that times them. Their subclasses are not: those may hold code of the user.
 MEMORY_SOURCES = (BytesSource, WavSource, SilenceSource, ToneSource)
+
+
+@functools.lru_cache(maxsize=16)
+def _sine(tenths_hz: int, sample_rate_hz: int, volume: float) -> bytes:
+    # Whole periods, so that they can be repeated without a step; computing a sine for every sample would keep the
+    # thread that times it from the sources of other sessions.
+    length = 10 * sample_rate_hz // math.gcd(10 * sample_rate_hz, tenths_hz)
+    angle = 2 * math.pi * tenths_hz / (10 * sample_rate_hz)
+    return struct.pack(f"<{length}h", *(round(32767 * volume * math.sin(angle * i)) for i in range(length)))

@@ -28,8 +28,8 @@ class Recorder:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         # By the ids of the tracks. Touched by single operations of dict only, which are atomic.
-        self._user: dict[str, TrackFrames] = {}
-        self._bot: dict[str, TrackFrames] = {}
+        self._user: dict[str, TrackFrames[AudioFrame]] = {}
+        self._bot: dict[str, TrackFrames[AudioFrame]] = {}
 
     def attach(self, tracks: Tracks) -> None:
         """Record these tracks from now on. Tracks that are being recorded already go on.
@@ -42,7 +42,7 @@ class Recorder:
                 self._forget(readers)
                 readers.setdefault(track.id, track.frames(buffer=self._limit))
 
-    def _forget(self, readers: dict[str, TrackFrames]) -> None:
+    def _forget(self, readers: dict[str, TrackFrames[AudioFrame]]) -> None:
         """Make room: forget the sessions that lie too far back, and those without audio."""
         kept = 0.0
         for id_, reader in reversed(list(readers.items())):

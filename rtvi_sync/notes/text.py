@@ -18,14 +18,16 @@ def clean(text: str) -> str:
     return "".join(" " if char in _BREAKS else char for char in shown if char in _BREAKS or _harmless(char))
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table. The first column is text, the others are numbers."""
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
+    """The lines of a table. The first `texts` columns are text, the others are numbers."""
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    lines = []
-    for row in (headers, *rows):
-        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join([first.strip().ljust(widths[0]), *others]))
-    return lines
+    return [
+        "  ".join(
+            cell.ljust(width) if index < texts else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (headers, *rows)
+    ]
 
 
 def _harmless(char: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .service_payloads import ConfigOption, RTVIClientConfigOption
+from .session_payloads import ConfigOption, RTVIClientConfigOption
 
 Config: TypeAlias = list[RTVIClientConfigOption]
 ConfigLike: TypeAlias = Iterable[RTVIClientConfigOption | Mapping[str, Any]]

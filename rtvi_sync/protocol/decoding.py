@@ -5,14 +5,34 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 
 from ..errors import ProtocolError
 
-Decoder = Callable[[Any, str], Any]
-"""Takes a JSON value and its path ("bot-output: data.text"); returns what it means or raises `ProtocolError`."""
+Decoder = Callable[[Any], Any]
+"""Takes a JSON value; returns what it means or raises `MismatchError`."""
+
+
+class MismatchError(ProtocolError):
+    """A JSON value is not what its place asks for.
+
+    Args:
+        expected: the type that JSON should give.
+        value: what came; NOTHING if nothing did. It stays out of the text: it may be huge, and it may be secret.
+        path: where, from the value that the decoder was given on, such as ".text".
+    """
+
+    def __init__(self, expected: type, value: Any, path: str = "") -> None:
+        got = "nothing" if value is attrs.NOTHING else "null" if value is None else type(value).__name__
+        self._what = f"expected {expected.__name__}, got {got}"
+        #: Whoever decodes the value around it puts that one's place in front.
+        self.path: str = path
+        super().__init__(self._what)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self._what}"
 
 
 @attrs.frozen(kw_only=True)
@@ -28,6 +48,16 @@ class Payload:
 
     # Not hashed, so that a payload of plain values can be a key although a dict cannot.
     extra: dict[str, Any] = attrs.field(factory=dict, hash=False, repr=False)
+
+    if not typing.TYPE_CHECKING:  # or any misspelt attribute would be one
+
+        def __getattr__(self, name: str) -> Any:
+            # Few look at `extra`, and a dict for each message would be one more thing for the garbage collector.
+            if name != "extra":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            extra: dict[str, Any] = {}
+            object.__setattr__(self, "extra", extra)
+            return extra
 
 
 PayloadT = TypeVar("PayloadT", bound=Payload)
@@ -66,63 +96,113 @@ def decoder_of(cls: type[Payload]) -> Decoder:
     tag, classes = _variants[cls]
     decoders = {value: _object_decoder(variant) for value, variant in classes.items()}
 
-    def decode(data: Any, where: str) -> Any:
+    def decode(data: Any) -> Any:
         value = data.get(tag) if type(data) is dict else None
         chosen = decoders.get(value, base) if type(value) is str else base
-        return chosen(data, where)
+        return chosen(data)
 
     return decode
 
 
 def _object_decoder(cls: type[Payload]) -> Decoder:
-    plan = tuple(_step(field) for field in attrs.fields(cls) if field.name != "extra")
-    own_names = frozenset(step.name for step in plan)
+    steps = [_step(field) for field in attrs.fields(cls) if field.name != "extra"]
+    plan = [(_putter(cls, step.field), step.name, step.plain, step) for step in steps]
+    put_extra = _putter(cls, "extra")
+    new, size = object.__new__, len(plan)
 
-    def decode(data: Any, where: str) -> Any:
+    def decode(data: Any) -> Any:
         if type(data) is not dict:
-            raise _mismatch(where, dict, data)
-        values: dict[str, Any] = {}
-        known = own_names
-        for attribute, name, synonyms, kinds, convert, required in plan:
+            raise MismatchError(dict, data)
+        # Field by field, past the class's own __init__: a frozen one takes twice as long.
+        payload = new(cls)
+        all_known = len(data) == size
+        for put, name, plain, step in plan:
             value = data.get(name)
-            if value is None and synonyms:
-                name = next((synonym for synonym in synonyms if data.get(synonym) is not None), name)
-                value = data.get(name)
-                known = known | {name}
-            if value is None:
-                if required:
-                    raise _mismatch(f"{where}.{name}", kinds[0], data.get(name, attrs.NOTHING))
-            elif kinds and type(value) not in kinds:
-                raise _mismatch(f"{where}.{name}", kinds[0], value)
+            if type(value) is plain:
+                put(payload, value)
             else:
-                values[attribute] = convert(value, f"{where}.{name}") if convert else value
-        if not known.issuperset(data):
-            values["extra"] = {name: value for name, value in data.items() if name not in known}
-        return cls(**values)
+                put(payload, step.read(data))
+                all_known = False  # it may not be there
+        if not all_known and (unknown := _unknown(steps, data)):
+            put_extra(payload, unknown)
+        return payload
 
     return decode
 
 
-class _Step(NamedTuple):
-    """How one field is read. A named tuple, because the decoder unpacks it for every field of every message."""
+def _unknown(steps: list[_Step], data: dict[str, Any]) -> dict[str, Any]:
+    known = {name for step in steps for name in (step.name, step.name_in(data))}
+    return {name: value for name, value in data.items() if name not in known}
 
-    attribute: str
-    name: str
+
+class _Nothing:
+    """What no value of JSON is."""
+
+
+@attrs.frozen
+class _Step:
+    """How one field is read."""
+
+    field: str
+    name: str  # on the wire
     synonyms: tuple[str, ...]
     kinds: tuple[type, ...]  # what JSON may give; empty: anything
     convert: Decoder | None
-    required: bool
+    default: Any  # NOTHING if the field must be there; `dict` for a new one each time
+    plain: type = attrs.field(init=False)  # a value of this type, the usual one, is the field's as it is
+
+    def __attrs_post_init__(self) -> None:
+        is_plain = self.kinds and self.convert is None
+        object.__setattr__(self, "plain", self.kinds[0] if is_plain else _Nothing)
+
+    def name_in(self, data: dict[str, Any]) -> str:
+        """What the field is called there."""
+        if data.get(self.name) is None:
+            return next((synonym for synonym in self.synonyms if data.get(synonym) is not None), self.name)
+        return self.name
+
+    def read(self, data: dict[str, Any]) -> Any:
+        """The field's value. Raises MismatchError."""
+        name = self.name_in(data)
+        value = data.get(name)
+        if value is None:
+            if self.default is attrs.NOTHING:
+                raise MismatchError(self.kinds[0], data.get(name, attrs.NOTHING), f".{name}")
+            return {} if self.default is dict else self.default
+        if self.kinds and type(value) not in self.kinds:
+            raise MismatchError(self.kinds[0], value, f".{name}")
+        if self.convert is None:
+            return value
+        try:
+            return self.convert(value)
+        except MismatchError as error:
+            error.path = f".{name}{error.path}"
+            raise
 
 
 def _step(field: attrs.Attribute[Any]) -> _Step:
+    default = getattr(field.default, "factory", field.default)
+    if callable(default) and default is not dict:
+        raise TypeError(f"{field.name}: the only default that is made anew each time is a dict")
     kinds, convert = _reader(field.type)
     if field.metadata.get("any_shape"):
-        kinds, convert = (), _or_default(kinds, convert, field.default)
-    required = field.default is attrs.NOTHING
-    if required and not kinds:
+        kinds, convert = (), _or_default(kinds, convert, default)
+    if field.converter is not None:
+        convert = _both(convert, cast(Decoder, field.converter))
+    if default is attrs.NOTHING and not kinds:
         raise TypeError(f"{field.name}: null means absent, so a field of any JSON needs a default")
     name, *synonyms = field.metadata.get("names", (field.name,))
-    return _Step(field.name, name, tuple(synonyms), kinds, convert, required)
+    return _Step(field.name, name, tuple(synonyms), kinds, convert, default)
+
+
+def _putter(cls: type[Payload], name: str) -> Callable[[Any, Any], None]:
+    """What sets an attribute of an object that is frozen from then on: the slot itself."""
+    slot: types.MemberDescriptorType = getattr(cls, name)
+    return slot.__set__
+
+
+def _both(first: Decoder | None, second: Decoder) -> Decoder:
+    return second if first is None else lambda data: second(first(data))
 
 
 def _reader(hint: Any) -> tuple[tuple[type, ...], Decoder | None]:
@@ -146,30 +226,31 @@ def _reader(hint: Any) -> tuple[tuple[type, ...], Decoder | None]:
 
 
 def _or_default(kinds: tuple[type, ...], convert: Decoder | None, default: Any) -> Decoder:
-    def decode(data: Any, where: str) -> Any:
+    def decode(data: Any) -> Any:
         if type(data) not in kinds:
             return default
         try:
-            return convert(data, where) if convert else data
-        except ProtocolError:
+            return convert(data) if convert else data
+        except MismatchError:
             return default
 
     return decode
 
 
 def _tuple_decoder(kinds: tuple[type, ...], convert: Decoder | None) -> Decoder:
-    def decode(data: Any, where: str) -> Any:
+    def decode(data: Any) -> Any:
         for index, item in enumerate(data):
             if kinds and type(item) not in kinds:
-                raise _mismatch(f"{where}[{index}]", kinds[0], item)
+                raise MismatchError(kinds[0], item, f"[{index}]")
         if convert is None:
             return tuple(data)
-        return tuple([convert(item, f"{where}[{index}]") for index, item in enumerate(data)])
+        items = []
+        for index, item in enumerate(data):
+            try:
+                items.append(convert(item))
+            except MismatchError as error:
+                error.path = f"[{index}]{error.path}"
+                raise
+        return tuple(items)
 
     return decode
-
-
-def _mismatch(where: str, expected: type, value: Any) -> ProtocolError:
-    # The value itself stays out of the message: it may be huge, and it may be secret.
-    got = "nothing" if value is attrs.NOTHING else "null" if value is None else type(value).__name__
-    return ProtocolError(f"{where}: expected {expected.__name__}, got {got}")

@@ -7,25 +7,21 @@ version here is (major, minor).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
 
 import attrs
 
-from ..errors import UnsupportedFeatureError
+from ..errors import ProtocolError, UnsupportedFeatureError
 from ..events import RTVIEvent
-from . import payloads as p
-from . import service_payloads as s
-from .decoding import Decoder, Payload, decoder_of
+from .decoding import Decoder, MismatchError, Payload, decoder_of
 
 PayloadClass = type[Payload]
 Version = tuple[int, int]
-
-
-def _decoder(spec: MessageSpec) -> Decoder | None:
-    return decoder_of(spec.payload) if spec.payload is not None else None
 
 
 def _own_type(spec: MessageSpec) -> str:
@@ -56,7 +52,8 @@ class MessageSpec:
         type: the wire type, such as "bot-output".
         direction: "in": from the bot. "out": to the bot.
         event: the event that an inbound message causes; None for outbound ones.
-        payload: the class that its data is decoded into, or None: the data is handed over as it came.
+        payload: the class that its data is decoded into, given by its name, such as "speech.TranscriptData"; or None:
+            the data is handed over as it came.
         since: the first protocol version that knows it; None: all do.
         until: the first protocol version that no longer knows it; None: none yet.
         feature: what an `UnsupportedFeatureError` calls it.
@@ -69,16 +66,22 @@ class MessageSpec:
     type: str
     direction: Literal["in", "out"]
     event: RTVIEvent | None = None
-    payload: PayloadClass | None = None
+    _payload: str | None = None
     since: Version | None = None
     until: Version | None = None
     feature: str = attrs.field(default=attrs.Factory(_own_type, takes_self=True))
     answer: str | None = None
     instead: str = ""
     pipecat: str = ""
-    _decode: Decoder | None = attrs.field(
-        init=False, repr=False, eq=False, default=attrs.Factory(_decoder, takes_self=True)
-    )
+
+    @property
+    def payload(self) -> PayloadClass | None:
+        # Its module is imported with the first session, see `load_payloads()`.
+        if self._payload is None:
+            return None
+        kind, _, name = self._payload.partition(".")
+        payload: PayloadClass = getattr(import_module(f".{kind}_payloads", __package__), name)
+        return payload
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +97,17 @@ class FieldSpec:
     until: Version | None = None
 
 
+@functools.cache
+def load_payloads() -> None:
+    """Import the classes of all payloads now, for the reason of `frames.load()`."""
+    for spec in (*INBOUND.values(), *OUTBOUND.values()):
+        spec.payload  # noqa: B018 - to look at it is what imports
+
+
+# By the type of the message, from the first one on.
+_decoders: dict[str, Decoder | None] = {}
+
+
 def decode_payload(spec: MessageSpec, data: Any) -> Any:
     """Returns the payload that a message with this data has. Any thread.
 
@@ -106,10 +120,16 @@ def decode_payload(spec: MessageSpec, data: Any) -> Any:
         ProtocolError: the data is not of the shape that the type has; the message names the type and the path, as in
             "bot-output: data.text: expected str, got int".
     """
-    decode = spec._decode
+    try:
+        decode = _decoders[spec.type]
+    except KeyError:
+        decode = _decoders[spec.type] = decoder_of(spec.payload) if spec.payload is not None else None
     if decode is None:
         return data
-    return decode({} if data is None else data, f"{spec.type}: data")
+    try:
+        return decode({} if data is None else data)
+    except MismatchError as error:
+        raise ProtocolError(f"{spec.type}: data{error}") from None
 
 
 # Versions above 99999 and suffixes over 40 characters are nobody's; what matches is safe to print.
@@ -178,7 +198,7 @@ def _text(version: Version) -> str:
 def _in(
     type: str,
     event: RTVIEvent,
-    payload: PayloadClass | None = None,
+    payload: str | None = None,
     since: Version | None = None,
     until: Version | None = None,
     pipecat: str = "",
@@ -222,9 +242,9 @@ _CLIENT_MESSAGES = "Newer bots are asked by client messages of your own: send_cl
 
 INBOUND = _by_type(
     # The session
-    _in("bot-ready", _E.BOT_READY, p.BotReadyData),
-    _in("error", _E.ERROR, p.ErrorData),
-    _in("error-response", _E.MESSAGE_ERROR, p.ErrorData),
+    _in("bot-ready", _E.BOT_READY, "session.BotReadyData"),
+    _in("error", _E.ERROR, "session.ErrorData"),
+    _in("error-response", _E.MESSAGE_ERROR, "session.ErrorData"),
     # What the user says
     _in("user-started-speaking", _E.USER_STARTED_SPEAKING),
     _in("user-stopped-speaking", _E.USER_STOPPED_SPEAKING),
@@ -232,46 +252,48 @@ INBOUND = _by_type(
     _in("vad-user-stopped-speaking", _E.VAD_USER_STOPPED_SPEAKING, since=(2, 0)),
     _in("user-mute-started", _E.USER_MUTE_STARTED, since=(1, 2)),
     _in("user-mute-stopped", _E.USER_MUTE_STOPPED, since=(1, 2)),
-    _in("user-input", _E.USER_INPUT, p.UserInputData, since=(2, 2)),
-    _in("user-transcription", _E.USER_TRANSCRIPT, p.TranscriptData),
-    _in("user-llm-text", _E.USER_LLM_TEXT, p.UserLLMTextData),
-    _in("stt-raw-text", _E.STT_RAW_TEXT, p.TranscriptData, since=(2, 2)),
+    _in("user-input", _E.USER_INPUT, "speech.UserInputData", since=(2, 2)),
+    _in("user-transcription", _E.USER_TRANSCRIPT, "speech.TranscriptData"),
+    _in("user-llm-text", _E.USER_LLM_TEXT, "speech.UserLLMTextData"),
+    _in("stt-raw-text", _E.STT_RAW_TEXT, "speech.TranscriptData", since=(2, 2)),
     # What the bot says
     _in("bot-started-speaking", _E.BOT_STARTED_SPEAKING),
     _in("bot-stopped-speaking", _E.BOT_STOPPED_SPEAKING),
     _in("bot-interrupted", _E.BOT_INTERRUPTED, since=(2, 0)),
-    _in("bot-output", _E.BOT_OUTPUT, p.BotOutputData, since=(1, 0), pipecat="from 0.0.96"),
-    _in("bot-transcription", _E.BOT_TRANSCRIPT, p.BotLLMTextData),
+    _in("bot-output", _E.BOT_OUTPUT, "speech.BotOutputData", since=(1, 0), pipecat="from 0.0.96"),
+    _in("bot-transcription", _E.BOT_TRANSCRIPT, "speech.BotLLMTextData"),
     _in("bot-llm-started", _E.BOT_LLM_STARTED),
-    _in("bot-llm-text", _E.BOT_LLM_TEXT, p.BotLLMTextData),
+    _in("bot-llm-text", _E.BOT_LLM_TEXT, "speech.BotLLMTextData"),
     _in("bot-llm-stopped", _E.BOT_LLM_STOPPED),
-    _in("bot-llm-marker", _E.BOT_LLM_MARKER, p.BotLLMMarkerData, since=(2, 1), pipecat="from 1.11.0"),
-    _in("bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, p.BotLLMSearchResponseData, pipecat="from 0.0.54"),
-    _in("llm-raw-text", _E.LLM_RAW_TEXT, p.BotLLMTextData, since=(2, 2)),
+    _in("bot-llm-marker", _E.BOT_LLM_MARKER, "speech.BotLLMMarkerData", since=(2, 1), pipecat="from 1.11.0"),
+    _in(
+        "bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, "speech.BotLLMSearchResponseData", pipecat="from 0.0.54"
+    ),
+    _in("llm-raw-text", _E.LLM_RAW_TEXT, "speech.BotLLMTextData", since=(2, 2)),
     _in("llm-json-completion", _E.LLM_JSON_COMPLETION, until=(1, 0), pipecat="none; client-js 0.3 knows it"),
     _in("bot-tts-started", _E.BOT_TTS_STARTED),
-    _in("bot-tts-text", _E.BOT_TTS_TEXT, p.BotTTSTextData),
-    _in("bot-tts-audio", _E.BOT_TTS_AUDIO, p.BotTTSAudioData),
+    _in("bot-tts-text", _E.BOT_TTS_TEXT, "speech.BotTTSTextData"),
+    _in("bot-tts-audio", _E.BOT_TTS_AUDIO, "speech.BotTTSAudioData"),
     _in("bot-tts-stopped", _E.BOT_TTS_STOPPED),
-    _in("tts-raw-text", _E.TTS_RAW_TEXT, p.BotTTSTextData, since=(2, 2)),
+    _in("tts-raw-text", _E.TTS_RAW_TEXT, "speech.BotTTSTextData", since=(2, 2)),
     # Function calls
-    _in("llm-function-call", _E.LLM_FUNCTION_CALL, p.LLMFunctionCallData),
-    _in("llm-function-call-start", _E.LLM_FUNCTION_CALL_START, p.LLMFunctionCallStartedData, until=(1, 2)),
-    _in("llm-function-call-started", _E.LLM_FUNCTION_CALL_STARTED, p.LLMFunctionCallStartedData, since=(1, 2)),
+    _in("llm-function-call", _E.LLM_FUNCTION_CALL, "program.LLMFunctionCallData"),
+    _in("llm-function-call-start", _E.LLM_FUNCTION_CALL_START, "program.LLMFunctionCallStartedData", until=(1, 2)),
+    _in("llm-function-call-started", _E.LLM_FUNCTION_CALL_STARTED, "program.LLMFunctionCallStartedData", since=(1, 2)),
     _in(
         "llm-function-call-in-progress",
         _E.LLM_FUNCTION_CALL_IN_PROGRESS,
-        p.LLMFunctionCallInProgressData,
+        "program.LLMFunctionCallInProgressData",
         since=(1, 2),
     ),
-    _in("llm-function-call-stopped", _E.LLM_FUNCTION_CALL_STOPPED, p.LLMFunctionCallStoppedData, since=(1, 2)),
+    _in("llm-function-call-stopped", _E.LLM_FUNCTION_CALL_STOPPED, "program.LLMFunctionCallStoppedData", since=(1, 2)),
     # Messages of the application
     _in("server-message", _E.SERVER_MESSAGE, pipecat="from 0.0.59"),
-    _in("server-response", _E.SERVER_RESPONSE, p.ServerResponseData, since=(1, 0)),
+    _in("server-response", _E.SERVER_RESPONSE, "session.ServerResponseData", since=(1, 0)),
     _in(
         "append-to-context-result",
         _E.APPEND_TO_CONTEXT_RESULT,
-        p.AppendToContextResultData,
+        "program.AppendToContextResultData",
         since=(1, 0),
         until=_REMOVED,
         pipecat="none; client-js 1.x knows it",
@@ -279,23 +301,29 @@ INBOUND = _by_type(
     _in(
         "storage-item-stored",
         _E.STORAGE_ITEM_STORED,
-        p.StorageItemStoredData,
+        "program.StorageItemStoredData",
         until=(1, 0),
         pipecat="none by itself; client-js 0.3 knows it",
     ),
-    _in("ui-command", _E.UI_COMMAND, p.UICommandData, since=(1, 3)),
-    _in("ui-task", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 3), until=(1, 4)),
-    _in("ui-job-group", _E.UI_JOB_GROUP, p.UIJobGroupData, since=(1, 4)),
+    _in("ui-command", _E.UI_COMMAND, "program.UICommandData", since=(1, 3)),
+    _in("ui-task", _E.UI_JOB_GROUP, "program.UIJobGroupData", since=(1, 3), until=(1, 4)),
+    _in("ui-job-group", _E.UI_JOB_GROUP, "program.UIJobGroupData", since=(1, 4)),
     # Config and actions
-    _in("config", _E.CONFIG, s.ConfigData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
-    _in("config-available", _E.CONFIG_DESCRIBE, s.ConfigAvailableData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
-    _in("actions-available", _E.ACTIONS_AVAILABLE, s.ActionsAvailableData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
-    _in("action-response", _E.ACTION_RESPONSE, s.ActionResponseData, until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("config", _E.CONFIG, "service.ConfigData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("config-available", _E.CONFIG_DESCRIBE, "service.ConfigAvailableData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in(
+        "actions-available",
+        _E.ACTIONS_AVAILABLE,
+        "service.ActionsAvailableData",
+        until=_REMOVED,
+        pipecat=_UP_TO_0_0_108,
+    ),
+    _in("action-response", _E.ACTION_RESPONSE, "service.ActionResponseData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
     # Measurements and logs
-    _in("metrics", _E.METRICS, s.PipecatMetricsData),
-    _in("user-audio-level", _E.USER_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0), pipecat="from 0.0.87"),
-    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, p.AudioLevelData, since=(1, 0), pipecat="from 0.0.87"),
-    _in("system-log", _E.SYSTEM_LOG, p.SystemLogData, since=(1, 0), pipecat="from 0.0.87"),
+    _in("metrics", _E.METRICS, "service.PipecatMetricsData"),
+    _in("user-audio-level", _E.USER_AUDIO_LEVEL, "speech.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
+    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, "speech.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
+    _in("system-log", _E.SYSTEM_LOG, "speech.SystemLogData", since=(1, 0), pipecat="from 0.0.87"),
 )
 """Every message that a bot may send, by type."""
 

@@ -33,7 +33,10 @@ PROTOCOL_VERSION = "2.2.0"
 
 # Types that answer a request, by its id. Anything else with an id is an event that happens to have one.
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
-
+_UNKNOWN = (RTVIEvent.UNKNOWN_MESSAGE, None)
+_EVENTS = {type_: (spec.event, spec) for type_, spec in INBOUND.items() if spec.event is not None}
+# Types that are more than an event.
+_MEANT_FOR_US = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error"}
 
 # Of what the bot was asked and nobody waits for (any more), so much is remembered; what it answers later is an event
 # only.
@@ -55,13 +58,27 @@ class Reject:
     error: RTVIError
 
 
-@attrs.frozen
+@attrs.define
 class Deliver:
-    """An event for the program. `decode()` makes its payload, when somebody listens."""
+    """An event for the program. One is made of every message, so its payload and its message are not, until somebody
+    asks for them.
+
+    Attributes:
+        event: its type.
+        spec: of the message; None if that is of no known type.
+        type, data, id: of the message.
+    """
 
     event: RTVIEvent
-    message: RTVIMessage
     spec: MessageSpec | None
+    type: str
+    data: Any
+    id: str | None
+
+    @property
+    def message(self) -> RTVIMessage:
+        """The message."""
+        return RTVIMessage(self.type, self.data, self.id)
 
     def decode(self) -> Any:
         """The typed payload.
@@ -69,7 +86,7 @@ class Deliver:
         Raises:
             ProtocolError: the data does not have the shape that its type prescribes.
         """
-        return decode_payload(self.spec, self.message.data) if self.spec is not None else self.message
+        return decode_payload(self.spec, self.data) if self.spec is not None else self.message
 
 
 @attrs.frozen
@@ -124,6 +141,8 @@ class Engine:
         self._unawaited: deque[str] = deque()
         # What it has said that it does not know, though its version should.
         self._missing: set[str] = set()
+        # Outbound types that the bot knows by its version.
+        self._known: set[str] = set()
 
     @property
     def version(self) -> str | None:
@@ -149,10 +168,15 @@ class Engine:
             UnsupportedFeatureError: the bot does not know its type.
         """
         spec = OUTBOUND.get(message.type)
-        if spec is not None and spec.feature in self._missing:
+        if spec is None:
+            return
+        if spec.feature in self._missing:
             raise self._unsupported(message.type, "it said so before")
-        require_feature(message.type, self.version)
-        if spec is None or spec.answer is None or message.id is None:
+        if message.type not in self._known:
+            require_feature(message.type, self.version)
+            if self.bot_ready is not None:
+                self._known.add(message.type)
+        if spec.answer is None or message.id is None:
             return
         self._asked[message.id] = message.type
         if not awaited:
@@ -169,32 +193,28 @@ class Engine:
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """What follows from a message of the bot, in the order in which it is to be done. Never raises."""
         try:
-            if isinstance(message, (str, bytes, bytearray)):
-                message = envelope.decode(message)
+            if type(message) is str or isinstance(message, (str, bytes, bytearray)):
+                type_, data, id_ = envelope.open_text(message)
             elif not isinstance(message, RTVIMessage):
-                message = envelope.from_json(message)
-            elif not isinstance(message.type, str):
-                raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
-            elif envelope.is_too_deep(message.data):  # a transport may be anybody's, and hand over what it likes
-                raise ProtocolError(f"A message is nested more than {envelope.MAX_DEPTH} levels deep")
+                type_, data, id_ = envelope.open_document(message)
+            else:
+                type_, data, id_ = _checked(message)
         except envelope.ForeignMessageError:
             return []
         except ProtocolError as error:
             return [Warn(f"The bot sent something that is no RTVI message; it is skipped. {error}")]
-        return self._receive(message)
+        event, spec = _EVENTS.get(type_, _UNKNOWN)
+        deliver = Deliver(event, spec, type_, data, id_)
+        return self._receive(deliver) if type_ in _MEANT_FOR_US else [deliver]
 
-    def _receive(self, message: RTVIMessage) -> list[Effect]:
-        type_ = message.type
+    def _receive(self, deliver: Deliver) -> list[Effect]:
+        type_, message = deliver.type, deliver.message
         if type_ == "bot-ready" and self.bot_ready is None:
             return self._receive_ready(message)
         if type_ == "error-response":
-            return self._receive_refusal(message)
-        spec = INBOUND.get(type_)
-        if spec is None or spec.event is None:
-            return [Deliver(RTVIEvent.UNKNOWN_MESSAGE, message, None)]
-        deliver = Deliver(spec.event, message, spec)
+            return self._receive_refusal(message, deliver)
         if type_ in REPLY_TYPES:
-            return self._receive_answer(message, spec, deliver)
+            return self._receive_answer(message, deliver)
         if type_ == "bot-interrupted":
             return [Interrupt(), deliver]
         if type_ == "error" and isinstance(message.data, Mapping) and message.data.get("fatal") is True:
@@ -213,7 +233,7 @@ class Engine:
             self.config = tuple(configs.config_of(data.config))
         return [Ready(data, message)]
 
-    def _receive_answer(self, message: RTVIMessage, spec: MessageSpec, deliver: Deliver) -> list[Effect]:
+    def _receive_answer(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
         asked = self._asked.get(message.id) if message.id is not None else None
         effects: list[Effect] = [deliver]
         if message.id is not None and asked is not None and OUTBOUND[asked].answer == message.type:
@@ -221,21 +241,19 @@ class Engine:
             effects.insert(0, Resolve(message))
         if message.type == "config":
             try:
-                self.config = tuple(configs.config_of(decode_payload(spec, message.data).config))
+                self.config = tuple(configs.config_of(deliver.decode().config))
             except ProtocolError:
                 pass  # whoever waits for it, or listens, is told
             else:
                 if asked == "update-config":
-                    effects.append(Deliver(RTVIEvent.CONFIG_UPDATED, message, spec))
+                    effects.append(attrs.evolve(deliver, event=RTVIEvent.CONFIG_UPDATED))
         return effects
 
-    def _receive_refusal(self, message: RTVIMessage) -> list[Effect]:
+    def _receive_refusal(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
         text = error_text(message)
         if message.id is not None and message.id == self.client_ready.id:
             # Pipecat warns so about a version it does not know, and sends bot-ready right after: no refusal at all.
             return [Warn(f"The bot has a remark on this client's version: {text}")]
-        spec = INBOUND["error-response"]
-        deliver = Deliver(spec.event or RTVIEvent.MESSAGE_ERROR, message, spec)
         asked = self._asked.pop(message.id, None) if message.id is not None else None
         if message.id is None or asked is None:
             return [deliver]
@@ -263,6 +281,15 @@ class Engine:
             feature=OUTBOUND[type_].feature,
             bot_version=self.version,
         )
+
+
+def _checked(message: RTVIMessage) -> envelope.Content:
+    """What a message says that was made by a transport, which may be anybody's and hand over what it likes."""
+    if not isinstance(message.type, str):
+        raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
+    if envelope.is_too_deep(message.data):
+        raise ProtocolError(f"A message is nested more than {envelope.MAX_DEPTH} levels deep")
+    return message.type, message.data, message.id
 
 
 def error_text(message: RTVIMessage) -> str:

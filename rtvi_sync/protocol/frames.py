@@ -1,19 +1,17 @@
 """The protobuf wire: every WebSocket message is one serialized ``pipecat.Frame``.
 
-The message classes are built when this module is imported, from the field facts below, in a descriptor pool of their
-own. Generated code would register ``frames.proto`` in the process-wide pool, where a server framework's own copy may
-already be, and it would tie the package to one runtime version of protobuf.
+Messages, which are nearly all that a session without audio has, are written and read here, by hand. Protobuf does the
+rest, and is imported when it is needed first.
 
 Everything here is pure and may be called from any thread.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final, TypeAlias
 
 import attrs
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from rtvi_sync.errors import ProtocolError
 
@@ -120,50 +118,25 @@ _KINDS: Final[dict[str, type[Frame]]] = {
     "interruption": InterruptionFrame,
 }
 _PACKAGE: Final = "pipecat"
-_Field = descriptor_pb2.FieldDescriptorProto
-
-
-def _describe() -> descriptor_pb2.FileDescriptorProto:
-    """Turn the field facts into what a compiler would have made of the ``.proto`` file."""
-    file = descriptor_pb2.FileDescriptorProto(name="frames.proto", package=_PACKAGE, syntax="proto3")
-    for message_name, facts in _FIELDS.items():
-        message = file.message_type.add(name=message_name)
-        for number, fact in enumerate(facts.split(), start=1):
-            name, type_name = fact.split(":")
-            field = message.field.add(
-                name=name.rstrip("?"),
-                number=number,
-                label=_Field.LABEL_OPTIONAL,
-                type=_Field.Type.Value(f"TYPE_{type_name.upper()}"),
-            )
-            if name.endswith("?"):
-                field.proto3_optional = True
-                field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{field.name}")
-    frame = file.message_type.add(name="Frame")
-    frame.oneof_decl.add(name="frame")
-    for number, (kind, frame_class) in enumerate(_KINDS.items(), start=1):
-        frame.field.add(
-            name=kind,
-            number=number,
-            label=_Field.LABEL_OPTIONAL,
-            type=_Field.TYPE_MESSAGE,
-            type_name=f".{_PACKAGE}.{frame_class.__name__}",
-            oneof_index=0,
-        )
-    return file
-
-
-def _build() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(_describe().SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Frame"))
-
-
-_Frame: Final[Any] = _build()
-_parse: Final = _Frame.FromString
+# On the wire: the number of a field whose length is told, and that it is one. `Frame.message` and `MessageFrame.data`.
+_MESSAGE_TAG: Final = bytes([4 << 3 | 2])
+_DATA_TAG: Final = bytes([1 << 3 | 2])
 _KIND_OF: Final = {frame_class: kind for kind, frame_class in _KINDS.items()}
 _NAMES_OF: Final = {frame_class: [field.name for field in attrs.fields(frame_class)] for frame_class in _KIND_OF}
+
+
+def load() -> None:
+    """Import protobuf now. A process that forks while another thread imports something can never import it again."""
+    _protobuf()
+
+
+@functools.cache
+def _protobuf() -> tuple[Any, type[Exception]]:
+    """The class of a frame, and what it raises for bytes that are none."""
+    from . import descriptors  # it takes longer than all the rest of this package
+
+    kinds = {kind: frame_class.__name__ for kind, frame_class in _KINDS.items()}
+    return descriptors.build(_PACKAGE, _FIELDS, "Frame", kinds), descriptors.DecodeError
 
 
 def encode(frame: Frame) -> bytes:
@@ -176,7 +149,7 @@ def encode(frame: Frame) -> bytes:
     frame_class = type(frame)
     if frame_class not in _KIND_OF:
         raise TypeError(f"not a frame: {frame_class.__name__}")
-    wire = _Frame()
+    wire = _protobuf()[0]()
     message = getattr(wire, _KIND_OF[frame_class])
     message.SetInParent()
     for name in _NAMES_OF[frame_class]:
@@ -193,6 +166,81 @@ def encode(frame: Frame) -> bytes:
     return data
 
 
+def encode_message(text: bytes) -> bytes:
+    """What `encode(MessageFrame(data=text.decode()))` returns, sooner. `text` is UTF-8."""
+    return _message_head(len(text)) + text
+
+
+@functools.lru_cache(maxsize=1024)
+def _message_head(text_bytes: int) -> bytes:
+    """What comes before the text in a frame that holds a message and nothing else, as all bots write it."""
+    field = _DATA_TAG + _varint(text_bytes) if text_bytes else b""
+    return _MESSAGE_TAG + _varint(len(field) + text_bytes) + field
+
+
+@functools.lru_cache(maxsize=1024)
+def _message_head_in(frame_bytes: int) -> bytes | None:
+    """With what a frame of this size begins if it holds a message and nothing else; None: none of this size does."""
+    for text_bytes in range(max(0, frame_bytes - 12), frame_bytes):
+        head = _message_head(text_bytes)
+        if len(head) + text_bytes == frame_bytes:
+            return head
+    return None
+
+
+def _varint(number: int) -> bytes:
+    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def message_in(data: bytes) -> str | None:
+    """The JSON text in the bytes of a WebSocket message, if that is told by its first bytes.
+
+    None: it is something else, or wrong, or a message that is not written in the shortest way; `content()` tells.
+    """
+    head = _message_head_in(len(data))
+    if head is None or not data.startswith(head):
+        return None
+    try:
+        return data[len(head) :].decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def content(data: bytes) -> tuple[str | None, Any]:
+    """What the bytes of one binary WebSocket message hold, for those who see thousands a second.
+
+    Returns:
+        "message" and its JSON text; "audio" and its PCM, sample rate and number of channels; any other kind of frame,
+        or None, and None.
+
+    Raises:
+        ProtocolError: as `decode()`.
+    """
+    wire = _read(data)
+    kind = wire.WhichOneof("kind")
+    if kind == "message":
+        return kind, wire.message.data
+    if kind == "audio":
+        audio = wire.audio
+        return kind, (audio.audio, audio.sample_rate, audio.num_channels)
+    return kind, None
+
+
+def _read(data: bytes) -> Any:
+    frame, decode_error = _protobuf()
+    try:
+        return frame.FromString(data)
+    # Bad UTF-8 is a ValueError and deep nesting a RecursionError where protobuf runs without its C extension.
+    except (decode_error, ValueError, RecursionError) as error:
+        raise ProtocolError(f"undecodable frame of {len(data)} bytes: {error}") from error
+
+
 def decode(data: bytes) -> Frame | None:
     """Read the bytes of one binary WebSocket message. Unknown fields are skipped.
 
@@ -202,12 +250,8 @@ def decode(data: bytes) -> Frame | None:
     Raises:
         ProtocolError: the bytes are not a serialized frame, or a text in them is not UTF-8.
     """
-    try:
-        wire = _parse(data)
-    # Bad UTF-8 is a ValueError and deep nesting a RecursionError where protobuf runs without its C extension.
-    except (DecodeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"undecodable frame of {len(data)} bytes: {error}") from error
-    kind = wire.WhichOneof("frame")
+    wire = _read(data)
+    kind = wire.WhichOneof("kind")
     if kind == "message":
         return MessageFrame(data=wire.message.data)
     if kind == "audio":

@@ -5,34 +5,14 @@ Import them from `rtvi_sync.messages`. The rules by which they are decoded are t
 
 # No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
 
-from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
 from .decoding import Payload, sent_as
+from .session_payloads import RTVIClientConfigOption
 
 # Config
-
-
-@attrs.frozen
-class ConfigOption(Payload):
-    """One option of a service: its name and any JSON value."""
-
-    name: str
-    value: Any = None
-
-
-def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
-    return tuple(options)
-
-
-@attrs.frozen
-class RTVIClientConfigOption(Payload):
-    """The options of one service, the key of which is for example "llm". Both can be given by position."""
-
-    service: str
-    options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options)
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -95,7 +95,7 @@ class Told:
     """What a transport tells the client in one session. Made by `Rig`, which puts it between the two."""
 
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-        self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed)
+        self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed, on_messages=self._messages)
         self._tell, self._tell_closed = on_message, options.on_closed
         # Guards nothing: who delivers has it, so that another who comes meanwhile is noticed.
         self._delivering = threading.Lock()
@@ -114,6 +114,10 @@ class Told:
             self.then()
         finally:
             self._delivering.release()
+
+    def _messages(self, messages: Iterable[Any]) -> None:
+        for message in messages:
+            self.message(message)
 
     def _closed(self, info: CloseInfo) -> None:
         self.ends.append(info)

@@ -8,7 +8,7 @@ start them.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -17,7 +17,8 @@ from ..concurrency.cancel import AbortSignal
 from ..concurrency.hub import Hub
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
-from ..media import AudioSink, AudioSource, Tracks, VideoSource
+from ..media import AudioSink, AudioSource, MediaDeviceInfo, Tracks, VideoFrame, VideoSource
+from ..media.manager import MediaManager
 from ..messages import RTVIMessage
 from ..protocol import envelope
 from ..protocol.states import CloseInfo, TransportState
@@ -42,8 +43,9 @@ class TransportOptions:
             broke; `error` is for what went wrong. It may be called inside `connect()` and `send_message()` too.
             `disconnect()` follows, on another thread.
         on_event: call it with an event of the transport's own, such as a device's, and its data.
-        mic, speaker, cam: None for the default device, a device id, or a source or sink of the caller's.
-        enable_mic, enable_cam: whether they are on at the start.
+        on_messages: call it, instead of `Transport.on_message()` for each, with messages that came together, at most
+            a hundred: each takes less time then. A transport may do without.
+        media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         network: TLS and proxy, for transports that use them.
         hub: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
         check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
@@ -54,11 +56,8 @@ class TransportOptions:
     on_interruption: Callable[[], None]
     on_closed: Callable[[CloseInfo], None]
     on_event: Callable[[RTVIEvent, Any], None]
-    mic: str | AudioSource | None = None
-    speaker: str | AudioSink | None = None
-    cam: str | VideoSource | None = None
-    enable_mic: bool = True
-    enable_cam: bool = False
+    on_messages: Callable[[Sequence[Inbound]], None]
+    media: MediaManager = attrs.field(factory=MediaManager)
     network: Network = attrs.field(factory=Network)
     hub: Hub
     check_wanted: Callable[[], None] = lambda: None
@@ -73,9 +72,6 @@ class TransportStats:
         bytes_waiting: not sent yet, because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio, the oldest each time, that were dropped because the server read too slowly.
-        mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
-        speaker_dropped: frames of the bot's, the oldest each time, that were dropped because the sink was too slow.
-        bot_frames_ignored: frames of the bot's with an impossible sample rate or number of channels.
         round_trip: seconds from the last keep-alive ping to its answer; None if there was none, since the line is not
             pinged while the bot sends.
     """
@@ -86,9 +82,6 @@ class TransportStats:
     audio_sent: float = 0.0
     audio_received: float = 0.0
     audio_unsent: float = 0.0
-    mic_underruns: int = 0
-    speaker_dropped: int = 0
-    bot_frames_ignored: int = 0
     round_trip: float | None = None
 
 
@@ -124,7 +117,11 @@ class Transport(abc.ABC):
     #: Whether what `connect()` is given was answered by an https endpoint, and should not go on in plain text. Set by
     #: the session.
     secure_bundle = False
-    #: Whether it can send a camera's picture.
+    #: Whether it carries audio: then it has `send_audio()`, and gives what the bot says to
+    #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
+    supports_audio = False
+    #: Whether it carries video: then it has `send_video()`, and gives what the bot shows, if anything, to
+    #: ``self.options.media.receive_video(frame)``.
     supports_video = False
 
     #: Those of the session that is, or was last. A thread that may outlive its session keeps its own.
@@ -144,12 +141,13 @@ class Transport(abc.ABC):
         self.options = options
         self.on_message = on_message
 
-    def init_devices(self) -> None:  # noqa: B027 - a transport without devices has nothing to do
+    def init_devices(self) -> None:
         """Find and open the devices. Called on the connect thread; may block.
 
         Raises:
             DeviceError: a device that was asked for by its id cannot be used.
         """
+        self.options.media.prepare(audio=self.supports_audio, video=self.supports_video)
 
     @abc.abstractmethod
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
@@ -212,8 +210,8 @@ class Transport(abc.ABC):
             TypeError, ValueError: its data is not JSON.
         """
         text = envelope.encode(message)
-        self.check_size(len(text.encode()), message)
-        return text
+        self.check_size(len(text), message)
+        return text.decode()
 
     def check_size(self, size_bytes: int, message: RTVIMessage) -> None:
         """For transports that put more around a message than `serialize()`: refuse a frame that is too large.
@@ -231,46 +229,86 @@ class Transport(abc.ABC):
         """What was carried in the session that is, or in the last one. Any thread may call it."""
         return TransportStats()
 
-    # -- media: what follows is for transports that carry it ----------------------------------------------------------
+    # -- media: for transports that carry it --------------------------------------------------------------------------
 
-    def start_media(self) -> None:  # noqa: B027 - a transport without media has nothing to start
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next piece of what the user says: signed 16-bit little endian mono, usually 20 ms.
+
+        Called while `supports_audio`, from `start_media()` on, on one thread at a time, which paces it; must not block.
+
+        Raises:
+            RTVIError: there is no connection any more.
+        """
+        raise NotImplementedError(f"{type(self).__name__} says supports_audio, but has no send_audio()")
+
+    def send_video(self, frame: VideoFrame) -> None:
+        """Send the camera's newest image. As `send_audio()`, while `supports_video`; it may block, and gets the newest
+        image after it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} says supports_video, but has no send_video()")
+
+    def send_screen(self, frame: VideoFrame) -> None:
+        """Send the newest image of the screen that the user shares. As `send_video()`, which it calls by default."""
+        self.send_video(frame)
+
+    def start_media(self) -> None:
         """The bot is ready: sources may begin. Called on the thread that delivered bot-ready; must not block."""
+        self.options.media.start(
+            self.options.hub.pacer,
+            self.send_audio if self.supports_audio else None,
+            self.send_video if self.supports_video else None,
+            self.send_screen if self.supports_video else None,
+        )
 
-    def interrupt_playback(self) -> None:  # noqa: B027
+    def interrupt_playback(self) -> None:
         """Drop what the bot said and was not played yet. On the thread that delivers messages; must not block."""
+        self.options.media.interrupt()
+
+    # What the program asks for in a session. Only a transport that has devices of its own overrides these.
 
     def tracks(self) -> Tracks:
         """The tracks there are now."""
-        return Tracks()
+        return self.options.media.tracks()
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone. Called on the caller's thread, in a session only; what is switched outside of
-        one comes with the next one's options.
+        one is known to the next one's media.
 
         Raises:
             UnsupportedFeatureError: this transport carries no audio.
         """
-        if enable:
+        if enable and not self.supports_audio:
             raise UnsupportedFeatureError(f"The {self.name} transport carries no audio", feature="mic")
+        self.options.media.enable_mic(enable)
 
     def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off. As `enable_mic()`, and not called at all unless `supports_video`.
+        """Turn the camera on or off. As `enable_mic()`."""
+        self._check_video(enable, "cam")
+        self.options.media.enable_cam(enable)
+
+    def enable_screen_share(self, enable: bool) -> None:
+        """Begin or end to show the screen. As `enable_mic()`."""
+        self._check_video(enable, "screen-share")
+        self.options.media.enable_screen_share(enable)
+
+    def update_mic(self, mic: str | MediaDeviceInfo | AudioSource | None) -> None:
+        """Replace the microphone. As `enable_mic()`.
 
         Raises:
-            UnsupportedFeatureError: this transport carries no video.
+            DeviceError: it cannot be had; the old one goes on.
         """
-        if enable:
+        self.options.media.select("mic", mic)
+
+    def update_speaker(self, speaker: str | MediaDeviceInfo | AudioSink | None) -> None:
+        """Replace the speaker. As `update_mic()`."""
+        self.options.media.select("speaker", speaker)
+
+    def update_cam(self, cam: str | MediaDeviceInfo | VideoSource | None) -> None:
+        """Replace the camera. As `update_mic()`."""
+        self.options.media.select("cam", cam)
+
+    def _check_video(self, enable: bool, feature: str) -> None:
+        if enable and not self.supports_video:
             raise UnsupportedFeatureError(
-                f"The {self.name} transport carries no video; use a transport that does, or leave enable_cam off",
-                feature="cam",
+                f"The {self.name} transport carries no video. Use one that does, or leave it off", feature=feature
             )
-
-    @property
-    def is_mic_enabled(self) -> bool:
-        """False: muted, or the transport carries no audio."""
-        return False
-
-    @property
-    def is_cam_enabled(self) -> bool:
-        """False: off, or the transport carries no video."""
-        return False

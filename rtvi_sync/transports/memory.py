@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,11 +12,15 @@ from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
+from ..media import AudioFrame, VideoFrame
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
+
+# What is kept of audio and video that was sent: a minute, in frames of 20 ms, and a second, at 30 frames.
+_KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
 
 
 def ready_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
@@ -35,13 +40,26 @@ class MemoryTransport(Transport):
     Args:
         bot: called with the transport and the message; returns the bot's messages or None. Several threads may be in
             it at once, if several send; what it raises is raised to the sender.
+        audio: it carries audio, so the client opens its microphone and its speaker.
+        video: it carries video, so the client can turn its camera on and share its screen.
+
+    Attributes:
+        sent: all messages that were sent to the bot.
+        sent_audio: what the bot has heard: the last minute of it.
+        sent_video, sent_screen: the last images of the camera and of the screen that the bot was sent, 30 at most.
+        auth_bundle: what `connect()` was given last.
     """
 
     name = "memory"
 
-    def __init__(self, bot: Bot = ready_bot) -> None:
+    def __init__(self, bot: Bot = ready_bot, *, audio: bool = False, video: bool = False) -> None:
         self._bot = bot
+        self.supports_audio = audio
+        self.supports_video = video
         self.sent: list[RTVIMessage] = []
+        self.sent_audio: deque[AudioFrame] = deque(maxlen=_KEPT_AUDIO)
+        self.sent_video: deque[VideoFrame] = deque(maxlen=_KEPT_VIDEO)
+        self.sent_screen: deque[VideoFrame] = deque(maxlen=_KEPT_VIDEO)
         self.auth_bundle: Any = None
         # Guards the three fields below. Any thread may hold it, for a few assignments; re-entrant, because a finalizer
         # may send in the midst of them.
@@ -69,11 +87,26 @@ class MemoryTransport(Transport):
 
     def send_message(self, message: RTVIMessage) -> None:
         self.serialize(message)
-        if not self._open:
-            raise DisconnectedError("The memory transport is not connected", initiator="client")
+        self._check_open()
         self.sent.append(message)
         for answer in self._bot(self, message) or ():
             self.receive(answer)
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self._check_open()
+        self.sent_audio.append(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=time.monotonic()))
+
+    def send_video(self, frame: VideoFrame) -> None:
+        self._check_open()
+        self.sent_video.append(frame)
+
+    def send_screen(self, frame: VideoFrame) -> None:
+        self._check_open()
+        self.sent_screen.append(frame)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise DisconnectedError("The memory transport is not connected", initiator="client")
 
     def receive(self, message: Inbound) -> None:
         """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is lost."""
@@ -95,6 +128,22 @@ class MemoryTransport(Transport):
         with self._lock:
             self._delivering = bool(self._arrived) and self._open
             return self._arrived.popleft() if self._delivering else None
+
+    def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int = 1) -> None:
+        """Have the bot say something: the client plays it. One thread at a time; without a connection it is lost.
+
+        Args:
+            pcm: signed 16-bit little endian.
+            sample_rate_hz: samples per second and channel.
+            num_channels: interleaved channels.
+        """
+        if self._open:
+            shielded(lambda: self.options.media.receive_audio(pcm, sample_rate_hz, num_channels))
+
+    def receive_video(self, frame: VideoFrame) -> None:
+        """Have the bot show an image. One thread at a time; without a connection it is lost."""
+        if self._open:
+            shielded(lambda: self.options.media.receive_video(frame))
 
     def end(self, info: CloseInfo | None = None) -> None:
         """End the connection from the bot's side."""

@@ -10,13 +10,12 @@ import re
 import selectors
 import socket
 import ssl
-import urllib.request
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
-import httpx
 
 from .._version import __version__
 from ..concurrency.cancel import AbortSignal
@@ -34,6 +33,15 @@ _MAX_TIMEOUT = 1e6
 # Whoever set the limit of an attempt abandons it when the limit has passed, which wakes the socket and says why. The
 # socket's own limit lies behind, so that it decides only if nobody does, or where shutdown() wakes nobody.
 _GRACE = 1.0
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+# A URL that httpx would leave as it is, as most are: to import it takes longer than many sessions take to begin.
+_PLAIN_URL = re.compile(
+    rf"[a-z]+://(?:[0-9.]*[a-z_-][0-9a-z._-]*|{_OCTET}(?:\.{_OCTET}){{3}})"  # no number is taken for a name
+    r"(?::(?!(?:80|443)(?:[/?]|\Z))[1-9]\d{0,4})?"  # httpx leaves out the port that is the default one
+    r"(?:/(?!\.)[0-9A-Za-z_~-][0-9A-Za-z._~-]*)*/?(?:\?[0-9A-Za-z._~=&-]+)?",
+    re.ASCII,
+)
+_MAX_PLAIN_URL = 2048
 # A name as it goes over the wire, or an IPv6 address.
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
 
@@ -43,7 +51,8 @@ class Network:
     """How this client reaches the network, for HTTP and WebSocket alike.
 
     Attributes:
-        ssl_context: for `https` and `wss`; None: the default one of httpx (certifi, or SSL_CERT_FILE / SSL_CERT_DIR).
+        ssl_context: for `https` and `wss`; None: one that trusts the authorities of certifi, or of SSL_CERT_FILE or
+            SSL_CERT_DIR.
         proxy: URL of an HTTP proxy; None: what the environment says (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY);
             False: none at all.
     """
@@ -81,11 +90,16 @@ class Network:
 
 def _proxy_of_environment(url: SplitResult) -> str | None:
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
-    # The second form is how NO_PROXY is commonly written for an IPv6 address.
-    if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]) or urllib.request.proxy_bypass(url.hostname or ""):
-        return None
+    # Elsewhere a proxy may be in the settings of the system.
+    if sys.platform not in ("darwin", "win32") and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None  # what follows takes each variable in hand three times, and there is nothing to be found
+    import urllib.request  # which imports all of HTTP
+
     proxies = urllib.request.getproxies()
-    return proxies.get(scheme) or proxies.get("all")
+    proxy = proxies.get(scheme) or proxies.get("all")
+    # The second form is how NO_PROXY is commonly written for an IPv6 address.
+    hosts = (url.netloc.rpartition("@")[2], url.hostname or "")
+    return None if proxy is None or any(map(urllib.request.proxy_bypass, hosts)) else proxy
 
 
 # -- URLs and headers -------------------------------------------------------------------------------------------------
@@ -94,12 +108,22 @@ def _proxy_of_environment(url: SplitResult) -> str | None:
 def parse_url(text: str, *schemes: str) -> SplitResult | None:
     """The parts of a URL of one of `schemes`, in ASCII as they go over the wire; None if it is not valid."""
     try:
-        urlsplit(text)  # httpx takes some things for a name that are none
-        parts = urlsplit(str(httpx.URL(text)))
+        parts = urlsplit(text)  # httpx takes some things for a name that are none
+        if len(text) > _MAX_PLAIN_URL or not _PLAIN_URL.fullmatch(text):
+            parts = urlsplit(_normalized(text))
         valid = parts.scheme in schemes and _HOST.fullmatch(parts.hostname or "") and parts.port != 0
         return parts if valid else None
-    except (httpx.InvalidURL, ValueError):
+    except ValueError:
         return None
+
+
+def _normalized(url: str) -> str:
+    import httpx
+
+    try:
+        return str(httpx.URL(url))
+    except httpx.InvalidURL as error:
+        raise ValueError(str(error)) from None
 
 
 def printable(url: str) -> str:
@@ -177,7 +201,8 @@ def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, 
     """
     signal.raise_if_aborted()
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # As bytes: for text the first look-up of a process loads all tables of IDNA, and this is ASCII.
+        addresses = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     except (UnicodeError, OverflowError) as error:
         raise OSError(f"there can be no host {host!r} with port {port}") from error
     failure = OSError(f"{host} has no address")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import socket
 import ssl
 import traceback
 from typing import Any
-
-import httpx
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -30,7 +29,14 @@ class NoTLSError(OSError):
 def default_context() -> ssl.SSLContext:
     """The context of whoever brings none: certificates and host names are checked, TLS is 1.2 or later."""
     # Loading the certificate authorities takes tens of milliseconds: once per process, and only when TLS is used.
-    context = httpx.create_ssl_context()
+    # The variables are those that OpenSSL, httpx and others know.
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or folder:
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+    else:
+        import certifi  # finds its file by importlib.resources, which imports much
+
+        context = ssl.create_default_context(cafile=certifi.where())
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     return context
 

@@ -10,28 +10,23 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, quote
 
 import attrs
-from websocket import ABNF
 
 from ..concurrency.cancel import AbortSignal
-from ..concurrency.lifecycle import log_stack_of, register_for_fork
+from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
-from ..media import Tracks
-from ..media.manager import MediaManager
-from ..media.session import MediaCounters
 from ..messages import RTVIMessage
-from ..protocol import envelope, frames
+from ..protocol import audio_frames, envelope, frames
 from ..protocol.states import CloseInfo
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable
 from .websocket_connection import WebSocketConnection
+from .websocket_frames import BINARY, TEXT
 from .websocket_handshake import open_websocket
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 # A bot answers a close frame within milliseconds; one that does not has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0
-# What was received and not played yet is played to the end, at most so long.
-_FLUSH_TIMEOUT = 1.0
 # So many undecodable messages of a session are worth a warning each.
 _MAX_WARNINGS = 20
 
@@ -56,6 +51,7 @@ class WebSocketTransport(Transport):
     """
 
     name = "websocket"
+    supports_audio = True
 
     def __init__(
         self,
@@ -68,7 +64,7 @@ class WebSocketTransport(Transport):
         max_message_size: int = 1_048_576,
         max_inbound_message_size: int = 16 * 1024 * 1024,
         stall_timeout: float = 10.0,
-        ping_interval: float | None = 10.0,
+        ping_interval: float | None = 40.0,
         ping_timeout: float = 10.0,
     ) -> None:
         if token_in not in ("query", "header"):
@@ -77,9 +73,7 @@ class WebSocketTransport(Transport):
         for name, seconds in limits.items():
             if seconds is not None and not 0 < seconds < float("inf"):
                 raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
-        if ws_url is not None:
-            _parse_url(ws_url)
-        self._ws_url = ws_url
+        self._ws_url = _parse_url(ws_url) if ws_url is not None else None
         self._token = token
         self._headers = dict(headers or {})
         self._token_in = token_in
@@ -89,10 +83,8 @@ class WebSocketTransport(Transport):
         self._stall_timeout = stall_timeout
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
-        self._media: MediaManager | None = None
         self._receiver: _Receiver | None = None
         self._last_stats = TransportStats()
-        self._devices: tuple[object, object] = (None, None)  # what the manager was made with
         # Guards `_connection` and `_abort`: an attempt that was abandoned must not install its connection later.
         # Re-entrant, because a finalizer may come in between.
         self._lock = threading.RLock()
@@ -101,26 +93,17 @@ class WebSocketTransport(Transport):
         register_for_fork(self)
 
     def __repr__(self) -> str:
-        url = printable(self._ws_url) if self._ws_url is not None else None
+        url = printable(self._ws_url.geturl()) if self._ws_url is not None else None
         return f"WebSocketTransport(ws_url={url!r})"
 
     # -- session ------------------------------------------------------------------------------------------------------
 
-    def initialize(self, options: TransportOptions, on_message: Any) -> None:
-        before = self._devices
+    def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         super().initialize(options, on_message)
         self._receiver, self._last_stats = None, TransportStats()
-        self._devices = (options.mic, options.speaker)
-        # The manager knows what was changed during the last session, so it stays for the next one of the same client.
-        if self._media is None or any(new is not old for new, old in zip(self._devices, before, strict=True)):
-            self._media = MediaManager(mic=options.mic, speaker=options.speaker, enable_mic=options.enable_mic)
-        else:
-            self._media.enable_mic(options.enable_mic)
-
-    def init_devices(self) -> None:
-        self._manager.prepare(self.options.on_event)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        frames.load()
         url, headers = self._target(auth_bundle)
         sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
         options = self.options
@@ -129,11 +112,11 @@ class WebSocketTransport(Transport):
             if self._connection is connection:  # else disconnect() was called
                 options.on_closed(info)
 
-        receiver = _Receiver(options, self.on_message, self._manager)
+        receiver = _Receiver(options)
         connection = WebSocketConnection(
             sock,
             options.hub.io,
-            on_message=receiver,
+            on_messages=receiver.receive,
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
             max_queued_bytes=max(16 * 1024 * 1024, 2 * self.max_message_size),
@@ -155,53 +138,42 @@ class WebSocketTransport(Transport):
         with self._lock:
             connection, self._connection = self._connection, None
             abort, self._abort = self._abort, None
-        manager = self._media
-        if manager is not None:
-            manager.pause()
         if connection is not None:
             given_up = abort is not None and abort.aborted
             connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT)
-            self._last_stats = connection.stats()
-        if manager is not None:
-            log_stack_of(manager.stop(_FLUSH_TIMEOUT), "A source or sink does not return")
-            self._report_losses()
-
-    def _report_losses(self) -> None:
-        """Audio is dropped rather than delayed, but not in silence."""
-        stats = self.stats()
-        if stats.audio_unsent or stats.speaker_dropped:
-            logger.warning(
-                "Audio was lost in this session: %.2f s were not sent because the server read too slowly, "
-                "%d frames of the bot's were not played because the sink was too slow",
-                stats.audio_unsent,
-                stats.speaker_dropped,
-            )
+            self._last_stats = stats = connection.stats()
+            if stats.audio_unsent:
+                # Audio is dropped rather than delayed, but not in silence.
+                logger.warning(
+                    "Audio was lost in this session: %.2f s were not sent because the server read too slowly",
+                    stats.audio_unsent,
+                )
 
     def stats(self) -> TransportStats:
         connection, receiver = self._connection, self._receiver
-        counters = self._media.counters if self._media is not None else MediaCounters()
         return attrs.evolve(
             connection.stats() if connection is not None else self._last_stats,
             audio_received=receiver.audio if receiver is not None else 0.0,
-            mic_underruns=counters.mic_underruns,
-            speaker_dropped=counters.speaker_dropped,
-            bot_frames_ignored=counters.bot_frames_ignored,
         )
 
+    def start_media(self) -> None:
+        """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
+        hub = self.options.hub
+        self.options.media.start(hub.pacer, self.send_audio, schedule=hub.io.schedule)
+
     def send_message(self, message: RTVIMessage) -> None:
-        frame = frames.encode(frames.MessageFrame(data=envelope.encode(message)))
+        frame = frames.encode_message(envelope.encode(message))
         self.check_size(len(frame), message)
         self._send(frame)
 
-    def _send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
-        frame = frames.encode(frames.AudioRawFrame(audio=pcm, sample_rate=sample_rate_hz, num_channels=1))
-        self._send(frame, len(pcm) / (2 * sample_rate_hz))
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self._send(audio_frames.encode_audio(pcm, sample_rate_hz), len(pcm) / (2 * sample_rate_hz))
 
     def _send(self, frame: bytes, audio: float = 0.0) -> None:
         connection = self._connection
         if connection is None:
             raise DisconnectedError("The WebSocket is not open; call connect() first", initiator="client")
-        connection.send(ABNF.OPCODE_BINARY, frame, audio)
+        connection.send(BINARY, frame, audio)
 
     def after_fork_in_child(self) -> None:
         """The session is the parent's; whoever held the lock does not exist here."""
@@ -217,19 +189,12 @@ class WebSocketTransport(Transport):
                 f"a {type(bundle).__name__}; WebSocketTransport needs a mapping with ws_url"
             )
         bundle = bundle or {}
-        given = self._ws_url or bundle.get("ws_url") or bundle.get("wsUrl")
-        if not isinstance(given, str):
-            raise InvalidTransportParamsError(
-                "There is no WebSocket URL: the parameters to connect with have neither ws_url nor wsUrl. "
-                "Pass WebSocketTransport(ws_url=...), connect({'ws_url': ...}), "
-                "or set params.base_url to a server that gives one."
-            )
-        url = _parse_url(given)
+        url = self._ws_url or _parse_url(_url_in(bundle))
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
             raise InvalidTransportParamsError(
-                f"The connect endpoint was asked over https, but {printable(given)} is not encrypted: whoever is on "
-                "the line could read and change the token and all that is said. Let the server answer with a wss:// "
-                "URL, or allow it by name: WebSocketTransport(allow_insecure=True)"
+                f"The connect endpoint was asked over https, but {printable(url.geturl())} is not encrypted: whoever "
+                "is on the line could read and change the token and all that is said. Let the server answer with a "
+                "wss:// URL, or allow it by name: WebSocketTransport(allow_insecure=True)"
             )
         token = self._token if self._token is not None else bundle.get("token")
         headers = dict(self._headers)
@@ -241,62 +206,70 @@ class WebSocketTransport(Transport):
                 url = url._replace(query=f"{query}token={_quoted(token)}")
         return url, headers
 
-    # -- media --------------------------------------------------------------------------------------------------------
-
-    @property
-    def _manager(self) -> MediaManager:
-        assert self._media is not None, "initialize() comes first"
-        return self._media
-
-    def start_media(self) -> None:
-        self._manager.start(self.options.hub.pacer, self._send_audio)
-
-    def interrupt_playback(self) -> None:
-        self._manager.interrupt()
-
-    def tracks(self) -> Tracks:
-        return self._media.tracks() if self._media is not None else Tracks()
-
-    def enable_mic(self, enable: bool) -> None:
-        self._manager.enable_mic(enable)
-
-    @property
-    def is_mic_enabled(self) -> bool:
-        return self._media is not None and self._media.is_mic_enabled
-
 
 class _Receiver:
     """Takes the WebSocket messages of one session apart. Called on the io thread."""
 
-    def __init__(self, options: TransportOptions, on_message: Callable[[Inbound], None], manager: MediaManager) -> None:
+    def __init__(self, options: TransportOptions) -> None:
         self._options = options
-        self._on_message = on_message
-        self._manager = manager
+        self._on_messages = options.on_messages
+        self._receive_audio = options.media.receive_audio
+        self._usual_audio = audio_frames.UsualAudio()
         self._undecodable = itertools.count(1)
         self.audio = 0.0  # seconds of it
 
-    def __call__(self, opcode: int, payload: bytes) -> None:
-        if opcode == ABNF.OPCODE_TEXT:
+    def receive(self, opcode: int, payloads: list[bytes]) -> None:
+        """WebSocket messages of a kind that came in a row."""
+        if opcode == TEXT:
             logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
             return
+        usual = self._usual_audio
+        messages: list[Inbound] = []  # that came in a row
+        for payload in payloads:
+            found = usual.match(payload) if len(payload) == usual.size else None
+            text = frames.message_in(payload) if found is None else None
+            if text is not None:
+                messages.append(text)
+                continue
+            if messages:
+                self._on_messages(messages)
+                messages = []
+            if found is not None:
+                self.audio += usual.seconds
+                self._receive_audio(found[1], usual.sample_rate, usual.num_channels)
+            else:
+                self._receive_other(payload)
+        if messages:
+            self._on_messages(messages)
+
+    def _receive_other(self, payload: bytes) -> None:
         try:
-            frame = frames.decode(payload)
+            kind, content = frames.content(payload)
         except ProtocolError as error:
             # A server that sends nothing else must not fill the program's log.
             level = logging.WARNING if next(self._undecodable) <= _MAX_WARNINGS else logging.DEBUG
             logger.log(level, "A message of the server cannot be decoded and is skipped: %s", error)
             return
-        if isinstance(frame, frames.AudioRawFrame):
-            self._receive_audio(frame)
-        elif isinstance(frame, frames.MessageFrame):
-            self._on_message(frame.data)
-        elif isinstance(frame, frames.InterruptionFrame):
+        if kind == "message":
+            self._on_messages([content])
+        elif kind == "audio":
+            pcm, rate, channels = content
+            self._usual_audio.learn(payload, pcm, rate, channels)
+            self.audio += len(pcm) / (2 * rate * channels) if rate and channels else 0.0
+            self._receive_audio(pcm, rate, channels)
+        elif kind == "interruption":
             self._options.on_interruption()
 
-    def _receive_audio(self, frame: frames.AudioRawFrame) -> None:
-        rate = frame.sample_rate * frame.num_channels
-        self.audio += len(frame.audio) / (2 * rate) if rate > 0 else 0.0
-        self._manager.receive_audio(frame.audio, frame.sample_rate, frame.num_channels)
+
+def _url_in(bundle: Mapping[str, Any]) -> str:
+    url = bundle.get("ws_url") or bundle.get("wsUrl")
+    if not isinstance(url, str):
+        raise InvalidTransportParamsError(
+            "There is no WebSocket URL: the parameters to connect with have neither ws_url nor wsUrl. "
+            "Pass WebSocketTransport(ws_url=...), connect({'ws_url': ...}), "
+            "or set params.base_url to a server that gives one."
+        )
+    return url
 
 
 def _parse_url(text: str) -> SplitResult:

@@ -9,8 +9,8 @@ read; and it reads in blocks, where the library reads byte by byte.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-import secrets
 import socket
 import ssl
 from collections.abc import Mapping
@@ -61,7 +61,6 @@ def open_websocket(
         InvalidTransportParamsError: a header or the proxy is not valid.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    where = printable(url.geturl())
     host, lines = _header_lines(url, headers)
     try:
         sock, detach = open_stream(url, network, signal)
@@ -72,7 +71,7 @@ def open_websocket(
         signal.raise_if_aborted()
         raise
     try:
-        leftover = _handshake(_Fence(sock, url, lines, signal), where, host)
+        leftover = _handshake(_Fence(sock, url, lines, signal), url, host)
     except BaseException:
         detach()
         sock.close()
@@ -108,11 +107,11 @@ def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, li
     return host, [f"{name}: {value}" for name, value in fields.values()]
 
 
-def _handshake(fence: _Fence, where: str, host: str) -> bytes:
+def _handshake(fence: _Fence, url: SplitResult, host: str) -> bytes:
     try:
         WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
             # websocket-client sends the cookies that its process-wide jar has for the URL's host. This one is nobody's.
-            f"ws://{secrets.token_hex(8)}/",
+            f"ws://{os.urandom(8).hex()}/",
             socket=fence,
             host=host,
             suppress_origin=True,
@@ -120,6 +119,7 @@ def _handshake(fence: _Fence, where: str, host: str) -> bytes:
             timeout=None,
         )
     except (WebSocketException, OSError, ValueError) as error:
+        where = printable(url.geturl())
         if fence.status is None or fence.status == 101:
             reason = explain(error) or error
             raise TransportStartError(f"The WebSocket handshake with {where} failed: {reason}") from None
@@ -154,10 +154,12 @@ class _Fence:
             self._sock.sendall(self._first_lines + data.partition(b"\r\n")[2])
         return len(data)
 
-    def recv(self, size: int) -> bytes:
+    def recv(self, size: int) -> bytes:  # noqa: ARG002 - see below
         if self._head is None:
             self._head = self._read_head()
-        part, self._head = self._head[:size], self._head[size:]
+        # The library asks for a byte at a time until it has the end of a line. What comes before that comes in one go.
+        end = self._head.find(b"\n") or 1
+        part, self._head = self._head[:end], self._head[end:]
         return part
 
     def _read_head(self) -> bytes:

@@ -214,7 +214,7 @@ def test_a_frozen_server_and_audio(bot: BotProcess) -> None:
         bot.freeze()
         with Peak() as peak:
             for n in range(1000):
-                transport._send_audio(second, 16_000)
+                transport.send_audio(second, 16_000)
                 if n % 100 == 50:
                     client.send_client_message("flood", {"count": 1, "size": n})
             until(lambda: client.stats().audio_sent + client.stats().audio_unsent > 995)
@@ -276,7 +276,9 @@ def test_large_messages_of_ours(bot: BotProcess) -> None:
     with client_of(bot, transport={"max_message_size": 16 * MB}) as client, Peak() as peak:
         text = "x" * (15 * MB)
         assert client.send_client_request("echo", text, timeout=PATIENCE) == text
-    assert peak.bytes < 8 * 16 * MB  # JSON, protobuf, mask and frame, and the answer
+    # JSON, protobuf, mask and frame, and the answer. (orjson reserves eight bytes for each of a text, and uses what it
+    # needs of them; the rest is no memory yet.)
+    assert peak.bytes < 11 * 16 * MB
 
 
 def test_a_source_is_not_held_up(bot: BotProcess) -> None:

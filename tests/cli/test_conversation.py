@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, WebSocketTransport
-from rtvi_sync.cli import conversation
+from rtvi_sync.cli import activity
 from rtvi_sync.cli.conversation import Conversation, Ear
 from rtvi_sync.cli.speech import Mouth, load_speech
 from rtvi_sync.testing import BotSession, EmbeddedBot
@@ -79,11 +79,9 @@ def say(session: BotSession, type_: str, data: Any = None) -> None:
     session.send({"label": "rtvi-ai", "type": type_, **({} if data is None else {"data": data})})
 
 
-def test_each_part_is_said_after_the_answer_to_the_one_before(
-    two_words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two utterances, two answers, in turn."""
-    monkeypatch.setattr(conversation, "_SETTLED", 0.2)
+    monkeypatch.setattr(activity, "_SETTLED", 0.2)
     speech = load_speech(two_words)
     with EmbeddedBot(transcripts=speech.words, hang_over=0.2) as bot, talking_to(bot) as (talk, lines, _):
         talk.hold(speech, greeting=0, timeout=30)
@@ -120,7 +118,7 @@ def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
 
 def test_a_bot_that_says_no_word_is_heard_by_its_sound(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without transcripts and speaking events the sound alone is an answer, and its silence the end of it."""
-    monkeypatch.setattr(conversation, "_QUIET", 0.2)
+    monkeypatch.setattr(activity, "_QUIET", 0.2)
     speech = load_speech(one_word)
     with EmbeddedBot() as bot, _sound_only(), talking_to(bot) as (talk, lines, _):
         talk.hold(speech, greeting=0, timeout=30)
@@ -144,7 +142,7 @@ def _sound_only() -> Iterator[None]:
 
 def test_a_bot_that_never_answers_is_not_waited_for_forever(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next thing is said when patience is over."""
-    monkeypatch.setattr(conversation, "PATIENCE", 0.3)
+    monkeypatch.setattr(activity, "PATIENCE", 0.3)
     with EmbeddedBot(speech_threshold=30_000.0) as bot, talking_to(bot) as (talk, _, _):
         talk.hold(load_speech(one_word), greeting=0, timeout=30)
     assert talk.answers == 0
@@ -154,7 +152,7 @@ def test_a_bot_that_never_tells_that_it_stopped_is_not_waited_for_forever(
     one_word: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Silence is believed more than a bot that says it is speaking."""
-    monkeypatch.setattr(conversation, "PATIENCE", 0.3)
+    monkeypatch.setattr(activity, "PATIENCE", 0.3)
     with (
         EmbeddedBot(speech_threshold=30_000.0) as bot,
         at_work(bot, lambda session: say(session, "bot-started-speaking")),
@@ -211,12 +209,12 @@ def test_ear_knows_when_all_has_been_played() -> None:
     """Sound that comes faster than real time lasts as long as it is; silence is not heard; an interruption ends it."""
     ear = Ear()
     ear.write(quiet(1.0), 16_000)
-    assert ear.last_heard == ear.silent_from == float("-inf")
+    assert ear.activity.last_heard == ear.activity.silent_from == float("-inf")
     begin = time.monotonic()
     ear.write(tone(0.5), 16_000)
     ear.write(tone(0.5), 16_000)
-    assert begin <= ear.last_heard <= time.monotonic()
+    assert begin <= ear.activity.last_heard <= time.monotonic()
     # The second of silence is played first.
-    assert begin + 1.9 < ear.silent_from <= time.monotonic() + 2.0
+    assert begin + 1.9 < ear.activity.silent_from <= time.monotonic() + 2.0
     ear.drop()
-    assert ear.silent_from <= time.monotonic()
+    assert ear.activity.silent_from <= time.monotonic()

@@ -144,9 +144,7 @@ def hostile_bot() -> Iterator[EmbeddedBot]:
         yield bot
 
 
-def test_no_escape_code_of_a_bot_reaches_the_terminal(
-    hostile_bot: EmbeddedBot, one_word: Path, tmp_path: Path
-) -> None:
+def test_no_escape_code_of_a_bot_reaches_the_terminal(hostile_bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
     """Transcripts, answers, errors, warnings and the reason of the end are shown without control characters."""
 
     def misbehave() -> None:
@@ -243,7 +241,7 @@ def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
     """Without soxr each side has a file, and a line says why."""
     with EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rtvi_sync.cli.demo.find_resampler", lambda: None)
+        patch.setattr("rtvi_sync.notes.recording.find_resampler", lambda: None)
         patch.chdir(tmp_path)
         status = cli.main(["demo", "--url", bot.ws_url, "--speech", str(one_word), "--greeting", "0"])
         sent = bot.wait_for_session(1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTransport
+from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
@@ -124,8 +125,11 @@ class InThread:
 
 
 def threads_of_package() -> list[str]:
-    """Names of the live threads that the package started."""
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith("rtvi-"))
+    """Names of the live threads that the package started, without those that only wait for something to do."""
+    send_idle_home()
+    # One that was sent home by somebody else may be on its way out.
+    names = (thread.name for thread in threading.enumerate())
+    return sorted(name for name in names if name.startswith("rtvi-") and not name.startswith("rtvi-idle-"))
 
 
 def own_threads() -> list[str]:
@@ -138,7 +142,8 @@ def lanes_of_package() -> list[str]:
 
 
 def descriptors() -> int:
-    """How many descriptors the process has open."""
+    """How many descriptors the process has open, without those of threads that only wait for something to do."""
+    send_idle_home()
     return len(os.listdir("/proc/self/fd"))
 
 

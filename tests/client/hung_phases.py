@@ -211,7 +211,7 @@ def name_look_up(**options: Any) -> Iterator[Hung]:
     real = socket.getaddrinfo
 
     def look_up(host: Any, *arguments: Any, **keywords: Any) -> Any:
-        if host != "hangs.invalid":
+        if host != b"hangs.invalid":
             return real(host, *arguments, **keywords)
         looked.set()
         release.wait(SOON)

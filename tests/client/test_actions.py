@@ -99,7 +99,7 @@ class TestDescribing:
         assert (answer.label, answer.type) == ("rtvi-ai", "actions-available")
         assert answer.id == transport_of(client).sent[-1].id
         assert answer.data["actions"] == LIST
-        assert event.message is answer
+        assert event.message == answer
         (_, run) = event.data.actions
         assert (run.service, run.action, run.result) == ("llm", "run", "bool")
         assert [(argument.name, argument.type) for argument in run.arguments] == [("interrupt", "bool")]

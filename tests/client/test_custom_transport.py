@@ -386,12 +386,12 @@ class TestSwitches:
         assert client.is_mic_enabled is False
         assert transport.calls == []
         with client:
-            assert transport.options.enable_mic is False
+            assert transport.options.media.switches.mic is False
             client.enable_mic(True)
             assert transport.calls[-1] == "enable_mic True"
         client.enable_mic(False)
         with client:
-            assert transport.options.enable_mic is False
+            assert transport.options.media.switches.mic is False
         assert [c for c in transport.calls if c.startswith("enable")] == ["enable_mic True"]
 
     def test_while_connecting(self) -> None:
@@ -412,14 +412,14 @@ class TestSwitches:
         client = RTVIClient(transport=transport, enable_cam=True, connect_timeout=SOON)
         assert client.is_cam_enabled is True
         with client:
-            assert transport.options.enable_cam is True
+            assert transport.options.media.switches.cam is True
             client.enable_cam(False)
             assert transport.calls[-1] == "enable_cam False"
         assert client.is_cam_enabled is False
 
     def test_without_a_transport(self) -> None:
         """There is no camera."""
-        with pytest.raises(UnsupportedFeatureError, match="No transport"):
+        with pytest.raises(UnsupportedFeatureError, match="no transport"):
             RTVIClient().enable_cam(True)
         RTVIClient().enable_cam(False)
         client = RTVIClient()

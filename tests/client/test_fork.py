@@ -286,8 +286,8 @@ class TestLocks:
             lambda client: client._connector.session()._lock,
             lambda client: client._connector.session().abort.signal._lock,
             lambda client: transport_of(client)._lock,
-            lambda client: transport_of(client)._connection._lock,
-            lambda client: transport_of(client)._media._lock,
+            lambda client: transport_of(client)._connection._writer.lock,
+            lambda client: client._connector.media._lock,
             lambda client: client._connector.session().hub.workers._lock,
         ],
         ids=[

@@ -53,6 +53,17 @@ class TestSignals:
             assert everyones == [(client, 1), (other, 2)]
         signals.server_message.disconnect(all_)
 
+    def test_the_order_is_that_in_which_they_were_connected(self, client: RTVIClient) -> None:
+        """Receivers of one client's events and of everybody's are called in one order."""
+        called: list[int] = []
+        receivers = [lambda sender, event, n=n: called.append(n) for n in range(4)]
+        for n, receiver in enumerate(receivers):
+            with_sender = {"sender": client} if n % 2 == 0 else {}
+            signals.server_message.connect(receiver, **with_sender)
+        say(client, "x")
+        settle(client)
+        assert called == [0, 1, 2, 3]
+
     def test_receivers_are_weak(self, client: RTVIClient) -> None:
         """A receiver that is gone is not called, and its event is not queued any more; `weak=False` keeps one."""
         heard: list[Any] = []
@@ -99,6 +110,27 @@ class TestSignals:
         assert gone() is None
         assert not signals.ui_command.has_receivers_for(memory_client())
         assert not signals.ui_command.receivers
+
+    @pytest.mark.parametrize("disconnects", [True, False])
+    def test_of_a_sender_that_is_gone_nothing_stays(self, disconnects: bool) -> None:
+        """A process may see any number of clients, and each may have lost its receivers before."""
+        signal = signals.EventSignal("of this test")
+
+        class Sender:
+            pass
+
+        def receiver(sender: object, event: Event) -> None:
+            pass
+
+        senders = [Sender() for _ in range(3)]
+        for sender in senders:
+            signal.connect(receiver, sender=sender)
+            if disconnects:
+                signal.disconnect(receiver, sender=sender)
+        del senders, sender
+        gc.collect()
+        assert not signal.receivers
+        assert not signal._senders
 
     def test_disconnect_one_sender(self, client: RTVIClient) -> None:
         """A receiver may be taken off one client and stay with another."""

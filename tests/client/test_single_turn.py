@@ -221,6 +221,14 @@ def test_one_document() -> None:
         assert act_and_settle(client, heard, 1).data == {"result": [1]}
 
 
+@pytest.mark.parametrize("data", [5, [], "text"])
+def test_a_result_of_the_wrong_shape(data: Any) -> None:
+    """The answer to the action itself has to make sense."""
+    refused = pytest.raises(ProtocolError, match="action-response: data")
+    with serving(lambda turn: turn.answer(message("action-response", data, turn.id))) as (client, _), refused:
+        client.action(RUN)
+
+
 def test_messages_of_others_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     """What has another label is none of ours; data of the wrong shape is delivered as an unknown message."""
 

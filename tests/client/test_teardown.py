@@ -337,3 +337,13 @@ class TestPoliteClose:
             connection = transport._connection
             client.disconnect()
             assert connection.info.code == 1000
+
+
+def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no identity yet, and is not taken for the one that a stuck handler is on."""
+    with memory_client() as client:
+        announcer = client._connector.session().announcer
+        until(lambda: client._dispatcher.lane.runs_on is None)
+        monkeypatch.setattr(threading, "enumerate", lambda: [threading.Thread()])
+        assert announcer.busy_threads() == []
+        monkeypatch.undo()

@@ -8,13 +8,22 @@ import threading
 import pytest
 
 from rtvi_sync.concurrency import hub as module
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.hub import acquire_hub
+from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.hub import Hub, acquire_hub
 from rtvi_sync.concurrency.lanes import Lane
+from rtvi_sync.concurrency.lifecycle import send_idle_home
 
+from ..client.helpers import until
 from ..conftest import package_threads
 from ..forking import in_child
 from ..loopback import LIMIT, running
+
+
+def answers(hub: Hub) -> bool:
+    """Whether its io thread is at work."""
+    done = threading.Event()
+    hub.io.call(done.set)
+    return done.wait(LIMIT)
 
 
 def test_users_share_one_hub():
@@ -22,30 +31,44 @@ def test_users_share_one_hub():
     hubs = [acquire_hub() for _ in range(5)]
     assert len(set(map(id, hubs))) == 1
     assert len([t for t in package_threads() if t.name.startswith("rtvi-io-")]) == 1
-    assert [hub.release() for hub in hubs] == [False] * 4 + [True]
-    assert hubs[0].join(Deadline(LIMIT)) == []
+    for hub in hubs:
+        hub.release()
 
 
-def test_the_last_release_retires_the_hub_for_good():
-    """After the last release the next user gets a new hub, even while the threads of the old one are still there."""
+def test_the_next_user_gets_the_same_hub():
+    """A hub that nobody uses stays for a while: the next one finds its threads at work."""
     first = acquire_hub()
-    held = threading.Event()
-    first.io.call(lambda: held.wait(LIMIT))
-    assert first.release()
+    first.release()
     second = acquire_hub()
-    assert second is not first
-    assert first.io.thread.is_alive()
-    held.set()
-    assert first.join(Deadline(LIMIT)) == []
-    done = threading.Event()
-    second.io.call(done.set)
-    assert done.wait(LIMIT)
-    assert second.release()
-    assert second.join(Deadline(LIMIT)) == []
+    assert second is first
+    assert answers(second)
+    second.release()
 
 
-def test_all_threads_are_gone_after_join():
-    """io thread, lane workers and pacer have ended when `join()` returns."""
+def test_a_hub_that_nobody_uses_for_a_while_is_retired_for_good(monkeypatch):
+    """Its threads end by themselves; the next user gets a new one, even while a thread of the old one is still there.
+
+    Whoever uses it in between has it stay.
+    """
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
+    hub = acquire_hub()
+    hub.release()
+    assert acquire_hub() is hub
+    looks = threading.Event()
+    hub.io.call(lambda: hub.io.call_later(0.1, looks.set))
+    assert looks.wait(LIMIT)
+    assert answers(hub)
+    hub.release()
+    hub.io.thread.join(LIMIT)
+    assert not hub.io.thread.is_alive()
+    new = acquire_hub()
+    assert new is not hub
+    assert answers(new)
+    new.release()
+
+
+def test_all_threads_go_home_when_they_are_sent():
+    """io thread, lane workers and pacer have ended when `send_idle_home()` returns, unless somebody uses the hub."""
     hub = acquire_hub()
     lane, ran, paced = Lane(), threading.Event(), threading.Event()
     lane.post(ran.set, hub.workers)
@@ -53,34 +76,35 @@ def test_all_threads_are_gone_after_join():
     assert ran.wait(LIMIT)
     assert paced.wait(LIMIT)
     assert {t.name.split("-")[1] for t in package_threads()} == {"io", "lane", "pacer"}
-    assert hub.release()
-    assert hub.join(Deadline(LIMIT)) == []
-    assert package_threads() == set()
+    hub.release()
+    send_idle_home()
+    assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
 
 
-def test_join_tells_who_is_late():
-    """A thread that outlives the limit is returned, and nobody waits longer for it."""
+def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
+    """A handler that hangs holds `send_idle_home()` up to its limit only."""
+    monkeypatch.setattr(lifecycle, "_IDLE_LIMIT", 0.05)
     hub = acquire_hub()
     lane, begun, let_go = Lane(), threading.Event(), threading.Event()
     lane.post(lambda: (begun.set(), let_go.wait(LIMIT)), hub.workers)
     assert begun.wait(LIMIT)
-    assert hub.release()
-    (late,) = hub.join(Deadline(0.05))
-    assert late.name.startswith("rtvi-lane-")
+    hub.release()
+    send_idle_home()
+    (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-lane-"))
     let_go.set()
-    assert hub.join(Deadline(LIMIT)) == []
+    late.join(LIMIT)
+    assert not late.is_alive()
 
 
-def test_join_on_a_thread_of_the_hub_does_not_wait_for_itself():
-    """A lane worker or the io thread may release and join: it waits for the others only."""
+def test_a_thread_of_the_hub_does_not_wait_for_itself():
+    """A lane worker or the io thread may release the hub and send it home: it waits for the others only."""
     for where in ("io", "lane"):
         hub = acquire_hub()
-        result: list[object] = []
         done = threading.Event()
 
-        def retire(hub=hub, result=result, done=done) -> None:
-            result.append(hub.release())
-            result.append(hub.join(Deadline(LIMIT)))
+        def retire(hub=hub, done=done) -> None:
+            hub.release()
+            send_idle_home()
             done.set()
 
         if where == "io":
@@ -88,25 +112,25 @@ def test_join_on_a_thread_of_the_hub_does_not_wait_for_itself():
         else:
             Lane().post(retire, hub.workers)
         assert done.wait(LIMIT)
-        assert result == [True, []]
-        assert hub.join(Deadline(LIMIT)) == []
+        hub.io.thread.join(LIMIT)
+        assert not hub.io.thread.is_alive()
 
 
-def test_a_release_too_many_retires_nothing():
-    """Releasing more often than acquiring does not retire the hub that others got meanwhile."""
-    first = acquire_hub()
-    assert first.release()
-    second = acquire_hub()
-    assert not first.release()
-    assert acquire_hub() is second
-    assert not second.release()
-    assert second.release()
-    for hub in (first, second):
-        hub.join(Deadline(LIMIT))
+def test_a_release_too_many_takes_the_hub_from_nobody():
+    """Releasing a hub that nobody uses does not count."""
+    hub = acquire_hub()
+    hub.release()
+    hub.release()
+    assert acquire_hub() is hub
+    send_idle_home()
+    assert answers(hub)
+    hub.release()
 
 
-def test_acquire_and_release_from_many_threads():
-    """Under contention every user has a hub that works while he holds it, and in the end nothing is left."""
+def test_acquire_and_release_from_many_threads(monkeypatch):
+    """Under contention every user has a hub that works while he holds it, however soon unused ones are retired, and in
+    the end nothing is left."""
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.0)
     start = threading.Barrier(8)
 
     def use(seed: int) -> None:
@@ -120,8 +144,9 @@ def test_acquire_and_release_from_many_threads():
             else:
                 Lane().post(done.set, hub.workers)
             assert done.wait(LIMIT)
-            if hub.release():
-                assert hub.join(Deadline(LIMIT)) == []
+            hub.release()
+            if rng.random() < 0.1:
+                send_idle_home()
 
     threads = [threading.Thread(target=use, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -129,8 +154,10 @@ def test_acquire_and_release_from_many_threads():
     for thread in threads:
         thread.join(6 * LIMIT)
         assert not thread.is_alive()
+    for thread in package_threads():  # some are on their way out
+        thread.join(LIMIT)
+    until(lambda: not package_threads())  # the last ones may be on their way out
     assert module._slot._current is None
-    assert package_threads() == set()
 
 
 def test_a_hub_that_cannot_be_made_is_not_counted(monkeypatch):
@@ -145,8 +172,7 @@ def test_a_hub_that_cannot_be_made_is_not_counted(monkeypatch):
             acquire_hub()
     hub = acquire_hub()
     assert hub.users == 1
-    assert hub.release()
-    assert hub.join(Deadline(LIMIT)) == []
+    hub.release()
 
 
 def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
@@ -166,6 +192,7 @@ def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
             super().__init__()
             both.wait(LIMIT)
 
+    send_idle_home()
     monkeypatch.setattr(module, "Hub", Slow)
     with running(acquire_hub) as one, running(acquire_hub) as other:
         hubs = {one.get(), other.get()}
@@ -173,8 +200,8 @@ def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
     (hub,) = hubs
     assert hub.users == 2
     assert [t for t in package_threads() if t.name.startswith("rtvi-io-")] == [hub.io.thread]
-    assert [hub.release(), hub.release()] == [False, True]
-    assert hub.join(Deadline(LIMIT)) == []
+    hub.release()
+    hub.release()
 
 
 def test_a_forked_child_gets_a_hub_of_its_own():
@@ -183,19 +210,15 @@ def test_a_forked_child_gets_a_hub_of_its_own():
 
     def child() -> object:
         new = acquire_hub()
-        done = threading.Event()
-        new.io.call(done.set)
-        answered = done.wait(LIMIT)
-        retired = new.release()
-        return new is not hub, answered, retired, new.join(Deadline(LIMIT))
+        answered = answers(new)
+        new.release()
+        send_idle_home()
+        return new is not hub, answered, new.io.thread.is_alive()
 
     with module._slot._lock:
-        assert in_child(child) == (True, True, True, [])
-    done = threading.Event()
-    hub.io.call(done.set)
-    assert done.wait(LIMIT)
-    assert hub.release()
-    assert hub.join(Deadline(LIMIT)) == []
+        assert in_child(child) == (True, True, False)
+    assert answers(hub)
+    hub.release()
 
 
 def test_a_child_cannot_retire_the_parents_hub():
@@ -203,10 +226,19 @@ def test_a_child_cannot_retire_the_parents_hub():
     hub = acquire_hub()
 
     def child() -> object:
-        return hub.release(), hub.join(Deadline(LIMIT))
+        hub.release()
+        send_idle_home()
+        return hub.users
 
     with hub.workers._lock, hub.pacer._lock:
-        assert in_child(child) == (False, [])
-    with running(lambda: hub.release()) as release:
-        assert release.get() is True
-    assert hub.join(Deadline(LIMIT)) == []
+        assert in_child(child) == 1
+    assert answers(hub)
+    hub.release()
+
+
+def test_a_fork_finds_no_thread_of_a_hub_that_nobody_uses():
+    """They leave before the process forks: a process in which nothing goes on has no thread that a fork would lose."""
+    hub = acquire_hub()
+    hub.release()
+    assert in_child(lambda: True)
+    assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]

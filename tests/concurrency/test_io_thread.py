@@ -10,6 +10,7 @@ import selectors
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -205,6 +206,30 @@ def test_timers(io):
     assert late_at >= began + 0.04
 
 
+def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
+    """How long the thread may wait for the next timer is counted from the moment at which it begins to wait."""
+    now, timeouts, asked = [1000.0], [], threading.Event()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    select = io._selector.select
+
+    def note(timeout: float | None) -> list:
+        timeouts.append(timeout)
+        asked.set()
+        return select(timeout)
+
+    def take_long() -> None:
+        now[0] += 40.0
+
+    def plan() -> None:
+        io.call_later(0.0, take_long)
+        io.call_later(60.0, int)
+        monkeypatch.setattr(io._selector, "select", note)
+
+    io.call(plan)
+    assert asked.wait(LIMIT)
+    assert timeouts == [20.0]
+
+
 def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
     """A timer that is cancelled before it is due does nothing, whoever cancels it."""
     seen: list[str] = []
@@ -349,25 +374,14 @@ def test_a_selector_that_somebody_else_closed(io):
 
 def _turns(io: IOThread) -> int:
     """How often the thread goes round within 50 ms without anything to do."""
-    count = [0]
-    select = io._select
-
-    def counted():
-        count[0] += 1
-        return select()
-
-    io._select = counted  # type: ignore[method-assign]
-    done = threading.Event()
+    turns, done = 0, threading.Event()
     io.call_later(0.05, done.set)
-    try:
-        while not done.is_set():
-            for key, events in io._select():
-                if key.data is not None:
-                    io._serve(key.data, events)
-            io._run_timers()
-    finally:
-        io._select = select  # type: ignore[method-assign]
-    return count[0]
+    while True:
+        timeout = io._run_timers()
+        if done.is_set():
+            return turns
+        io._serve_ready(timeout)
+        turns += 1
 
 
 def test_a_finalizer_may_give_a_command(io):
@@ -489,6 +503,23 @@ def test_no_thread_no_descriptors(monkeypatch):
         IOThread()
 
 
+def test_struck_while_it_begins(monkeypatch):
+    """A greenlet that is killed while it waits for the io thread to begin leaves one that ends, and in good order."""
+    begun = []
+
+    def start_struck(role, target):
+        begun.append(start_late(role, lambda: (go.wait(LIMIT), target())))
+        raise SystemExit
+
+    start_late, go = module.start_thread, threading.Event()
+    monkeypatch.setattr(module, "start_thread", start_struck)
+    with pytest.raises(SystemExit):
+        IOThread()
+    go.set()
+    begun[0].join(LIMIT)
+    assert not begun[0].is_alive()
+
+
 def test_no_descriptors_no_thread(monkeypatch):
     """When the system gives no descriptors, nothing stays open and no thread is started."""
 
@@ -516,3 +547,91 @@ def test_a_forked_child_closes_its_copies(io):
         line.wait(lambda: line.received == b"x")
         on(io, lambda: io.watch_writes(line, True))
         line.wait(lambda: line.writable == 1)
+
+
+def every_20_ms(io: IOThread, number: int) -> list[tuple[float, float]]:
+    """When so many steps were due, and when they were made."""
+    made: list[tuple[float, float]] = []
+    done = threading.Event()
+    due = time.monotonic() + 0.02
+
+    def step(now: float) -> float | None:
+        nonlocal due
+        assert io.is_current
+        made.append((due, now))
+        due += 0.02
+        if len(made) < number:
+            return due
+        done.set()
+        return None
+
+    io.schedule.add(step, due)
+    assert done.wait(LIMIT), "no step is made"
+    return made
+
+
+def test_steps_are_made_at_their_times(io):
+    """The io thread makes steps at absolute times, not before them, while it serves connections as ever."""
+    with Line(io) as line:
+        line.peer.sendall(b"x")
+        made = every_20_ms(io, 20)
+        line.wait(lambda: line.received == b"x")
+    assert all(now >= due - 100e-6 for due, now in made)
+    assert min(now - due for due, now in made) < 0.003
+
+
+@pytest.mark.skipif(not hasattr(selectors, "EpollSelector"), reason="other selectors are exact by themselves")
+def test_steps_are_exact_though_epoll_counts_milliseconds(monkeypatch):
+    """Where the descriptor is not too high for select(), most steps come within a fifth of a millisecond."""
+    monkeypatch.setattr(selectors, "DefaultSelector", selectors.EpollSelector)
+    for most, exact in ((module._MOST_DESCRIPTORS, True), (0, False)):
+        monkeypatch.setattr(module, "_MOST_DESCRIPTORS", most)
+        io = IOThread()
+        try:
+            late = sorted(now - due for due, now in every_20_ms(io, 30))
+        finally:
+            io.close()
+            io.thread.join(LIMIT)
+        assert late[0] < (0.0002 if exact else 0.003)
+
+
+def test_a_step_that_fails_ends_itself_only(io, caplog):
+    """Other steps, and connections, do not suffer from it; it is logged."""
+
+    def fail(now: float) -> float:
+        raise RuntimeError("broken step")
+
+    with Line(io) as line:
+        io.schedule.add(fail, time.monotonic())
+        assert len(every_20_ms(io, 2)) == 2
+        line.peer.sendall(b"x")
+        line.wait(lambda: line.received == b"x")
+    assert "A paced step failed" in caplog.text
+    caplog.clear()
+
+
+def test_the_schedule_ends_with_the_thread():
+    """Nothing can be planned on a thread that is gone."""
+    io = IOThread()
+    task = io.schedule.add(lambda now: now + 0.01, time.monotonic())
+    io.close()
+    io.thread.join(LIMIT)
+    task.cancel()
+    with pytest.raises(RuntimeError, match="closed"):
+        io.schedule.add(lambda now: None, 0.0)
+
+
+def test_a_crowd_of_steps_does_not_keep_connections_waiting(io):
+    """Of a thousand steps that are due at once only some come before a connection that is ready."""
+    made: list[float] = []
+    heard: list[int] = []
+    with Line(io, lambda line, data: heard.append(len(made))) as line:
+
+        def all_at_once() -> None:
+            line.peer.sendall(b"x")
+            for _ in range(1000):
+                io.schedule.add(made.append, 0.0)
+
+        on(io, all_at_once)
+        line.wait(lambda: line.received == b"x")
+    assert heard[0] < 100

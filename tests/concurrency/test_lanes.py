@@ -9,10 +9,13 @@ import time
 
 import pytest
 
-from rtvi_sync.concurrency import lanes
+from rtvi_sync.concurrency import lane_workers
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lanes import Lane, LaneOverflow, LaneWorkers
+from rtvi_sync.concurrency.gate import sleepless
+from rtvi_sync.concurrency.lane_workers import LaneWorkers
+from rtvi_sync.concurrency.lanes import Lane, LaneOverflow
 
+from ..client.helpers import until
 from ..conftest import package_threads
 from ..forking import in_child
 from ..loopback import LIMIT, running
@@ -69,14 +72,14 @@ def test_items_run_in_order_one_at_a_time(workers):
 def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
     """What is posted after the worker's last look, while it still has the lane, is run and not left lying."""
     lane, late = Lane(), threading.Event()
-    release = lane.release
+    release = lane._release
 
     def post_and_release() -> None:
-        monkeypatch.setattr(lane, "release", release)
+        monkeypatch.setattr(lane, "_release", release)
         lane.post(late.set, workers)
         release()
 
-    monkeypatch.setattr(lane, "release", post_and_release)
+    monkeypatch.setattr(lane, "_release", post_and_release)
     lane.post(int, workers)
     assert late.wait(LIMIT)
 
@@ -115,15 +118,59 @@ def test_there_are_as_many_workers_as_items_run_at_once(workers):
         blocker.let_go.set()
 
 
+def post_together(lanes_: list[Lane], items: list, workers: LaneWorkers) -> None:
+    """Post on a thread like the io thread; no worker takes a lane before all of them are ready."""
+
+    def post() -> None:
+        with sleepless(), workers._lock:
+            for lane, item in zip(lanes_, items, strict=True):
+                lane.post(item, workers)
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    thread.join(LIMIT)
+
+
+def test_lanes_that_become_ready_together_wake_few_workers(workers):
+    """What a thread posts before the worker that it has called comes is run by that one, and hardly by others."""
+    lanes_ = [Lane() for _ in range(50)]
+    for _ in range(3):  # the first time there are no idle workers
+        done = threading.Semaphore(0)
+        ran_on: list[int] = []
+
+        def item(ran_on=ran_on, done=done) -> None:
+            ran_on.append(threading.get_ident())
+            done.release()
+
+        post_together(lanes_, [item] * len(lanes_), workers)
+        for _ in lanes_:
+            assert done.acquire(timeout=LIMIT)
+    assert len(set(ran_on)) <= 10
+
+
+@pytest.mark.parametrize(("idle", "count"), [(0, 20), (1, 2)])
+def test_blocked_lanes_that_become_ready_together_all_run(workers, idle, count):
+    """Each worker that comes calls another one as long as a lane waits: all items block at once."""
+    for _ in range(idle):
+        drained(Lane(), workers)
+    until(lambda: len(workers._idle) == idle)
+    blockers = [Blocker() for _ in range(count)]
+    post_together([Lane() for _ in blockers], blockers, workers)
+    for blocker in blockers:
+        assert blocker.begun.wait(LIMIT)
+    for blocker in blockers:
+        blocker.let_go.set()
+
+
 def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
     """Whoever waits for the threads to be gone hears of one that has been started and not begun."""
     begin = threading.Event()
-    start_thread = lanes.start_thread
+    start_thread = lane_workers.start_thread
 
     def start_late(role: str, target, *args) -> threading.Thread:
         return start_thread(role, lambda: (begin.wait(LIMIT), target(*args)))
 
-    monkeypatch.setattr(lanes, "start_thread", start_late)
+    monkeypatch.setattr(lane_workers, "start_thread", start_late)
     lane, done = Lane(), threading.Event()
     lane.post(done.set, workers)
     with running(workers.threads) as asking:
@@ -134,9 +181,25 @@ def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
     assert thread in package_threads()
 
 
+def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
+    """The worker may not come; the next lane calls another one, which takes both lanes."""
+    first, second = threading.Event(), threading.Event()
+
+    def struck() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lane_workers, "_Worker", struck)
+    with pytest.raises(KeyboardInterrupt):
+        Lane().post(first.set, workers)
+    Lane().post(second.set, workers)
+    assert first.wait(LIMIT)
+    assert second.wait(LIMIT)
+
+
 def test_idle_workers_leave(workers, monkeypatch):
     """A worker that has had nothing to do for a while ends, and the next item gets a new one."""
-    monkeypatch.setattr(lanes, "IDLE_TIMEOUT", 0.01)
+    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.01)
     lane = Lane()
     for _ in range(3):
         drained(lane, workers)
@@ -147,7 +210,7 @@ def test_idle_workers_leave(workers, monkeypatch):
 
 def test_work_that_comes_as_the_worker_leaves_is_done(workers, monkeypatch):
     """Whatever the moment at which a worker's patience ends, no item is left behind."""
-    monkeypatch.setattr(lanes, "IDLE_TIMEOUT", 0.0005)
+    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.0005)
     lane = Lane()
     rng = random.Random(3)
     for _ in range(300):
@@ -253,7 +316,7 @@ def test_when_decides_together_with_the_place_in_the_queue(workers):
                 mine.append(value[0])
                 return True
 
-            assert lane.post(lambda mine=mine: seen.append(mine[0]), workers, when=step)
+            assert lane.post_if(step, lambda mine=mine: seen.append(mine[0]), workers)
 
     threads = [threading.Thread(target=post) for _ in range(4)]
     for thread in threads:
@@ -267,11 +330,11 @@ def test_when_decides_together_with_the_place_in_the_queue(workers):
 def test_when_says_no(workers):
     """If `when` returns False nothing is queued; without an item it only decides; an error in it leaves no trace."""
     lane, seen = Lane(), []
-    assert not lane.post(lambda: seen.append(1), workers, when=lambda: False)
-    assert not lane.post(None, workers, when=lambda: False)
-    assert lane.post(None, workers, when=lambda: True)
+    assert not lane.post_if(lambda: False, lambda: seen.append(1), workers)
+    assert not lane.post_if(lambda: False, None, workers)
+    assert lane.post_if(lambda: True, None, workers)
     with pytest.raises(ZeroDivisionError):
-        lane.post(int, workers, when=lambda: 1 / 0 == 0)
+        lane.post_if(lambda: 1 / 0 == 0, int, workers)
     assert len(lane) == 0
     assert workers.threads() == []
     drained(lane, workers)
@@ -465,7 +528,7 @@ def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lanes, "start_thread", refuse)
+        patch.setattr(lane_workers, "start_thread", refuse)
         lane.post(lambda: seen.append(1), workers)
         lane.post(lambda: seen.append(2), workers)
     assert workers.threads() == []
@@ -502,3 +565,106 @@ def test_workers_are_threads_of_the_package(workers):
     drained(Lane(), workers)
     assert set(workers.threads()) <= package_threads()
     assert all(thread.name.startswith("rtvi-lane-") for thread in workers.threads())
+
+
+def test_ctrl_c_before_anybody_is_called(workers):
+    """Ctrl-C strikes after something was queued and before a worker was called: the next post has it run too."""
+
+    class Interrupted:
+        def submit(self, lane: Lane) -> None:
+            raise KeyboardInterrupt
+
+    lane, seen, done = Lane(), [], threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        lane.post(lambda: seen.append("first"), Interrupted())
+    lane.post(done.set, workers)
+    assert done.wait(LIMIT)
+    assert seen == ["first"]
+
+
+def test_ctrl_c_before_a_worker_is_called_for_a_lane_that_is_ready(workers, monkeypatch):
+    """That the lane is ready already does not mean that anybody comes: the next post calls a worker."""
+    lane, seen, done = Lane(), [], threading.Event()
+
+    def struck() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "_call_worker", struck)
+    with pytest.raises(KeyboardInterrupt):
+        lane.post(lambda: seen.append("first"), workers)
+    lane.post(done.set, workers)
+    assert done.wait(LIMIT)
+    assert seen == ["first"]
+
+
+def test_ctrl_c_before_the_worker_is_told_that_it_was_called(workers, monkeypatch):
+    """It is no longer among those that rest, and leaves as they do, without an error."""
+    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.05)
+    crashed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", crashed.append)
+    drained(Lane(), workers)
+    until(lambda: workers._idle)
+    worker = workers._idle.pop()
+    until(lambda: not workers.threads())
+    assert crashed == []
+    assert worker.idle
+
+
+def test_a_worker_that_comes_for_a_lane_that_somebody_drains(workers):
+    """It runs nothing and does not wait: whoever has the turn runs what is queued."""
+    lane, blocker, ran_on = Lane(), Blocker(), []
+    lane.post(blocker, workers)
+    assert blocker.begun.wait(LIMIT)
+    lane.post(lambda: ran_on.append(threading.current_thread()), workers)
+    lane.drain()
+    assert ran_on == []
+    assert len(lane) == 1
+    blocker.let_go.set()
+    drained(lane, workers)
+    assert threading.current_thread() not in ran_on
+    assert len(ran_on) == 1
+
+
+def test_posts_while_the_worker_is_on_its_way(workers):
+    """However often a lane is submitted before its worker has come: each item runs once, in order, on one thread."""
+    lanes, seen = [Lane() for _ in range(20)], []
+    done = threading.Semaphore(0)
+    for n in range(50):
+        for index, lane in enumerate(lanes):
+            lane.post(lambda index=index, n=n: seen.append((index, n)), workers)
+    for lane in lanes:
+        lane.post(done.release, workers)
+    for _ in lanes:
+        assert done.acquire(timeout=LIMIT)
+    for index in range(20):
+        assert [n for lane_index, n in seen if lane_index == index] == list(range(50))
+
+
+@pytest.mark.parametrize("room", [0, 1, 3])
+def test_what_comes_together_fills_the_lane(workers, room):
+    """Of items that come together, as many are queued as there is room for, in order."""
+    blocked, go_on, done = Lane(max_items=room + 1), threading.Event(), threading.Event()
+    there, seen = threading.Event(), []
+    blocked.post(lambda: (there.set(), go_on.wait(LIMIT)), workers)
+    assert there.wait(LIMIT)
+    blocked.post(lambda: None, workers)
+    with pytest.raises(LaneOverflow):
+        blocked.post_all([(lambda item: seen.append(item[1]), n, 1) for n in range(room + 2)], workers, room + 2)
+    assert (len(blocked), blocked.bytes_queued) == (room + 1, room)
+    blocked.post(done.set, workers, force=True)
+    go_on.set()
+    assert done.wait(LIMIT)
+    assert seen == list(range(room))
+    assert blocked.bytes_queued == 0
+
+
+def test_what_of_it_had_room_runs_at_once(workers):
+    """Items that came together and were too many for the lane: those that were queued wait for no further post."""
+    lane, seen = Lane(max_items=3), threading.Semaphore(0)
+    with pytest.raises(LaneOverflow):
+        lane.post_all([(lambda item: seen.release(), 0)] * 5, workers, 0)
+    for _ in range(3):
+        assert seen.acquire(timeout=LIMIT)
+    drained(lane, workers)
+    assert not seen.acquire(blocking=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import subprocess
 import sys
 import textwrap
@@ -78,6 +79,29 @@ def test_no_thread_to_be_had(monkeypatch, what):
     monkeypatch.setattr(what, refuse)
     with pytest.raises(NoThreadError, match="can't start new thread"):
         start_thread("test", int)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="the platform has no signals of this kind")
+def test_a_thread_that_leaves_takes_no_signals():
+    """At work it takes them, as what it starts inherits that; on its way out it does not."""
+    blocked = []
+
+    class Last:
+        """Destroyed after all else that the thread does."""
+
+        def __del__(self) -> None:
+            blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    local = threading.local()
+
+    def work() -> None:
+        local.last = Last()
+        blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    start_thread("test", work).join(LIMIT)
+    at_work, leaving = blocked
+    assert at_work == signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} <= leaving
 
 
 def test_no_memory_for_a_thread(monkeypatch):

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle, shield
+from rtvi_sync.concurrency import job, lifecycle, shield
 from rtvi_sync.concurrency.shield import shielded
 
 from ..client.helpers import until
@@ -130,7 +130,8 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
     def refuse(*_: object) -> None:
         raise lifecycle.NoThreadError("none to be had")
 
-    monkeypatch.setattr(shield, "start_thread", refuse)
+    lifecycle.send_idle_home()
+    monkeypatch.setattr(job, "start_thread", refuse)
     assert shielded(threading.current_thread) is threading.current_thread()
 
 

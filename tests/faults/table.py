@@ -99,6 +99,7 @@ class Moment:
         ends: the session ends in it, fault or no fault.
         phases: what `connect()` may say that it was waiting for.
         sure: it comes, whatever happens.
+        in_real_time: audio flows. A busy machine would not keep up with it byte by byte, so it is split into eights.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Moment:
     ends: bool = False
     phases: tuple[str, ...] = ("bot-ready",)
     sure: bool = True
+    in_real_time: bool = False
 
     def __str__(self) -> str:
         return self.name if self.sure else ANYWHERE
@@ -116,7 +118,11 @@ class Moment:
     @property
     def harms(self) -> list[Harm]:
         """What can be done at this moment."""
-        return [harm for harm in HARMS if harm is not REFUSAL or self.refusable]
+        harms = [harm for harm in HARMS if harm is not REFUSAL or self.refusable]
+        if self.in_real_time:
+            split = faults.Split(8)
+            return [attrs.evolve(harm, fault=split) if harm.name == "split" else harm for harm in harms]
+        return harms
 
 
 _PHASES: Final = {"HTTP": ("http",), "WebSocket": ("transport", "bot-ready")}
@@ -229,7 +235,7 @@ MOMENTS: Final = [
     Moment("in an inbound frame", act=in_inbound_frame),
     Moment("in an outbound frame", act=in_outbound_frame),
     Moment("while calls wait", act=while_calls_wait),
-    Moment("while audio flows", act=while_audio_flows),
+    Moment("while audio flows", act=while_audio_flows, in_real_time=True),
     Moment("in disconnect", act=in_disconnect, ends=True),
     Moment("while the bot leaves", act=while_the_bot_leaves, ends=True),
 ]

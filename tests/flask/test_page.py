@@ -17,6 +17,7 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
+from ..required import missing
 from .test_sample import free_port
 
 if TYPE_CHECKING:
@@ -37,24 +38,16 @@ addEventListener("securitypolicyviolation", (event) => console.error("policy: " 
 """
 
 
-def missing(part: str) -> None:
-    """Skip what needs a part that is not here, or fail if it is required."""
-    message = f"{part} is not installed: run `python3 run.py test --real`"
-    if os.environ.get("RTVI_REQUIRE_REAL") == "1":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     program = shutil.which("chromium")
     if program is None:
-        missing("Chromium")
+        missing("Chromium is not installed: run `python3 run.py test --real`")
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
-        missing("Playwright")
+        missing("Playwright is not installed: run `python3 run.py test --real`")
     with sync_playwright() as playwright:
         # CI runs as root, for whom Chromium's own sandbox is not to be had.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -148,19 +148,24 @@ class Reactions:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._busy = threading.local()
+        self.under_way: list[RTVIClient] = []  # one for each that is at work now, on whatever thread
         self.count = 0
 
     def react(self, client: RTVIClient) -> None:
         """Do something with `client`; an error of the package is a fine answer."""
         if getattr(self._busy, "now", False):
             return
+        if threading.current_thread().name.startswith("rtvi-bot-"):
+            return  # collected on a thread of the bot's: in a program that is another process
         self._busy.now = True
+        self.under_way.append(client)
         self.count += 1
         try:
             self._rng.choice(self._all)(self, client)
         except (RTVIError, TimeoutError):
             pass
         finally:
+            self.under_way.pop()
             self._busy.now = False
 
     def _send(self, client: RTVIClient) -> None:
@@ -235,6 +240,9 @@ class Hammer:
             client.connect()
         with self._timed(name):
             self._strike_during(lambda: act(client), client)
+            if self._kind == "finalizer":
+                gc.collect()
+                until(lambda: not self._reactions.under_way)
         with self._timed(f"what follows {name}"):
             self._check(client)
         return name

@@ -180,7 +180,7 @@ def test_while_connecting(run: Run) -> None:
         try:
             client.connect()
         except DisconnectedError as error:
-            print("told", error.initiator, flush=True)
+            sys.stdout.write(f"told {error.initiator}\\n")  # at once: print() writes in parts, and this thread may end
     threading.Thread(target=connect, daemon=True).start()
     while client.state is not TransportState.CONNECTED:
         threading.Event().wait(0.01)

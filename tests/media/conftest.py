@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.events import RTVIEvent
+from rtvi_sync.media import NullSink, SilenceSource, opencv_backend
 from rtvi_sync.media.manager import MediaManager
 
 LIMIT = 5.0
@@ -37,6 +40,9 @@ class ManualPacer:
     def now(self) -> float:
         return self.time
 
+    def beat(self) -> float:
+        return self.time
+
     def add(self, step, first: float) -> ManualTask:
         self.tasks.append(ManualTask(step, first))
         return self.tasks[-1]
@@ -59,22 +65,55 @@ class ManualPacer:
         self.time = max(self.time, target - 1e-9)
 
 
+class NoDevices:
+    """A machine without sound devices."""
+
+    def devices(self):
+        return []
+
+    def open_input(self, device_id, sample_rate_hz, period):
+        raise self._absent(device_id)
+
+    def open_output(self, device_id, sample_rate_hz, period):
+        raise self._absent(device_id)
+
+    def _absent(self, device_id):
+        return DeviceError(f"There is no sound device {device_id or 'by default'}", type="not-found")
+
+
 class Talk:
     """One manager with what it sent and reported."""
 
     def __init__(self, pacer, **options) -> None:
         self.pacer = pacer
-        options = {"mic": SilenceSource(), "speaker": NullSink()} | options
+        options = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices()} | options
         self.manager = MediaManager(**options)
+        self.manager.reports.outlet = self
         self.chunks: list[bytes] = []
         self.rates: list[int] = []
         self.times: list[float] = []
         self.events: list[tuple[str, object]] = []
+        self.told: list[tuple[str, object]] = []
+        self.levels: list[tuple[str, object]] = []
         self.reported = threading.Event()
 
-    def on_event(self, event, data) -> None:
-        self.events.append((event.value, data))
-        self.reported.set()
+    def wants(self, event) -> bool:
+        return True
+
+    def asks_for(self, event) -> bool:
+        """Nobody looks for new devices here."""
+        return False
+
+    def event(self, event, data=None) -> None:
+        """The outlet: keeps what went wrong, and the rest apart."""
+        if event is RTVIEvent.DEVICE_ERROR:
+            self.events.append((event.value, data))
+            self.reported.set()
+        else:
+            self.told.append((event.value, data))
+
+    def latest(self, event, data) -> None:
+        self.levels.append((event.value, data))
 
     def send(self, pcm: bytes, rate: int) -> None:
         self.chunks.append(pcm)
@@ -86,7 +125,8 @@ class Talk:
         return b"".join(self.chunks)
 
     def prepare(self) -> Talk:
-        self.manager.prepare(self.on_event)
+        self.manager.expect()
+        self.manager.prepare(audio=True, video=False)
         return self
 
     def begin(self) -> Talk:
@@ -96,6 +136,12 @@ class Talk:
 
     def hear(self, pcm: bytes, rate: int = 24000, channels: int = 1) -> None:
         self.manager.receive_audio(pcm, rate, channels)
+
+
+@pytest.fixture(autouse=True)
+def opencv_was_not_tried(monkeypatch) -> None:
+    """Where OpenCV is installed and does not load, one test's failure to load it is not another's."""
+    monkeypatch.setattr(opencv_backend, "_failure", None)
 
 
 @pytest.fixture
@@ -118,6 +164,7 @@ def talk(pacer):
     for each in made:
         each.manager.stop(LIMIT)
     deadline = time.monotonic() + LIMIT
+    send_idle_home()
     for thread in set(threading.enumerate()) - before:
         thread.join(max(0.0, deadline - time.monotonic()))
     assert not [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("rtvi-")]

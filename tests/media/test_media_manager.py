@@ -16,6 +16,8 @@ from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.media.session import MediaCounters
 
+from .conftest import Talk
+
 LIMIT = 5.0
 
 
@@ -39,7 +41,7 @@ def test_absent_default_devices_are_not_fatal(talk, pacer, caplog):
     assert (error.devices, error.type) == (("mic", "speaker"), "not-found")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "PyAudio" in record.getMessage()
+    assert "There is no sound device by default. Without one pass mic=" in record.getMessage()
     assert session.manager.stop(1.0) == []
 
 
@@ -58,7 +60,8 @@ def test_a_device_id_that_does_not_exist(talk, option, kind):
     for _ in range(2):
         with pytest.raises(DeviceError, match="hw:7") as caught:
             session.prepare()
-        assert (caught.value.devices, caught.value.type) == ((kind,), "not-found")
+        assert caught.value.type == "not-found"
+        assert getattr(session.manager.reports.state, kind).error is caught.value
     assert media_threads() == []
 
 
@@ -83,7 +86,7 @@ def test_something_else_is_a_type_error(wrong):
     with pytest.raises(TypeError, match="WavSink"):
         MediaManager(speaker=wrong)
     with pytest.raises(TypeError, match="WavSource"):
-        MediaManager().set_mic(wrong)
+        MediaManager().select("mic", wrong)
 
 
 @pytest.mark.parametrize("rate", [None, 0, 44100.0, "16000", ZeroDivisionError("no rate")])
@@ -132,7 +135,7 @@ def test_a_source_is_replaced_while_it_runs(talk, pacer):
     track = session.manager.tracks().local.audio
     frames = track.frames()
     pacer.advance(0.09)
-    session.manager.set_mic(new)
+    session.manager.select("mic", new)
     assert old.wait() is False
     pacer.advance(0.03)
     assert new.wait(0) is True
@@ -150,12 +153,12 @@ def test_a_users_source_is_replaced(talk, pacer, until):
     session = talk(mic=CallbackSource(lambda frames: b"\1\1" * frames)).begin()
     until(media_threads)
     session.manager.enable_mic(False)
-    session.manager.set_mic(CallbackSource(lambda frames: b"\2\2" * frames))
+    session.manager.select("mic", CallbackSource(lambda frames: b"\2\2" * frames))
     assert len(media_threads()) == 1
     pacer.advance(1.0)
     assert session.chunks == []
     session.manager.enable_mic(True)
-    session.manager.set_mic(ToneSource())
+    session.manager.select("mic", ToneSource())
     assert media_threads() == []
     pacer.advance(0.01)
     assert session.sent == ToneSource().read(320)
@@ -166,7 +169,7 @@ def test_replacing_by_itself_changes_nothing(talk, pacer):
     source = ToneSource()
     session = talk(mic=source).begin()
     pacer.advance(0.09)
-    session.manager.set_mic(source)
+    session.manager.select("mic", source)
     pacer.advance(0.1)
     assert session.sent == ToneSource().read(10 * 320)
 
@@ -177,11 +180,11 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, pacer):
     session = talk(mic=ToneSource(), speaker=sink).begin()
     talk(mic=taken).prepare()
     with pytest.raises(DeviceError, match="another session"):
-        session.manager.set_mic(taken)
+        session.manager.select("mic", taken)
     with pytest.raises(DeviceError, match="nowhere"):
-        session.manager.set_mic("nowhere")
+        session.manager.select("mic", "nowhere")
     with pytest.raises(DeviceError, match="nowhere"):
-        session.manager.set_speaker("nowhere")
+        session.manager.select("speaker", "nowhere")
     pacer.advance(0.09)
     session.hear(b"ab")
     assert session.sent == ToneSource().read(5 * 320)
@@ -191,7 +194,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, pacer):
 def test_a_source_set_between_prepare_and_start(talk, pacer):
     """Before the bot is ready the new source waits for it like the old one."""
     session = talk(mic=SilenceSource()).prepare()
-    session.manager.set_mic(ToneSource())
+    session.manager.select("mic", ToneSource())
     pacer.advance(1.0)
     assert session.chunks == []
     session.manager.start(pacer, session.send)
@@ -203,12 +206,12 @@ def test_a_source_set_without_a_session(talk, pacer):
     """Between sessions set_mic() and set_speaker() decide about the next one; an unknown id is refused at once."""
     session = talk()
     sink = BytesSink()
-    session.manager.set_mic(ToneSource())
-    session.manager.set_speaker(sink)
+    session.manager.select("mic", ToneSource())
+    session.manager.select("speaker", sink)
     with pytest.raises(DeviceError):
-        session.manager.set_mic("nowhere")
+        session.manager.select("mic", "nowhere")
     with pytest.raises(DeviceError):
-        session.manager.set_speaker("nowhere")
+        session.manager.select("speaker", "nowhere")
     session.begin()
     pacer.advance(0.0)
     session.hear(b"ab")
@@ -216,21 +219,21 @@ def test_a_source_set_without_a_session(talk, pacer):
     assert sink.pcm == b"ab"
 
 
-def test_taking_the_devices_away(talk, pacer):
-    """Back to the default devices, which are absent: reported, the local track ends, the session goes on."""
-    session = talk(mic=ToneSource(), speaker=BytesSink()).begin()
+def test_defaults_that_are_absent_replace_nothing(talk, pacer):
+    """Back to the default devices, which are absent: an error, and what is there goes on."""
+    sink = BytesSink()
+    session = talk(mic=ToneSource(), speaker=sink).begin()
     track = session.manager.tracks().local.audio
-    session.manager.set_mic(None)
-    session.manager.set_speaker(None)
+    for kind in ("mic", "speaker"):
+        with pytest.raises(DeviceError, match="by default"):
+            session.manager.select(kind, None)
     session.hear(b"ab")
-    pacer.advance(1.0)
-    assert session.chunks == []
-    assert track.ready_state == "ended"
-    assert session.manager.tracks().local.audio is None
-    assert [error.devices for _, error in session.events] == [("mic",), ("speaker",)]
-    session.manager.set_mic(ToneSource())
     pacer.advance(0.0)
     assert session.sent == ToneSource().read(320)
+    assert sink.pcm == b"ab"
+    assert session.manager.tracks().local.audio is track
+    assert track.ready_state == "live"
+    assert session.events == []
 
 
 def test_a_sink_is_replaced_while_it_runs(talk):
@@ -240,16 +243,16 @@ def test_a_sink_is_replaced_while_it_runs(talk):
     for number in range(10):
         session.hear(bytes([number]) * 960)
     sink = BytesSink()
-    session.manager.set_speaker(sink)
+    session.manager.select("speaker", sink)
     session.hear(b"ab")
     assert heard == list(range(10))
     assert sink.pcm == b"ab"
     assert media_threads() == []
 
 
-def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, pacer, monkeypatch):
-    """set_mic() waits for a hanging source for a bounded time only; stop() returns its thread."""
-    monkeypatch.setattr("rtvi_sync.media.manager._REPLACE_TIMEOUT", 0.05)
+def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
+    """A session whose source sits in its read() until the event is set, and is not waited for long."""
+    monkeypatch.setattr("rtvi_sync.media.slots.END_TIMEOUT", 0.05)
     entered, hang = threading.Event(), threading.Event()
 
     def fn(frames: int) -> bytes:
@@ -259,11 +262,40 @@ def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, pacer, monkeypat
 
     session = talk(mic=CallbackSource(fn)).begin()
     assert entered.wait(LIMIT)
-    session.manager.set_mic(ToneSource())
+    return session, hang
+
+
+def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, pacer, monkeypatch):
+    """set_mic() waits for a hanging source for a bounded time only; stop() returns its thread."""
+    session, hang = with_a_source_that_hangs(talk, monkeypatch)
+    session.manager.select("mic", ToneSource())
     (thread,) = session.manager.stop(1.0)
     assert thread.name.startswith("rtvi-mic")
     hang.set()
     thread.join(LIMIT)
+
+
+def test_a_replaced_source_that_ends_late_is_not_reported(talk, pacer, monkeypatch):
+    """By the end of the session it has come back after all."""
+    session, hang = with_a_source_that_hangs(talk, monkeypatch)
+    (thread,) = (each for each in threading.enumerate() if each.name.startswith("rtvi-mic"))
+    session.manager.select("mic", ToneSource())
+    hang.set()
+    thread.join(LIMIT)
+    assert session.manager.stop(1.0) == []
+
+
+def test_what_was_not_played_is_logged(talk, caplog):
+    """Audio that a slow sink has lost is counted, and said once at the end."""
+    entered, hang = threading.Event(), threading.Event()
+    session = talk(speaker=CallbackSink(lambda pcm, rate: (entered.set(), hang.wait(LIMIT)))).begin()
+    session.hear(bytes(960))
+    assert entered.wait(LIMIT)
+    for _ in range(100):
+        session.hear(bytes(960))
+    hang.set()
+    session.manager.stop(LIMIT)
+    assert [record.getMessage() for record in caplog.records if "50 frames" in record.getMessage()] != []
 
 
 def test_counters_go_on_when_parts_are_replaced(talk, pacer):
@@ -287,8 +319,8 @@ def test_counters_go_on_when_parts_are_replaced(talk, pacer):
     before = session.manager.counters
     assert before == MediaCounters(mic_underruns=3, speaker_dropped=50)
     hang.set()
-    session.manager.set_mic(ToneSource())
-    session.manager.set_speaker(BytesSink())
+    session.manager.select("mic", ToneSource())
+    session.manager.select("speaker", BytesSink())
     pacer.advance(0.05)
     assert session.manager.counters == before
     session.manager.stop(LIMIT)
@@ -344,14 +376,14 @@ def test_many_sessions_one_after_the_other(talk, pacer):
 
 
 def test_preparing_twice_keeps_the_devices(talk, pacer):
-    """A second prepare() before stop() only replaces who is told of events."""
-    session = talk(speaker=BytesSink()).prepare()
-    told: list[object] = []
-    session.manager.prepare(lambda event, data: told.append(data))
+    """A second prepare() before stop(), after init_devices() for example, opens only what is not open."""
+    session = talk(mic=ToneSource(), speaker=BytesSink()).prepare()
+    tracks = session.manager.tracks()
+    session.prepare()
+    assert session.manager.tracks() == tracks
     session.hear(b"ab", 24000)
     session.hear(b"ab", 16000)
-    assert len(told) == 1
-    assert session.events == []
+    assert len(session.events) == 1
 
 
 def test_a_prepare_that_was_overtaken_by_stop_leaves_nothing(talk):
@@ -421,7 +453,7 @@ def test_no_thread_to_be_had(talk, monkeypatch):
 
 
 def test_enabling_from_many_threads_ends_in_one_state(talk, pacer):
-    """However mute and unmute race, what is sent agrees with is_mic_enabled."""
+    """However mute and unmute race, what is sent agrees with mic_enabled."""
     session = talk(mic=ToneSource()).begin()
     barrier = threading.Barrier(4)
 
@@ -438,7 +470,7 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, pacer):
     pacer.advance(2.0)
     session.chunks.clear()
     pacer.advance(1.0)
-    assert bool(session.chunks) is session.manager.is_mic_enabled
+    assert bool(session.chunks) is session.manager.switches.mic
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")

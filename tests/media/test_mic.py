@@ -12,7 +12,7 @@ import pytest
 
 from rtvi_sync.concurrency.pacer import Pacer
 from rtvi_sync.errors import DeviceError, DisconnectedError
-from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
 
 LIMIT = 5.0
 
@@ -192,7 +192,7 @@ def test_muting_sends_one_second_of_silence_then_nothing(talk, pacer):
     pacer.advance(0.099)
     assert len(session.chunks) == 5
     session.manager.enable_mic(False)
-    assert session.manager.is_mic_enabled is False
+    assert session.manager.switches.mic is False
     pacer.advance(5.0)
     assert len(session.chunks) == 55
     assert not any(b"".join(session.chunks[5:]))
@@ -467,10 +467,10 @@ def test_two_seconds_in_real_time(tmp_path):
     data = noise(32000)
     (tmp_path / "a.wav").write_bytes(wav_header(16000, len(data)) + data)
     source = WavSource(tmp_path / "a.wav")
-    manager = MediaManager(mic=source, speaker=None)
+    manager = MediaManager(mic=source, speaker=NullSink())
     pacer = Pacer()
     sent: list[tuple[float, bytes]] = []
-    manager.prepare(lambda event, data: None)
+    manager.prepare(audio=True, video=False)
     began = time.monotonic()
     manager.start(pacer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
     assert source.wait(30) is True

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 
-from rtvi_sync.media import ToneSource, Tracks
+import pytest
+
+from rtvi_sync.errors import MissingExtraError
+from rtvi_sync.media import AudioFrame, AudioTrack, ToneSource, Tracks, VideoFrame, VideoTrack
+
+from .fake_camera import number_of, picture
 
 LIMIT = 5.0
 FRAME = bytes(range(2)) * 480
@@ -163,4 +169,95 @@ def test_a_reader_nobody_holds_costs_nothing(talk):
         track.frames()
     gc.collect()
     session.hear(FRAME)
-    assert track._readers == {}
+    assert track.readers == {}
+
+
+def test_a_track_of_video():
+    """Every reader gets each image, and the iteration ends with the track."""
+    track = VideoTrack(label="camera")
+    assert (track.kind, track.label, track.ready_state) == ("video", "camera", "live")
+    assert repr(track) == "<Track video 'camera' live>"
+    readers = [track.frames(), track.frames()]
+    images = [picture(number) for number in range(3)]
+    for image in images:
+        track.publish(image)
+    track.end()
+    assert [list(reader) for reader in readers] == [images, images]
+    assert track.ready_state == "ended"
+    assert list(track.frames()) == []
+
+
+def test_a_slow_reader_of_video_keeps_the_newest():
+    """The buffer is a number of images; what is lost is counted, for this reader alone."""
+    track = VideoTrack(label="camera")
+    newest, few, usual = track.frames(buffer=1), track.frames(buffer=3), track.frames()
+    for number in range(10):
+        track.publish(picture(number))
+    assert number_of(next(newest)) == 9
+    assert [number_of(image) for image in few.queued()] == [7, 8, 9]
+    track.end()
+    assert len(list(usual)) == 10
+    assert (newest.dropped, few.dropped, usual.dropped) == (9, 7, 0)
+
+
+def test_readers_of_video_on_several_threads():
+    """Each reads at its own speed, while images come."""
+    track = VideoTrack(label="camera")
+    got: list[list[int]] = [[], []]
+
+    def read(frames, into) -> None:
+        into.extend(number_of(image) for image in frames)
+
+    readers = [threading.Thread(target=read, args=(track.frames(buffer=100), into)) for into in got]
+    for reader in readers:
+        reader.start()
+    for number in range(100):
+        track.publish(picture(number))
+    track.end()
+    for reader in readers:
+        reader.join(LIMIT)
+    assert got == [list(range(100))] * 2
+
+
+def test_audio_as_an_array():
+    """Samples by channels, without a copy."""
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    frame = AudioFrame(pcm=b"\1\0\2\0\xff\xff\0\x80", sample_rate_hz=16000, timestamp=0.0, num_channels=2)
+    array = frame.to_numpy()
+    assert (array.dtype, array.shape, array.tolist()) == (numpy.int16, (2, 2), [[1, 2], [-1, -32768]])
+    assert not array.flags.writeable
+    track = AudioTrack(label="bot")
+    frames = track.frames()
+    track.publish(b"\1\0" * 320, 16000, 1.0)
+    assert next(frames).to_numpy().shape == (320, 1)
+
+
+def test_video_as_an_array():
+    """Height by width by red, green and blue, without a copy."""
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    frame = VideoFrame(image=bytes(range(18)), width=3, height=2, timestamp=0.0)
+    array = frame.to_numpy()
+    assert (array.dtype, array.shape, array[1, 2].tolist()) == (numpy.uint8, (2, 3, 3), [15, 16, 17])
+    assert not array.flags.writeable
+    other = VideoFrame(image=b"....", width=2, height=2, format="GRAY", timestamp=0.0)
+    with pytest.raises(ValueError, match="'GRAY'"):
+        other.to_numpy()
+
+
+def test_arrays_need_numpy(monkeypatch):
+    """Without it the error has the command that installs it."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(MissingExtraError, match=r"rtvi_sync\[audio\]"):
+        AudioFrame(pcm=b"", sample_rate_hz=16000, timestamp=0.0).to_numpy()
+    with pytest.raises(MissingExtraError, match=r"rtvi_sync\[video\]"):
+        picture(1).to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "size"), [(2, 2, 11), (2, 2, 13), (0, 0, 0), (-2, -2, 12), (10**9, 10**9, 12)]
+)
+def test_an_image_is_as_large_as_it_says(width, height, size):
+    """An RGB image has three bytes a pixel, or is none; images are not printed."""
+    with pytest.raises(ValueError, match="An RGB image"):
+        VideoFrame(image=bytes(size), width=width, height=height, timestamp=0.0)
+    assert "image=<6 bytes>, width=2, height=1, format='RGB'" in repr(picture(7))

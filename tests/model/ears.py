@@ -103,7 +103,9 @@ class Ears:
     def _receive(self, client: object, event: Event) -> None:
         assert isinstance(client, RTVIClient)
         name = threading.current_thread().name
-        allowed = getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith("rtvi-lane-")
+        allowed = (
+            getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith(("rtvi-lane-", "rtvi-io-"))
+        )
         heard = Heard(
             event=weakref.ref(event),
             type=event.type,

@@ -17,6 +17,7 @@ import asyncio, threading, time
 from rtvi_sync import *
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.notebook import Conversation
+from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.testing import EmbeddedBot
 
 markup = "<script>alert('x')</script>"
@@ -28,6 +29,7 @@ def new_client(**options):
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
 
 def session_threads():
+    send_idle_home()
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
     return [thread for thread in threads if not thread.name.startswith("rtvi-bot-")]
 """

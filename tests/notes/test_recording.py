@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.media import AudioFrame, ParticipantTracks, Track, Tracks
+from rtvi_sync.media import AudioFrame, AudioTrack, ParticipantTracks, Tracks
 from rtvi_sync.notes.recording import Recorder, Stretch, find_resampler, played, write_conversation
 
 RATE = 1000
@@ -131,7 +131,7 @@ def test_resampler_keeps_length_and_level() -> None:
 
 def test_recorder_keeps_both_tracks_from_its_first_attachment() -> None:
     """Attaching it twice records everything once; what comes after the stop is not recorded."""
-    user, bot = Track(label="mic"), Track(label="bot")
+    user, bot = AudioTrack(label="mic"), AudioTrack(label="bot")
     tracks = Tracks(local=ParticipantTracks(audio=user), bot=ParticipantTracks(audio=bot))
     recorder = Recorder(limit=10)
     bot.publish(b"\0\0", RATE, 0.5)
@@ -148,7 +148,7 @@ def test_recorder_keeps_both_tracks_from_its_first_attachment() -> None:
 
 def test_recorder_tells_what_there_is_so_far() -> None:
     """Looking at a recording takes nothing out of it, and it goes on."""
-    bot = Track(label="bot")
+    bot = AudioTrack(label="bot")
     recorder = Recorder(limit=10)
     recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
     for number in (1, 2):
@@ -160,7 +160,7 @@ def test_recorder_keeps_the_latest_of_a_long_session_and_as_much_of_those_before
     """Memory is bounded in seconds; sessions in which nothing was heard do not count."""
     recorder = Recorder(limit=1.0)
     for session, halves in enumerate((1, 1, 0, 1, 3)):
-        bot = Track(label="bot")
+        bot = AudioTrack(label="bot")
         recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
         for half in range(halves):
             bot.publish(bytes(RATE), RATE, session + half / 10)

@@ -7,7 +7,7 @@ uses without the package having them. `accounts.json` accounts for each name, by
     {"js": ["Logger", "Logger.debug()"], "reason": "why there is none in Python"}
 
 A Python name is a path below `rtvi_sync`: `Class`, `Class.attribute`, `Class.method()`, `Class.method(parameter)`.
-Where it is spelled differently, the remark says why. What later work will bring has the reason `NOT_YET`.
+Where it is spelled differently, the remark says why.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ import attrs
 
 from rtvi_sync import RTVIEventCallbacks
 from rtvi_sync.options import snake_case
-
-NOT_YET = "not yet: devices"
 
 _HERE = Path(__file__).parent
 _PATH = re.compile(r"(?P<thing>[\w.]+)(?P<call>\((?P<parameter>\w*)\))?")
@@ -132,7 +130,7 @@ def resolve(path: str) -> object:
 def _thing(path: str) -> Any:
     try:
         return pkgutil.resolve_name(f"rtvi_sync.{path}")
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, ValueError):  # no such thing, or no path of Python's
         owner, _, name = path.rpartition(".")
         if not owner:
             raise LookupError(f"rtvi_sync has no {path}") from None

@@ -13,7 +13,7 @@ from rtvi_sync.events import event_from
 from rtvi_sync.options import callback_event
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
 
-from .accounts import NOT_YET, Account, accounts, last_of, packages, resolve, spelled_in_python
+from .accounts import Account, accounts, last_of, packages, resolve, spelled_in_python
 
 ACCOUNTS = accounts()
 BY_NAME = {account.js: account for account in ACCOUNTS}
@@ -23,11 +23,11 @@ ALL_NAMES = {name: value for names in PACKAGES.values() for name, value in names
 
 def tell_parity(counts: Counter[tuple[str, str]]) -> Iterable[str]:
     """The table of the test run: what became of the names of each package."""
-    columns = ("in Python", "not yet", "no counterpart", "unaccounted")
-    yield "{:22}{:>8}{:>11}{:>9}{:>16}{:>13}".format("parity", "names", *columns)
+    columns = ("in Python", "no counterpart", "unaccounted")
+    yield "{:22}{:>8}{:>11}{:>16}{:>13}".format("parity", "names", *columns)
     for package in sorted({package for package, _ in counts}):
         numbers = [counts[package, column] for column in columns]
-        yield "{:22}{:>8}{:>11}{:>9}{:>16}{:>13}".format(package, sum(numbers), *numbers)
+        yield "{:22}{:>8}{:>11}{:>16}{:>13}".format(package, sum(numbers), *numbers)
 
 
 def fate(name: str) -> str:
@@ -35,8 +35,6 @@ def fate(name: str) -> str:
     account = BY_NAME.get(name)
     if account is None:
         return "unaccounted"
-    if account.remark == NOT_YET:
-        return "not yet"
     return "in Python" if account.python is not None else "no counterpart"
 
 
@@ -117,23 +115,16 @@ def test_names_are_spelled_alike() -> None:
     assert different == []
 
 
-def test_what_is_there_is_not_left_for_later() -> None:
-    """A name with the reason "not yet" is not there under its own spelling; who builds it accounts for it."""
-    later = [account for account in ACCOUNTS if account.remark == NOT_YET and account.python is None]
-    assert later
-
+def test_what_is_there_has_its_name() -> None:
+    """A name without a Python one is not there under its own spelling; who builds it accounts for it."""
     there = []
-    for account in later:
-        name = spelled_in_python(account.js) if account.owner else last_of(account.js)
-        path = f"{account.owner}.{name}" if account.owner else name
-        spellings = (path, f"{path}()", f"media.{path}", f"media.{path}()")
-        there += [it for it in spellings if not problem(Account("", account.js, it, "", ()))]
+    for account in ACCOUNTS:
+        if account.python is None:
+            name = spelled_in_python(account.js) if account.owner else last_of(account.js)
+            path = f"{account.owner}.{name}" if account.owner else name
+            spellings = (path, f"{path}()", f"media.{path}", f"media.{path}()")
+            there += [it for it in spellings if not problem(Account("", account.js, it, "", ()))]
     assert there == []
-
-
-def test_there_is_one_way_to_say_not_yet() -> None:
-    """One search finds what is left for later."""
-    assert {account.remark for account in ACCOUNTS if "not yet" in account.remark.lower()} == {NOT_YET}
 
 
 # Events

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
+from ..required import missing
 from .names_of import lines_of
 
 NAMES = Path(__file__).with_name("names")
@@ -25,18 +24,12 @@ def fetched(package: str, folder: Path) -> Path:
     """The archive of a package, as npm fetches it."""
     npm = shutil.which("npm")
     if npm is None:
-        _missing("npm is not installed")
+        missing("npm is not installed")
     command = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     if run.returncode:
-        _missing(f"npm cannot fetch {package}: {run.stderr.strip()[-500:]}")
+        missing(f"npm cannot fetch {package}: {run.stderr.strip()[-500:]}")
     return next(folder.glob("*.tgz"))
-
-
-def _missing(what: str) -> NoReturn:
-    if os.environ.get("RTVI_REQUIRE_REAL") == "1":
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)
 
 
 @pytest.mark.matrix

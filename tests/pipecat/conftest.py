@@ -15,6 +15,8 @@ import attrs
 import httpx
 import pytest
 
+from ..required import missing
+
 _BOTS = Path(__file__).parent / "bots"
 # Kind of bot -> version of Pipecat, program with its arguments
 _KINDS = {
@@ -82,13 +84,10 @@ def _tail(log: Path) -> str:
 def _interpreter(version: str) -> str:
     variable = f"RTVI_PIPECAT_{version.replace('.', '_')}"
     python = os.environ.get(variable)
-    if python:
-        return python
-    option = "--matrix" if version in _MATRIX else "--real"
-    message = f"Pipecat {version} is not installed: run `python3 run.py test {option}`"
-    if os.environ.get("RTVI_REQUIRE_REAL") == "1":
-        pytest.fail(f"{message} ({variable} is not set)", pytrace=False)
-    pytest.skip(message)
+    if not python:
+        option = "--matrix" if version in _MATRIX else "--real"
+        missing(f"Pipecat {version} is not installed ({variable} is not set): run `python3 run.py test {option}`")
+    return python
 
 
 @attrs.frozen

@@ -232,7 +232,7 @@ class TestRefusals:
         assert isinstance(rejected, Reject)
         assert rejected.id == id_
         assert type(rejected.error) is RequestRejectedError
-        assert rejected.error.response is message
+        assert rejected.error.response == message
         assert "'client-message'" in str(rejected.error)
         assert "no" in str(rejected.error)
         assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
@@ -252,7 +252,7 @@ class TestRefusals:
         rejected, delivered = engine.receive(message)
         assert isinstance(rejected, Reject)
         assert isinstance(rejected.error, ConfigUpdateError)
-        assert rejected.error.response is message
+        assert rejected.error.response == message
         assert "'nosuch'" in str(rejected.error)
         assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
         assert engine.config is not None
@@ -359,7 +359,7 @@ class TestConfig:
         assert heard(effects) == [Resolve, RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED]
         first, second = [effect for effect in effects if isinstance(effect, Deliver)]
         assert first.decode() == second.decode()
-        assert second.message is message
+        assert second.message == message
 
     def test_updated_too_late(self, engine: Engine) -> None:
         """It is told of an update although nobody waits for the answer any more: the config has changed."""
@@ -426,7 +426,7 @@ class TestEvents:
             (effect,) = ready(Engine(ABOUT)).receive(message)
             assert isinstance(effect, Deliver)
             assert effect.event is RTVIEvent.UNKNOWN_MESSAGE
-            assert effect.decode() is message
+            assert effect.decode() == message
         assert engine.bot_ready is None
 
     def test_malformed_payload(self, engine: Engine) -> None:

@@ -22,8 +22,11 @@ from rtvi_sync.protocol.frames import (
     MessageFrame,
     TextFrame,
     TranscriptionFrame,
+    content,
     decode,
     encode,
+    encode_message,
+    message_in,
 )
 
 uint64, uint32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
@@ -122,6 +125,38 @@ Oracle = build_oracle()
 def test_round_trip(frame: Frame) -> None:
     """Every frame comes back as it was encoded."""
     assert decode(encode(frame)) == frame
+
+
+# Where lengths begin to take a byte more: of the text, of the message around it, and of both.
+BORDERS = [0, 1, 125, 126, 127, 128, 16_379, 16_380, 16_381, 16_383, 16_384, 2_097_147, 2_097_152]
+
+
+@given(text, st.integers(0, 130) | st.sampled_from(BORDERS))
+def test_messages_are_as_the_oracle_writes_them(data: str, more: int) -> None:
+    """Messages have a writer and a reader of their own."""
+    data += "x" * more
+    oracle = Oracle()
+    oracle.message.data = data
+    wire = oracle.SerializeToString()
+    assert encode_message(data.encode()) == wire
+    assert message_in(wire) == data
+    assert content(wire) == ("message", data)
+
+
+@given(frames, st.data())
+def test_what_is_seen_at_a_glance_is_what_protobuf_reads(frame: Frame, data: st.DataObject) -> None:
+    """Of any frame, whole or damaged: whatever is taken for a message without protobuf is that message to protobuf."""
+    wire = bytearray(encode(frame))
+    start = data.draw(st.integers(0, len(wire)))
+    wire[start : data.draw(st.integers(start, len(wire)))] = data.draw(st.binary(max_size=6))
+    seen = message_in(bytes(wire))
+    if seen is not None:
+        assert decode(bytes(wire)) == MessageFrame(data=seen)
+
+
+def test_a_message_that_is_not_utf_8_is_not_seen_at_a_glance() -> None:
+    """What is wrong with it is left to protobuf to tell."""
+    assert message_in(encode_message(b"\xff\xfe")) is None
 
 
 @given(frames)

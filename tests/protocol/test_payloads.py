@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -442,3 +444,17 @@ def test_a_real_message_with_anything_in_it_decodes_or_is_refused(
     before = copy.deepcopy(root)
     check_hostile(example[0], root["data"])
     assert repr(root) == repr(before)
+
+
+def test_extra_is_made_when_it_is_asked_for() -> None:
+    """A payload without unknown fields has an `extra` of its own like any other, and stays what it is."""
+    one, other = (decode_payload(INBOUND["user-transcription"], {"text": "a", "final": True}) for _ in range(2))
+    assert copy.copy(one) == pickle.loads(pickle.dumps(one)) == other
+    assert one.extra == {}
+    one.extra["note"] = 1
+    assert one.extra == {"note": 1}
+    assert other.extra == {}
+    assert one != other
+    assert attrs.asdict(other) == {"text": "a", "final": True, "timestamp": "", "user_id": "", "extra": {}}
+    with pytest.raises(AttributeError, match="'TranscriptData' object has no attribute 'txt'"):
+        _ = one.txt

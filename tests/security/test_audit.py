@@ -122,8 +122,10 @@ def test_the_real_thing_is_understood() -> None:
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_lint_looks_for_weak_spots(monkeypatch: pytest.MonkeyPatch, required: bool) -> None:
-    """`run.py lint` runs bandit and the audit with all else, each of them always, and the worst status counts."""
+def test_lint_looks_for_weak_spots(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], required: bool
+) -> None:
+    """`run.py lint` runs bandit and the audit with all else, each of them always, and names at the end what failed."""
     commands: list[list[str]] = []
 
     def show(command: list[Any], *_: object, **__: str) -> int:
@@ -133,7 +135,8 @@ def test_lint_looks_for_weak_spots(monkeypatch: pytest.MonkeyPatch, required: bo
     monkeypatch.setattr(run, "own_environment", lambda _: Path(sys.executable))
     monkeypatch.setattr(run, "show", show)
     options = ["--require"] if required else []
-    assert run.lint([*options, "--fix"]) == 2
+    assert run.lint([*options, "--fix"]) == 1
+    assert capfd.readouterr().out.splitlines() == ["FAILED: -m mypy", "FAILED: -m bandit -q"]
     modules = [command[1] for command in commands if command[0] == "-m"]
     assert modules == ["ruff", "mypy", "pyright", "pyright", "bandit", "tools.audit"]
     assert commands[0] == ["-m", "ruff", "check", "--fix"]

@@ -112,7 +112,7 @@ def test_heavy_messages() -> None:
             session.send({"label": "rtvi-ai", "type": "server-message", "data": "end"})
             log = process.stderr.read()
         assert process.returncode == 0, log
-    assert max(sizes.values()) < sizes["nothing"] + 8 * SIZE // MB, sizes
+    assert max(sizes.values()) < sizes["nothing"] + 10 * SIZE // MB, sizes
     assert 0 < len(log) < 20_000
     assert len(log.splitlines()) < 60
 
@@ -124,7 +124,7 @@ def test_heavy_messages() -> None:
 def decode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     """The data of a message, parsed in one of the ways there are."""
     if request.param == "the standard library":
-        monkeypatch.setattr(envelope, "_loads_fast", None)
+        monkeypatch.setattr(envelope, "_loads_fast", envelope._loads_bare)
     if request.param == "bytes":
         return lambda text: envelope.decode(text.encode()).data
     return lambda text: envelope.decode(text).data
@@ -173,12 +173,14 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     tracemalloc.start()
     for _ in range(2000):
         transport_of(client).receive(text)
-    kept, _ = tracemalloc.get_traced_memory()
+    # What was decoded: other threads of this process, such as those of bots, have nothing to do with it.
+    ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
+    kept = sum(each.size for each in ours.statistics("filename"))
     assert client._connector.session().closed.wait(Deadline(SOON))
     release.set()
     client.close()
-    assert kept < 4 * MB
+    assert MB / 2 < kept < 4 * MB
 
 
 # -- what only looks like a number ------------------------------------------------------------------------------------
@@ -200,6 +202,5 @@ def test_numbers_in_the_length_of_a_frame() -> None:
     from rtvi_sync.transports.websocket_frames import FrameError, FrameReader
 
     reader = FrameReader(16 * MB)
-    reader.feed(b"\x82\x7f" + struct.pack("!Q", 2**63 - 1))
     with pytest.raises(FrameError, match="more than 16777216 bytes"):
-        list(reader.messages())
+        list(reader.runs(b"\x82\x7f" + struct.pack("!Q", 2**63 - 1)))

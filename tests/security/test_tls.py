@@ -10,6 +10,7 @@ import socket
 import ssl
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -199,6 +200,25 @@ def test_without_a_context_the_usual_authorities_count(reach: Reach) -> None:
     assert default_context().check_hostname
     assert default_context().minimum_version >= ssl.TLSVersion.TLSv1_2
     assert "not trusted" in complaint(reach, serving(), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("variable", "argument"), [("SSL_CERT_FILE", "cafile"), ("SSL_CERT_DIR", "capath")])
+def test_the_environment_names_the_usual_authorities(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, argument: str
+) -> None:
+    """Where a variable that OpenSSL knows names a file or a folder, its authorities count in place of certifi's."""
+    place = tmp_path / "authority.pem"
+    authority().cert_pem.write_to_path(place)
+    place = place if variable == "SSL_CERT_FILE" else tmp_path
+    monkeypatch.setenv(variable, str(place))
+    asked: list[dict[str, object]] = []
+    make = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **given: asked.append(given) or make(**given))
+    context = default_context.__wrapped__()
+    assert {name: value for name, value in asked[0].items() if value is not None} == {argument: str(place)}
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    if argument == "cafile":
+        assert len(context.get_ca_certs()) == 1
 
 
 # -- who is -----------------------------------------------------------------------------------------------------------

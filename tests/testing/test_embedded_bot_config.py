@@ -87,9 +87,10 @@ def test_an_update_changes_what_it_names(talk: Talk) -> None:
     """The answer is the whole config in its order; the hook and the session see the change, other sessions do not."""
     calls: list[tuple[str, str, Any]] = []
     with EmbeddedBot(version="0.3.0", config=CONFIG, on_config=lambda *call: calls.append(call)) as bot:
-        client, other = talk(bot), talk(bot)
-        answer = client.ask("update-config", change("tts", voice={"id": 7}))
+        client = talk(bot)
         session = bot.wait_for_session()
+        other = talk(bot)
+        answer = client.ask("update-config", change("tts", voice={"id": 7}))
 
         assert (answer["type"], answer["data"]["config"]) == ("config", changed("tts", "voice", {"id": 7}))
         assert session.config == answer["data"]["config"]

@@ -6,7 +6,16 @@ import threading
 
 import pytest
 
-from rtvi_sync import CloseInfo, DisconnectedError, MemoryTransport, RTVIMessage
+from rtvi_sync import (
+    CloseInfo,
+    DisconnectedError,
+    MemoryTransport,
+    RTVIClient,
+    RTVIEvent,
+    RTVIMessage,
+    UnsupportedFeatureError,
+)
+from rtvi_sync.media import BytesSink, BytesSource, VideoFrame
 from rtvi_sync.transports.base import TransportOptions
 
 from ..loopback import LIMIT
@@ -23,6 +32,7 @@ def connect(attempt):
             on_interruption=lambda: None,
             on_closed=ends.append,
             on_event=lambda *_: None,
+            on_messages=messages.extend,
             hub=None,
         )
         transport.initialize(options, messages.append)
@@ -140,3 +150,98 @@ def test_the_end_while_messages_wait(connect):
     again, _ = connect(transport)
     transport.receive("third")
     assert again == ["third"]
+
+
+class Film:
+    """A source of pictures that has three of them, then waits for the end."""
+
+    def __init__(self) -> None:
+        self.images = [image(number) for number in (1, 2, 3)]
+        self.over = threading.Event()
+
+    def read(self) -> VideoFrame | None:
+        if self.images:
+            return self.images.pop(0)
+        assert self.over.wait(LIMIT)
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def image(number: int) -> VideoFrame:
+    """An image of one pixel."""
+    return VideoFrame(image=bytes([number] * 3), width=1, height=1, timestamp=float(number))
+
+
+def test_audio_both_ways():
+    """What the user says is kept, what the bot says reaches the sink and the track."""
+    speech = bytes(range(64)) * 30  # 60 ms
+    source, sink = BytesSource(speech, 16000), BytesSink()
+    transport = MemoryTransport(audio=True)
+    with RTVIClient(transport=transport, mic=source, speaker=sink) as client:
+        frames = client.tracks().bot.audio.frames()
+        assert source.wait(LIMIT)
+        transport.receive_audio(b"\1\0" * 240, 24000)
+        transport.receive_audio(b"\2\0\4\0" * 240, 24000, 2)
+        assert [next(frames).pcm, next(frames).pcm] == [b"\1\0" * 240, b"\3\0" * 240]
+    assert sink.pcm == b"\1\0" * 240 + b"\3\0" * 240
+    assert b"".join(frame.pcm for frame in transport.sent_audio).startswith(speech)
+    assert {frame.sample_rate_hz for frame in transport.sent_audio} == {16000}
+    transport.receive_audio(b"\1\0", 24000)  # nobody is there
+    with pytest.raises(DisconnectedError):
+        transport.send_audio(b"\1\0", 16000)
+
+
+def test_video_both_ways():
+    """What the camera sees is kept and can be read from the track, and so can what the bot shows."""
+    arrived = threading.Event()
+
+    class Watched(MemoryTransport):
+        def send_video(self, frame: VideoFrame) -> None:
+            super().send_video(frame)
+            if frame.timestamp == 3.0:
+                arrived.set()
+
+    film = Film()
+    transport = Watched(video=True)
+    with RTVIClient(transport=transport, cam=film, enable_mic=False) as client:
+        assert not client.is_cam_enabled
+        seen = client.tracks().local.video.frames()
+        client.enable_cam(True)
+        assert [next(seen).timestamp for _ in range(3)] == [1.0, 2.0, 3.0]
+        with client.events(RTVIEvent.TRACK_STARTED, timeout=LIMIT) as events:
+            transport.receive_video(image(7))
+            started = next(iter(events)).data
+        assert (started.participant.id, started.track.kind) == ("bot", "video")
+        shown = client.tracks().bot.video.frames()
+        transport.receive_video(image(8))
+        assert next(shown) == image(8)
+        assert arrived.wait(LIMIT)
+        film.over.set()
+    assert transport.sent_video[-1].timestamp == 3.0  # of those before it, those for which there was time
+    assert list(transport.sent_screen) == []
+    transport.receive_video(image(9))
+    for send in (transport.send_video, transport.send_screen):
+        with pytest.raises(DisconnectedError):
+            send(image(9))
+
+
+def test_without_media_no_device_is_touched():
+    """By default it carries neither audio nor video."""
+    transport = MemoryTransport()
+    with RTVIClient(transport=transport, cam=FilmNobodyReads(), mic=BytesSource(bytes(640), 16000)) as client:
+        assert client.tracks().local.audio is None
+        assert client.tracks().local.video is None
+        with pytest.raises(UnsupportedFeatureError):
+            client.enable_cam(True)
+        with pytest.raises(UnsupportedFeatureError):
+            client.enable_screen_share(True)
+    assert list(transport.sent_audio) == []
+
+
+class FilmNobodyReads(Film):
+    """Fails the test if it is read."""
+
+    def read(self) -> VideoFrame | None:
+        raise AssertionError("nobody wants pictures")

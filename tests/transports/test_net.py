@@ -8,9 +8,13 @@ import socket
 import ssl
 import threading
 import time
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import trustme
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rtvi_sync.concurrency.cancel import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
@@ -81,6 +85,29 @@ def test_urls_are_brought_into_the_form_of_the_wire(text, wire):
     parts = parse_url(text, "ws", "wss")
     assert parts is not None
     assert parts.geturl() == wire
+
+
+_names = st.from_regex(r"[0-9a-z._-]{1,12}|[12]?[0-9]{1,2}(\.[0-9]{1,3}){3}|127\.0\.0\.1", fullmatch=True)
+_ports = st.from_regex(r"(:[0-9]{1,5})?", fullmatch=True)
+_rests = st.from_regex(r"(/[a-zA-Z0-9._~%;-]{0,4}){0,3}(\?[a-zA-Z0-9._~=&%+-]{0,8})?", fullmatch=True)
+
+
+@given(st.builds("{}://{}{}{}".format, st.sampled_from(["ws", "wss"]), _names, _ports, _rests))
+@example("ws://127.0.0.1:8765/ws-client?events=5&token=a.b_c-d~e")
+@example("ws://127.0.0.256/")
+@example("ws://1.2.3.04/")
+@example("ws://1.2.3/")
+@example("ws://h/a/../b/./c")
+@example("wss://h:443/")
+def test_a_url_is_what_httpx_makes_of_it(text):
+    """What is taken without httpx, because it looks plain, is what httpx would have made of it."""
+    try:
+        expected = urlsplit(str(httpx.URL(text)))
+        expected.port  # noqa: B018 - raises if it cannot be one
+    except (httpx.InvalidURL, ValueError):
+        expected = None
+    parts = parse_url(text, "ws", "wss")
+    assert parts == expected or (parts is None and expected is not None and expected.port == 0)
 
 
 @pytest.mark.parametrize(

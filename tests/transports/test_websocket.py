@@ -7,9 +7,9 @@ import struct
 import threading
 from urllib.parse import parse_qs, urlsplit
 
+import attrs
 import pytest
 
-from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.hub import acquire_hub
 from rtvi_sync.errors import (
     DisconnectedError,
@@ -18,7 +18,8 @@ from rtvi_sync.errors import (
     TransportStartError,
     UnsupportedFeatureError,
 )
-from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, Tracks
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
+from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
@@ -81,11 +82,10 @@ class Session:
             on_interruption=self._interrupted,
             on_closed=lambda info: self._note(self.ends, info),
             on_event=lambda *_: None,
+            on_messages=self._take,
             hub=hub,
             network=options.pop("network", Network(ssl_context=trusting(), proxy=False)),
-            mic=options.pop("mic", SilenceSource()),
-            speaker=options.pop("speaker", NullSink()),
-            **options,
+            media=MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options}),
         )
 
     def _note(self, where: list, what: object) -> None:
@@ -93,13 +93,17 @@ class Session:
             where.append(what)
             self._changed.notify_all()
 
+    def _take(self, messages) -> None:
+        for message in messages:
+            self._note(self.messages, message)
+
     def _interrupted(self) -> None:
         with self._changed:
             self.interruptions += 1
             self._changed.notify_all()
 
     def begin(self, transport: WebSocketTransport) -> None:
-        transport.initialize(self.options, lambda message: self._note(self.messages, message))
+        transport.initialize(self.options, lambda message: self._take([message]))
         transport.init_devices()
 
     def wait(self, condition) -> None:
@@ -109,11 +113,10 @@ class Session:
 
 @pytest.fixture
 def hub():
-    """A hub, whose threads have ended after the test."""
+    """The hub of the process."""
     hub = acquire_hub()
     yield hub
     hub.release()
-    assert hub.join(Deadline(LIMIT)) == []
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -133,19 +136,20 @@ def plain():
 @pytest.fixture
 def opened(hub, attempt, monkeypatch):
     """Connects transports, each with a session of its own, and disconnects all after the test."""
-    transports = []
+    pairs = []
 
     def connect(transport, bundle=None, session=None):
         session = session or Session(hub)
-        transports.append(transport)
+        pairs.append((transport, session))
         session.begin(transport)
         transport.connect(bundle, attempt.signal)
         return session
 
     yield connect
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
-    for transport in transports:
+    for transport, session in pairs:
         transport.disconnect()
+        assert session.options.media.stop(LIMIT) == []
 
 
 def flush(hub) -> None:
@@ -311,6 +315,32 @@ def test_all_kinds_of_frames(plain, opened, hub, caplog):
     assert "text frame" in caplog.text
 
 
+def test_what_comes_together_keeps_its_order(plain, opened, hub, monkeypatch):
+    """Of frames that one read brings each is told once and in its turn, whatever kind comes between; audio is counted,
+    that of a usual frame too."""
+    session = Session(hub)
+
+    def tell(what: object) -> None:
+        session._note(session.messages, what)
+
+    monkeypatch.setattr(session.options.media, "receive_audio", lambda *audio: tell(audio))
+    session.options = attrs.evolve(session.options, on_interruption=lambda: tell("interruption"))
+    transport = WebSocketTransport(plain.url)
+    opened(transport, session=session)
+    pcm = [bytes([n, 0]) * 160 for n in range(3)]
+    audio = [AudioRawFrame(audio=samples, sample_rate=16_000) for samples in pcm]  # from the second on it is usual
+    message = [MessageFrame(data=text) for text in ("first", "second", "third")]
+    together = [message[0], audio[0], message[1], audio[1], message[2], InterruptionFrame(), audio[2]]
+
+    plain.bot().send(b"".join(frame(BINARY, encode(each)) for each in together))
+
+    session.wait(lambda: (pcm[2], 16_000, 1) in session.messages)
+    flush(hub)
+    heard = [(samples, 16_000, 1) for samples in pcm]
+    assert session.messages == ["first", heard[0], "second", heard[1], "third", "interruption", heard[2]]
+    assert transport.stats().audio_received == pytest.approx(0.03)
+
+
 def test_what_came_with_the_handshake_is_delivered(server, opened):
     """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record."""
     server.after = frame(BINARY, encode(MessageFrame(data="early")))
@@ -453,7 +483,7 @@ def test_lost_audio_is_told(plain, opened, caplog, monkeypatch):
     opened(transport)
     transport.send_message(RTVIMessage("client-message", {"t": "x" * 16_000_000}))
     for _ in range(3):
-        transport._send_audio(bytes(32_000), 16000)
+        transport.send_audio(bytes(32_000), 16000)
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
     with caplog.at_level(logging.WARNING):
         transport.disconnect()
@@ -486,45 +516,25 @@ def test_a_session_may_have_other_devices(plain, opened, hub):
             while bot.receive()[0] != CLOSE:
                 pass
             bot.send(frame(CLOSE, struct.pack("!H", 1000)))
+        session.options.media.stop(LIMIT)
     assert [set(sink.pcm[::2]) for sink in sinks] == [{0}, {1}]
 
 
-def test_what_was_changed_stays_for_the_next_session(hub):
-    """For the same devices the media manager, which knows what was changed in between, is kept."""
-    transport = WebSocketTransport("ws://127.0.0.1:9/")
-    mic, speaker = SilenceSource(), NullSink()
-    Session(hub, mic=mic, speaker=speaker, enable_mic=False).begin(transport)
-    first = transport._media
-    assert not transport.is_mic_enabled
-    transport.disconnect()
-    Session(hub, mic=mic, speaker=speaker, enable_mic=True).begin(transport)
-    assert transport._media is first
-    assert transport.is_mic_enabled
-    transport.disconnect()
-
-
-def test_media_before_a_session():
-    """A transport that has not begun has no tracks and no microphone; it has no camera ever."""
-    transport = WebSocketTransport()
-    assert transport.tracks() == Tracks()
-    assert not transport.is_mic_enabled
-    assert not transport.is_cam_enabled
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        transport.enable_cam(True)
-    assert caught.value.feature == "cam"
-    transport.enable_cam(False)
-
-
-def test_media_during_a_session(plain, opened):
-    """The microphone is muted and unmuted, there are tracks, and playback can be interrupted."""
+def test_it_carries_audio_and_no_video(plain, opened):
+    """There are tracks, playback can be interrupted, and a camera or a screen is refused by name."""
     transport = WebSocketTransport(plain.url)
-    opened(transport)
-    assert transport.tracks().bot is not None
+    session = opened(transport)
+    assert (transport.supports_audio, transport.supports_video) == (True, False)
+    assert transport.tracks() == session.options.media.tracks()
+    assert transport.tracks().bot.audio is not None
     transport.enable_mic(False)
-    assert not transport.is_mic_enabled
-    transport.enable_mic(True)
-    assert transport.is_mic_enabled
+    assert not session.options.media.switches.mic
     transport.interrupt_playback()
+    for enable, feature in ((transport.enable_cam, "cam"), (transport.enable_screen_share, "screen-share")):
+        enable(False)
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            enable(True)
+        assert caught.value.feature == feature
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class Client:
         self.connection = WebSocketConnection(
             sock,
             io,
-            on_message=self._message,
+            on_messages=self._messages,
             on_closed=self._closed,
             max_message_bytes=limits.get("max_message_bytes", 16 * MB),
             max_queued_bytes=limits.get("max_queued_bytes", 64 * MB),
@@ -109,13 +109,14 @@ class Client:
             ping_timeout=limits.get("ping_timeout", LIMIT),
         )
 
-    def _message(self, opcode: int, payload: bytes) -> None:
+    def _messages(self, opcode: int, payloads: list[bytes]) -> None:
         assert self.io.is_current
-        if self._on_message is not None:
-            self._on_message(self, opcode, payload)
-        with self._changed:
-            self.messages.append((opcode, payload))
-            self._changed.notify_all()
+        for payload in payloads:
+            if self._on_message is not None:
+                self._on_message(self, opcode, payload)
+            with self._changed:
+                self.messages.append((opcode, payload))
+                self._changed.notify_all()
 
     def _closed(self, info: CloseInfo) -> None:
         assert self.io.is_current
@@ -191,7 +192,7 @@ def blocked(client: Client, size: int = 32 * MB) -> bytes:
     payload = b"\xa5" * size
     client.connection.send(BINARY, payload)
     on(client.io, int)  # the main thread leaves the writing to the io thread
-    assert client.connection._blocked
+    assert client.connection._writer.blocked
     return payload
 
 
@@ -336,7 +337,7 @@ def test_after_a_blockage_callers_write_themselves_again(pair):
         deadline = time.monotonic() + LIMIT
         while on(client.io, lambda: client.connection._watching_writes) and time.monotonic() < deadline:
             pass
-        assert not client.connection._blocked
+        assert not client.connection._writer.blocked
         client.connection.send(BINARY, b"direct")
         assert bot.receive() == (BINARY, b"direct")
 
@@ -386,7 +387,9 @@ def test_what_is_sent_in_the_midst_of_a_send(pair, monkeypatch):
     """A finalizer may send in the midst of a send on the same thread: the writer looks again, nothing stays behind."""
     client, bot = pair
     on(client.io, int)  # it reads already
-    write, come = client.connection._write, [b"in between"]
+    writer, come = client.connection._writer, [b"in between"]
+    write = writer._write
+    writer.is_plain = False  # or the first would be written at once
 
     def interrupted() -> bool:
         done = write()
@@ -394,7 +397,7 @@ def test_what_is_sent_in_the_midst_of_a_send(pair, monkeypatch):
             client.connection.send(BINARY, come.pop())
         return done
 
-    monkeypatch.setattr(client.connection, "_write", interrupted)
+    monkeypatch.setattr(writer, "_write", interrupted)
     with running(lambda: client.connection.send(BINARY, b"first")):
         assert bot.receive() == (BINARY, b"first")
         assert bot.receive() == (BINARY, b"in between")
@@ -455,8 +458,8 @@ def test_the_books_are_right_after_much_audio(pair):
     for _ in range(2000):
         client.connection.send(BINARY, b"ab", 0.1 / 3)
         bot.receive()
-    assert client.connection._queued_audio == 0.0
-    assert client.connection._queued_bytes == 0
+    assert client.connection._writer._queued_audio == 0.0
+    assert client.connection._writer.bytes_waiting == 0
     assert client.connection.stats().audio_unsent == 0.0
 
 
@@ -493,7 +496,7 @@ def test_a_flood_of_pings_is_bounded(link):
         with contextlib.suppress(OSError):
             while not client.ends:
                 bot.send(flood)
-                most[0] = max(most[0], len(client.connection._queue))
+                most[0] = max(most[0], len(client.connection._writer._queue))
 
     most = [0]
     with running(send):
@@ -844,7 +847,7 @@ def test_a_fork_closes_only_the_copy_of_the_child(pair):
         connection.close(0.0)
         return connection.fileno(), connection.info is not None
 
-    with connection._lock:
+    with connection._writer.lock:
         assert in_child(child) == (-1, True)
     bot.send(frame(BINARY, b"still here"))
     assert client.received(1) == [(BINARY, b"still here")]
@@ -874,15 +877,48 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
     monkeypatch.setattr(module, "_TURN", 0.0)
-    turns: list[int] = []
+    before_others: list[int] = []
 
-    def count(client: Client, opcode: int, payload: bytes) -> None:
-        client.io.call(lambda: turns.append(1))
+    def wait_for_a_turn(client: Client, opcode: int, payload: bytes) -> None:
+        if payload == b"0":
+            client.io.call(lambda: before_others.append(len(client.messages)))
 
-    client, _ = link(on_message=count, first=b"".join(frame(BINARY, b"%d" % n) for n in range(500)))
+    client, _ = link(on_message=wait_for_a_turn, first=b"".join(frame(BINARY, b"%d" % n) for n in range(500)))
     assert client.received(500) == [(BINARY, b"%d" % n) for n in range(500)]
+    assert before_others == [64]
+
+
+class Counted:
+    """A socket that counts how often it is read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.reads = 0
+
+    def __getattr__(self, name: str):
+        return getattr(self._sock, name)
+
+    def recv(self, size: int) -> bytes:
+        self.reads += 1
+        return self._sock.recv(size)
+
+
+@pytest.mark.parametrize(("size", "reads"), [(100, 10), (5000, 20)], ids=["little", "much"])
+def test_reads_in_vain(link, size, reads):
+    """A little costs one read each time; after much the socket is read until it is empty."""
+    client, bot = link()
+    bot.send(frame(BINARY, b"begin"))
+    client.received(1)
     on(client.io, int)
-    assert len(turns) == 500
+    counted = client.connection._sock = Counted(client.connection._sock)
+    try:
+        for n in range(10):
+            bot.send(frame(BINARY, bytes(size)))
+            client.received(n + 2)
+            on(client.io, int)
+        assert counted.reads == reads
+    finally:
+        client.connection._sock = counted._sock
 
 
 def test_reading_on_does_not_multiply(link, io, monkeypatch):

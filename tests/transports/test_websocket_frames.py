@@ -1,18 +1,28 @@
-"""Cutting a byte stream into WebSocket messages: against an oracle, at every split, and with anything at all."""
+"""WebSocket frames, read and made: against oracles, at every split, and with anything at all."""
 
 from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
+import threading
 import time
 import tracemalloc
+import types
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from websocket import ABNF
 from websockets.frames import Frame, Opcode
+from websockets.streams import StreamReader
 
-from rtvi_sync.transports.websocket_frames import FrameError, FrameReader
+from rtvi_sync.transports import websocket_frames as module
+from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
+
+from ..forking import in_child
+from .oracle import OracleReader
 
 TEXT, BINARY, CONT, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 LIMIT = 1_000_000
@@ -31,11 +41,7 @@ def header(opcode: int, length: int, *, fin: bool = True) -> bytes:
 
 def read(reader: FrameReader, *parts: bytes) -> list[tuple[int, bytes]]:
     """What comes out if the parts go in one after the other."""
-    messages = []
-    for part in parts:
-        reader.feed(part)
-        messages += reader.messages()
-    return messages
+    return [(opcode, payload) for part in parts for opcode, payloads in reader.runs(part) for payload in payloads]
 
 
 # -- what comes out ---------------------------------------------------------------------------------------------------
@@ -113,14 +119,21 @@ def test_a_stream_in_small_parts(size):
 
 
 def test_nothing_is_read_ahead():
-    """A frame that comes with the first bytes of the next is handed out at once; what stopped earlier goes on later."""
+    """A message is handed out before what follows it is looked at, in one go or in several."""
     reader = FrameReader(LIMIT)
-    reader.feed(frame(BINARY, b"a") + frame(BINARY, b"b") + frame(BINARY, b"c")[:2])
-    messages = reader.messages()
-    assert next(messages) == (BINARY, b"a")
-    messages.close()
-    assert list(reader.messages()) == [(BINARY, b"b")]
-    assert read(reader, frame(BINARY, b"c")[2:]) == [(BINARY, b"c")]
+    runs = reader.runs(frame(BINARY, b"a") + frame(BINARY, b"aa") + frame(TEXT, b"b") + b"\x82\x03abc\xff\x00")
+    assert next(runs) == (BINARY, [b"a", b"aa"])
+    assert next(runs) == (TEXT, [b"b"])
+    assert next(runs) == (BINARY, [b"abc"])
+    with pytest.raises(FrameError):
+        next(runs)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
+def test_a_run_is_bounded(count):
+    """Messages that came in a row are handed out 64 at a time: nobody waits until thousands are decoded."""
+    runs = list(FrameReader(LIMIT).runs(frame(BINARY, b"x") * count))
+    assert [len(payloads) for _, payloads in runs] == [64] * (count // 64) + [count % 64] * (count % 64 > 0)
 
 
 def test_the_result_is_immutable():
@@ -154,10 +167,19 @@ def test_fragments_count_together():
     assert caught.value.code == 1009
 
 
-def test_a_message_without_end():
+def test_a_message_of_many_fragments():
+    """4 MB in pieces of 64 bytes are a message."""
+    wire = frame(TEXT, fin=False) + frame(CONT, b"x" * 64, fin=False) * 65_536 + frame(CONT)
+    assert read(FrameReader(4 * 1024 * 1024), wire) == [(TEXT, b"x" * 4 * 1024 * 1024)]
+
+
+def test_a_message_without_end(monkeypatch):
     """Fragments of nothing never make a message too large, so their number is limited; each message begins anew."""
-    flood = frame(CONT, fin=False) * 65_535
+    assert module._MAX_FRAGMENTS == 262_144
+    monkeypatch.setattr(module, "_MAX_FRAGMENTS", 16_384)
+    flood = frame(CONT, fin=False) * 16_383
     reader = FrameReader(100)
+    assert read(reader, frame(BINARY, fin=False), frame(CONT)) == [(BINARY, b"")]
     for _ in range(2):
         assert read(reader, frame(BINARY, b"x", fin=False), flood[:-2], frame(CONT, b"y")) == [(BINARY, b"xy")]
     assert read(reader, frame(BINARY, fin=False)) == []
@@ -165,7 +187,7 @@ def test_a_message_without_end():
     assert read(reader, flood) == []
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    with pytest.raises(FrameError, match="more than 65536 fragments") as caught:
+    with pytest.raises(FrameError, match="more than 16384 fragments") as caught:
         read(reader, frame(CONT, fin=False))
     assert caught.value.code == 1008
     assert peak < 4 * len(flood)
@@ -188,8 +210,7 @@ def test_a_message_that_trickles_in_costs_no_more_than_its_size(step):
         reader = FrameReader(2 * size)
         began = time.thread_time()  # what else the machine does is not counted
         for part in some:
-            reader.feed(part)
-            assert list(reader.messages()) == []
+            assert list(reader.runs(part)) == []
         return time.thread_time() - began
 
     # By the square it would be 16 times.
@@ -238,16 +259,17 @@ def test_control_frames_are_short_and_whole(opcode):
 
 
 def test_fragments_out_of_place():
-    """A continuation of nothing, and a new message inside another, are refused."""
-    for wire in (
-        frame(CONT, b"x"),
-        frame(BINARY, b"x") + frame(CONT, b"x"),
-        frame(BINARY, b"x", fin=False) + frame(BINARY, b"x"),
-        frame(TEXT, b"x", fin=False) + frame(TEXT, b"x", fin=False),
+    """A continuation of nothing, and a new message inside another, are refused, together or one after the other."""
+    for frames in (
+        [frame(CONT, b"x")],
+        [frame(BINARY, b"x"), frame(CONT, b"x")],
+        [frame(BINARY, b"x", fin=False), frame(BINARY, b"x")],
+        [frame(TEXT, b"x", fin=False), frame(TEXT, b"x", fin=False)],
     ):
-        with pytest.raises(FrameError, match="out of place") as caught:
-            read(FrameReader(LIMIT), wire)
-        assert caught.value.code == 1002
+        for parts in (frames, [b"".join(frames)]):
+            with pytest.raises(FrameError, match="out of place") as caught:
+                read(FrameReader(LIMIT), *parts)
+            assert caught.value.code == 1002
 
 
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535])
@@ -258,7 +280,7 @@ def test_bad_close_codes(code):
     assert caught.value.code == 1002
 
 
-@pytest.mark.parametrize("payload", [b"x", b"\x03\xe8\xff", b"\x03\xe8\xed\xa0\x80"])
+@pytest.mark.parametrize("payload", [b"x", b"\x03\xe8\xff", b"\x03\xe8\xed\xa0\x80", b"\x03\xe8half \xc3"])
 def test_bad_close_frames(payload):
     """A close frame with one byte, or a reason that is not UTF-8, is refused."""
     with pytest.raises(FrameError) as caught:
@@ -267,7 +289,7 @@ def test_bad_close_frames(payload):
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", *(struct.pack("!H", n) + b"bye" for n in (1000, 1001, 1011, 1012, 3000, 4999))]
+    "payload", [b"", *(struct.pack("!H", n) + b"bye" for n in (1000, 1001, 1002, 1003, 1007, 1014, 3000, 4999))]
 )
 def test_good_close_frames(payload):
     """A close frame may be empty, or have a code and a reason."""
@@ -283,32 +305,179 @@ def test_text_that_is_not_utf_8(payload):
         assert caught.value.code == 1007
 
 
-@settings(max_examples=300)
-@given(st.lists(st.binary(max_size=60), max_size=8))
-def test_any_bytes_are_messages_or_a_frame_error(parts):
-    """Whatever comes in, what comes out is messages or a FrameError, and never more bytes than came in."""
-    messages, code = [], None
+# -- against an oracle ------------------------------------------------------------------------------------------------
+
+CLOSE_CODES = st.sampled_from([0, 999, 1000, 1003, 1004, 1005, 1006, 1007, 1014, 1015, 1016, 2999, 3000, 4999, 5000])
+# Whole characters and halves of them
+PIECES = st.sampled_from([b"a", b"z" * 124, "ö".encode(), b"\xc3", b"\xb6", "\U0001f600".encode(), b"\xed\xa0\x80"])
+TEXTS = st.lists(PIECES, max_size=3).map(b"".join)
+
+
+@st.composite
+def any_frame(draw):
+    """A frame of any kind, right or wrong, with a length of any form, or only the beginning of one."""
+    first = draw(st.sampled_from([TEXT, BINARY, CONT, CONT, PING, PONG, CLOSE, 3, 11]))
+    first |= draw(st.sampled_from([0x80, 0x80, 0x80, 0, 0xC0, 0x90]))
+    payload = draw(st.one_of(TEXTS, st.binary(max_size=130), SIZES.map(lambda n: random.Random(n).randbytes(n))))
+    if first & 0x0F == CLOSE and draw(st.booleans()):
+        payload = struct.pack("!H", draw(CLOSE_CODES)) + payload[:123]
+    size = len(payload)
+    form = draw(st.sampled_from([0, 0, 0, 126, 127]))
+    if form == 127 or size > 65535:
+        top = draw(st.sampled_from([0, 0, 0, 1 << 63]))
+        data = struct.pack("!BBQ", first, 127, size | top) + payload
+    elif form == 126 or size > 125:
+        data = struct.pack("!BBH", first, 126, size) + payload
+    else:
+        data = bytes([first, size]) + payload
+    if draw(st.integers(0, 15)) == 0:
+        data = bytes([data[0], data[1] | 0x80]) + data[2:]  # masked
+    return data if draw(st.integers(0, 15)) else data[: draw(st.integers(0, len(data)))]
+
+
+BYTES = st.one_of(streams().map(lambda stream: stream[0]), any_frame(), any_frame(), st.binary(max_size=20))
+
+
+def outcome(reader, parts: list[bytes]) -> list[object]:
+    """What comes out of each part, the error at last."""
+    seen: list[object] = []
     try:
-        messages = read(FrameReader(1000), *parts)
+        for part in parts:
+            seen.append("part")
+            for opcode, payloads in reader.runs(part):
+                for payload in payloads:
+                    assert type(payload) is bytes
+                    seen.append((opcode, payload))
     except FrameError as error:
-        code = error.code
-    assert code in (None, 1002, 1007, 1009)
-    assert sum(len(payload) for _, payload in messages) <= sum(map(len, parts))
+        seen.append((str(error), error.code))
+    return seen
+
+
+@settings(max_examples=600)
+@given(pieces=st.lists(BYTES, max_size=6), limit=st.sampled_from([100, 70_000, LIMIT]), seed=st.integers())
+def test_any_stream_against_the_oracle(pieces, limit, seed):
+    """Whatever comes in, cut anyhow: messages and errors are those of websocket-client's reader, each with its part."""
+    wire = b"".join(pieces)
+    rng = random.Random(seed)
+    cuts = sorted(rng.randrange(len(wire) + 1) for _ in range(rng.choice([0, 2, 12])))
+    parts = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+    assert outcome(FrameReader(limit), parts) == outcome(OracleReader(limit), parts)
 
 
 @settings(max_examples=200)
-@given(wire=st.just(WIRE), position=st.integers(0, len(WIRE) - 1), value=st.integers(0, 255))
-def test_a_stream_with_one_wrong_byte(wire, position, value):
-    """A stream with one byte changed gives messages or a FrameError, however it is split."""
-    damaged = wire[:position] + bytes([value]) + wire[position + 1 :]
-    outcomes = []
-    for size in (1, 7, len(damaged)):
-        reader, messages = FrameReader(1000), []
-        try:
-            for n in range(0, len(damaged), size):
-                reader.feed(damaged[n : n + size])
-                messages.extend(reader.messages())
-            outcomes.append(messages)
-        except FrameError as error:
-            outcomes.append([*messages, error.code])
-    assert outcomes[0] == outcomes[1] == outcomes[2]
+@given(position=st.integers(0, len(WIRE) - 1), value=st.integers(0, 255), size=st.sampled_from([1, 2, 7, len(WIRE)]))
+def test_a_stream_with_one_wrong_byte(position, value, size):
+    """A stream with one byte changed gives what the oracle makes of it, however it is split."""
+    damaged = WIRE[:position] + bytes([value]) + WIRE[position + 1 :]
+    parts = [damaged[n : n + size] for n in range(0, len(damaged), size)]
+    assert outcome(FrameReader(1000), parts) == outcome(OracleReader(1000), parts)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["compiled", "by number"])
+def mask(request, monkeypatch):
+    """Each way to mask, as the one that is used."""
+    function = module._find_mask() if request.param == "compiled" else module._mask_by_number
+    assert (function is module._mask_by_number) == (request.param == "by number")
+    monkeypatch.setattr(module, "_mask", function)
+
+
+@pytest.mark.parametrize("opcode", [TEXT, BINARY, CLOSE, PING, PONG])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 124, 125, 126, 127, 65534, 65535, 65536, 65537, 1_000_003])
+def test_frames_are_those_of_websocket_client(mask, opcode, size):
+    """A frame is, byte for byte, what websocket-client makes with the same key."""
+    payload = random.Random(size).randbytes(size)
+    made = masked_frame(opcode, payload)
+    oracle = ABNF.create_frame(payload, opcode)
+    start = 2 if size < 126 else 4 if size < 65536 else 10
+    oracle.get_mask_key = lambda _: made[start : start + 4]
+    assert made == oracle.format()
+    assert type(made) is bytes
+
+
+@given(payload=st.binary(max_size=300))
+def test_a_server_reads_what_was_sent(payload):
+    """What `websockets` makes of a frame is what went in."""
+    stream = StreamReader()
+    stream.feed_data(masked_frame(BINARY, payload))
+    parsing = Frame.parse(stream.read_exact, mask=True)
+    with pytest.raises(StopIteration) as done:
+        next(parsing)
+    assert done.value.value == Frame(Opcode.BINARY, payload)
+
+
+def key_of(made: bytes) -> bytes:
+    """The masking key of a short frame."""
+    return made[2:6]
+
+
+def test_keys_come_from_the_system(monkeypatch):
+    """Keys are the system's random bytes, each given once; a visit to the system fetches some."""
+    blocks: list[bytes] = []
+
+    def urandom(size: int) -> bytes:
+        blocks.append(random.Random(len(blocks)).randbytes(size))
+        return blocks[-1]
+
+    monkeypatch.setattr(module.os, "urandom", urandom)
+    monkeypatch.setattr(module, "_keys", module._Keys())
+    keys = [key_of(masked_frame(BINARY, b"")) for _ in range(600)]
+    assert b"".join(keys) == b"".join(blocks)[:2400]
+    assert len(blocks) == 3
+
+
+def test_no_key_comes_twice_from_many_threads():
+    """Threads that draw at once get keys of their own."""
+    keys = module._Keys()
+    drawn: list[list[bytes]] = [[] for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def draw(mine: list[bytes]) -> None:
+        start.wait(10)
+        mine += [keys.draw() for _ in range(3000)]
+
+    threads = [threading.Thread(target=draw, args=(mine,)) for mine in drawn]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    # By chance alone two of 12,000 are the same once in 60 runs, four not once in a million.
+    assert len({key for mine in drawn for key in mine}) > 12_000 - 4
+
+
+def test_a_forked_child_has_keys_of_its_own():
+    """What was fetched before a fork is the parent's."""
+    masked_frame(BINARY, b"")
+    theirs = in_child(lambda: [key_of(masked_frame(BINARY, b"")) for _ in range(100)])
+    ours = [key_of(masked_frame(BINARY, b"")) for _ in range(100)]
+    assert len({*theirs, *ours}) > 198
+
+
+@pytest.mark.parametrize("what", ["nothing", "a module", "no extension", "a broken one", "another one", "made up"])
+def test_without_compiled_help(what, monkeypatch, tmp_path):
+    """Without `websockets`, or with something else by that name, frames are masked all the same."""
+    if what == "a module":
+        (tmp_path / "websockets.py").write_text("")
+    elif what != "nothing":
+        (tmp_path / "websockets").mkdir()
+        (tmp_path / "websockets" / "__init__.py").write_text("")
+        if what != "no extension":
+            code = "import nothing_by_that_name" if what == "a broken one" else ""
+            (tmp_path / "websockets" / "speedups.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "websockets", raising=False)
+    if what == "made up":
+        monkeypatch.setitem(sys.modules, "websockets", types.ModuleType("websockets"))
+    assert module._find_mask() is module._mask_by_number
+
+
+def test_the_package_of_the_extension_is_not_imported():
+    """Masking at the speed of C does not import `websockets`."""
+    code = (
+        "import sys; from rtvi_sync.transports import websocket_frames as module\n"
+        "print(module._mask is module._mask_by_number, 'websockets' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "False"]

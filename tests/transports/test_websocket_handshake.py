@@ -38,10 +38,15 @@ def accept_of(head: str) -> str:
 def upgrade(peer: Peer, *headers: str, after: bytes = b"") -> str:
     """Accept a WebSocket; the head of the request."""
     head = peer.read_head()
+    accept(peer, head, *headers, after=after)
+    return head
+
+
+def accept(peer: Peer, head: str, *headers: str, after: bytes = b"") -> None:
+    """Answer `head`, the request of a WebSocket."""
     lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
     lines += [f"Sec-WebSocket-Accept: {accept_of(head)}", *headers, "", ""]
     peer.send("\r\n".join(lines).encode("latin-1") + after)
-    return head
 
 
 class Acceptor(Server):
@@ -53,7 +58,10 @@ class Acceptor(Server):
         self.heads: list[str] = []
 
     def _accept_one(self, peer: Peer) -> None:
-        self.heads.append(upgrade(peer, *self._headers, after=self._after))
+        # Kept before the answer: after it the next client comes, whose thread would keep its head beside this one.
+        head = peer.read_head()
+        self.heads.append(head)
+        accept(peer, head, *self._headers, after=self._after)
         peer.wait_for_end()
 
 
@@ -409,7 +417,7 @@ def test_any_answer_is_refused_or_taken(answer):
 
 
 def test_the_traces_of_websocket_client_show_no_secret(shake, caplog):
-    """Nobody turns the library's own tracing on; a program that does is shown no token."""
+    """A program that turns the library's own tracing on is shown no token."""
     assert not websocket.isEnabledForDebug()
     websocket.enableTrace(True, handler=caplog.handler)
     try:

@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.transports.websocket_connection import WebSocketConnection
 
 from ..loopback import LIMIT
 from .test_websocket_connection import BINARY, Bot, blocked, on
@@ -63,6 +64,17 @@ def test_any_byte_is_a_sign_of_life(link):
     assert client.received(1) == [(BINARY, b"\0" * 400)]
     client.connection.send(BINARY, b"first")
     assert bot.receive() == (BINARY, b"first")
+
+
+def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
+    """The time-out of a ping that was answered wakes nobody."""
+    looks: list[float] = []
+    look = WebSocketConnection._watch_silence
+    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    _, bot = link(ping_interval=0.6, ping_timeout=0.3)
+    for _ in range(3):
+        answer(bot)
+    assert len(looks) == 3
 
 
 def test_an_answer_ends_the_doubt(link):

@@ -56,22 +56,32 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import (
     AudioFrame,
+    AudioLevel,
     AudioSink,
     AudioSource,
+    AudioTrack,
     BytesSink,
     BytesSource,
     CallbackSink,
     CallbackSource,
+    CameraSource,
+    DeviceStatus,
+    FileVideoSource,
     MediaDeviceInfo,
+    MediaState,
     NullSink,
+    Participant,
     ParticipantTracks,
+    ScreenSource,
     SilenceSource,
     ToneSource,
     Track,
+    TrackData,
     TrackFrames,
     Tracks,
     VideoFrame,
     VideoSource,
+    VideoTrack,
     WavSink,
     WavSource,
 )
@@ -254,26 +264,86 @@ def media(client: RTVIClient) -> None:
     ]
     sinks: list[AudioSink] = [WavSink("b.wav"), BytesSink(), NullSink(), CallbackSink(lambda pcm, rate: None)]
     show(sources, sinks)
-    client.enable_mic(not client.is_mic_enabled)
-    client.enable_cam(client.is_cam_enabled)
     tracks: Tracks = client.tracks()
     bot: ParticipantTracks = tracks.bot
-    track: Track | None = bot.audio
+    track: AudioTrack | None = bot.audio
     if track is not None:
         show(track.id, track.kind, track.label, track.enabled, track.ready_state)
-        frames: TrackFrames = track.frames()
+        frames: TrackFrames[AudioFrame] = track.frames()
         frame: AudioFrame
         for frame in frames:
-            show(frame.pcm, frame.sample_rate_hz, frame.timestamp, frames.dropped)
-    device = MediaDeviceInfo(device_id="1", kind="audioinput", label="Microphone")
-    camera: VideoSource = Camera()
-    show(device.device_id, device.kind, device.label, device.group_id, camera)
+            show(frame.pcm, frame.sample_rate_hz, frame.timestamp, frames.dropped, frame.to_numpy().shape)
+    video: VideoTrack | None = tracks.local.video
+    if video is not None:
+        images: TrackFrames[VideoFrame] = video.frames(buffer=1)
+        image: VideoFrame
+        for image in images:
+            show(image.image, image.width, image.height, image.format, image.timestamp, image.to_numpy().shape)
+    cameras: list[VideoSource] = [
+        Camera(),
+        CameraSource(width=1280, height=720, fps=15),
+        FileVideoSource("clip.mp4", loop=False),
+        ScreenSource(monitor=1, fps=5),
+    ]
+    show(cameras)
+
+
+def devices(client: RTVIClient) -> None:
+    """The devices of the machine."""
+    client.init_devices()
+    mics: list[MediaDeviceInfo] = client.get_all_mics()
+    for device in mics + client.get_all_speakers() + client.get_all_cams():
+        show(device.device_id, device.kind, device.label, device.group_id)
+    selected: MediaDeviceInfo | None = client.selected_mic or client.selected_speaker or client.selected_cam
+    if selected is not None:
+        client.update_mic(selected.device_id)
+    client.update_mic(WavSource("a.wav"))
+    client.update_mic(WavSink("a.wav"))  # type: ignore[arg-type]
+    client.update_speaker(WavSink("a.wav"))
+    client.update_cam(Camera())
+    for update in (client.update_mic, client.update_speaker, client.update_cam):
+        update(None)
+
+    client.enable_mic(not client.is_mic_enabled)
+    client.enable_cam(client.is_cam_enabled)
+    client.enable_speaker(not client.is_speaker_enabled)
+    client.enable_screen_share(not client.is_sharing_screen)
+    client.speaker_volume = client.speaker_volume / 2
+    client.speaker_volume = "loud"  # type: ignore[assignment]
+
+    state: MediaState = client.media_state
+    status: DeviceStatus
+    for status in (state.mic, state.cam, state.speaker):
+        error: DeviceError | None = status.error
+        reason: str | None = status.reason
+        show(status.state == "granted", error, reason)
+        show(status.state == "broken")  # type: ignore[comparison-overlap]
+
+    @client.on("local_audio_level")
+    def on_level(level: AudioLevel) -> None:
+        show(level.level, level.dbfs)
+
+    @client.on(RTVIEvent.TRACK_STARTED)
+    def on_track(started: TrackData) -> None:
+        participant: Participant = started.participant
+        show(participant.id, participant.name, participant.local)
+        track: Track[Any] = started.track
+        if isinstance(track, AudioTrack):
+            show(track.frames(buffer=1.0))
+
+    client.on("available_mics_updated", show)
+    on_level(AudioLevel(level=0.1, dbfs=-20.0))
+    on_track(TrackData(track=VideoTrack(label="x"), participant=Participant(id="bot", name="Bot", local=False)))
+    stats: ClientStats = client.stats()
+    show(stats.mic_underruns, stats.mic_dropped, stats.speaker_underruns, stats.speaker_dropped)
 
 
 class MyTransport(Transport):
     """A transport of the user's own."""
 
     name = "mine"
+    supports_audio = True
+    supports_video = True
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         limit: float | None = abort.remaining()
@@ -286,6 +356,12 @@ class MyTransport(Transport):
     def send_message(self, message: RTVIMessage) -> None:
         self.on_message(self.serialize(message))
         self.on_message({"label": "rtvi-ai", "type": "x"})
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self.options.media.receive_audio(pcm, sample_rate_hz, 1)
+
+    def send_video(self, frame: VideoFrame) -> None:
+        self.options.media.receive_video(frame)
 
 
 class Callbacks(RTVIEventCallbacks):
@@ -325,5 +401,5 @@ def main() -> None:
     with EmbeddedBot() as bot:
         RTVIClient(transport=MyTransport(), callbacks=callbacks, mic=Source())
         RTVIClient(transport=WebSocketTransport(bot.ws_url), callbacks=Callbacks())
-    for part in (connecting, messages, events, media):
+    for part in (connecting, messages, events, media, devices):
         part(construction())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
+from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
 
 URL = os.environ["RTVI_BOT_URL"]
@@ -120,9 +122,14 @@ def leave(_: str) -> None:
 
 
 def threads(_: str) -> Any:
-    """Threads that the system knows of, and those of the package."""
+    """Threads that the system knows of, and those of the package, without those that only wait for something to do.
+
+    And whether the calling thread takes signals.
+    """
+    send_idle_home()
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
-    return {"system": len(list(Path("/proc/self/task").iterdir())), "package": ours}
+    takes = signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return {"system": len(list(Path("/proc/self/task").iterdir())), "package": ours, "takes_signals": takes}
 
 
 VIEWS: dict[str, Callable[[str], Any]] = {

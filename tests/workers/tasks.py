@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_process_shutdown
 
 from samples.celery_task.folder import use_folder
 
@@ -22,9 +21,3 @@ use_folder(celery, os.environ["RTVI_CELERY_FOLDER"])
 def view(name: str, word: str) -> Any:
     """What a view answers in the child that does the task."""
     return {"pid": os.getpid(), "answer": app.VIEWS[f"/{name}"](word)}
-
-
-@worker_process_shutdown.connect
-def end_session(**_: object) -> None:
-    """As docs/embedding.md tells: the children of Celery leave by `os._exit()`."""
-    app.shared.disconnect()

@@ -32,7 +32,7 @@ def test_no_real_thread(bot: EmbeddedBot, begun: Callable[[], list[BotSession]],
         assert crowd["system"] == 1
         assert len(crowd["package"]) >= 2
         assert server.get("talk")["answer"] > 0
-        assert server.get("threads")["answer"] == {"system": 1, "package": []}
+        assert server.get("threads")["answer"] == {"system": 1, "package": [], "takes_signals": True}
     for session in begun():
         session.wait_ended(SOON)
 
@@ -82,10 +82,10 @@ FORK = """
     import os, sys
     import gevent
     from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
-    from rtvi_sync.concurrency import lanes
+    from rtvi_sync.concurrency import lane_workers
     from rtvi_sync.media import NullSink, SilenceSource
 
-    lanes.IDLE_TIMEOUT = 0.1
+    lane_workers.IDLE_TIMEOUT = 0.1
     transport = WebSocketTransport(sys.argv[1], ping_interval=0.1)
     client = RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), connect_timeout=10)
     client.on("bot_ready", lambda: None)

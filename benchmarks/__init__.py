@@ -1,0 +1,1 @@
+"""What the SDK costs, measured: each module is a program."""

@@ -1,0 +1,146 @@
+"""Measure the package beside other clients, and write what was found to the page.
+
+    python -m benchmarks [--quick] [--only NAME ...]
+
+`python3 run.py bench` has the same arguments, and sets up what is compared first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from . import measure, parts, plots, report
+from .peers import ENVIRONMENTS, LONG, PEERS
+from .results import Results
+from .scenarios import SCENARIOS
+from .tables import PYTHON_PEERS, PYTHON_ROWS
+
+PAGE: Final = "performance.md"
+#: What is measured besides the scenarios.
+OTHERS: Final = ("pythons", "parts", "mouth-to-ear")
+_PACKAGES: Final = ("websocket-client", "protobuf", "orjson", "blinker", "attrs")
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(
+        prog="run.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of all, to see that it works; not for the page")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=[*SCENARIOS, *OTHERS],
+        metavar="NAME",
+        help=f"measure only that, and keep the other results; of {', '.join([*SCENARIOS, *OTHERS])}",
+    )
+    parser.add_argument(
+        "--peer", action="append", default=[], choices=PEERS, metavar="NAME", help=f"only that; of {', '.join(PEERS)}"
+    )
+    parser.add_argument("--rounds", type=int, help="of which the median is taken (default 3; quick: 1)")
+    parser.add_argument("--effort", type=float, help="how much of each measurement (default 1; quick: 0.1)")
+    parser.add_argument("--output", type=Path, help="folder of the page (default docs; quick: .cache/bench)")
+    parser.add_argument("--text", action="store_true", help="measure nothing: make the page and the pictures anew")
+    given = parser.parse_args()
+    output = given.output or measure.ROOT / (".cache/bench" if given.quick else "docs")
+    output.mkdir(parents=True, exist_ok=True)
+    if not (output / PAGE).exists():
+        shutil.copy(measure.ROOT / "docs" / PAGE, output)
+    file = output / "performance" / "results.json"
+    results = Results.load(file)
+    if not given.text:
+        rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
+        measure_all(results, given.only, given.peer, rounds, effort, lambda: results.save(file))
+    write_page(results, output)
+
+
+def measure_all(
+    results: Results,
+    only: Sequence[str],
+    peers: Sequence[str],
+    rounds: int,
+    effort: float,
+    save: Callable[[], None],
+) -> None:
+    """Measure what was chosen, or all, and save after each step."""
+    results.machine = {**machine(), "measured": f"rounds: {rounds}" + (f", {effort:g} of each" if effort != 1 else "")}
+    results.lacking = {
+        peer: f"there is no environment {ENVIRONMENTS[peer]}" for peer in PEERS if measure.python_of(peer) is None
+    }
+    for scenario in only or [each for each in SCENARIOS if each not in LONG]:
+        if scenario in SCENARIOS:
+            places = {
+                peer: (python, peer)
+                for peer in measure.peers_of(scenario, peers)
+                if (python := measure.python_of(peer)) is not None
+            }
+            found = measure.measure(scenario, places, rounds, effort, print)
+            results.rounds[scenario] = {**(results.rounds.get(scenario, {}) if peers else {}), **found}
+            save()
+    for name, measure_other in (("pythons", pythons), ("parts", all_parts), ("mouth-to-ear", mouth_to_ear)):
+        if not only or name in only:
+            measure_other(results, rounds, effort)
+            save()
+
+
+def machine() -> dict[str, str]:
+    """What is measured on, and the packages that have a part in it."""
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("model name")[2].partition("\n")[0].strip(" \t:")
+    return {
+        "processor": f"{cpu or platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        **{package: metadata.version(package) for package in _PACKAGES},
+    }
+
+
+def pythons(results: Results, rounds: int, effort: float) -> None:
+    """Measure a part of it with each Python that there is."""
+    found = measure.pythons()
+    if not found:
+        results.lacking["other Pythons"] = "run.py sets them up"
+    places = {f"{version} {peer}": (python, peer) for version, python in found.items() for peer in PYTHON_PEERS}
+    results.pythons = {version: {} for version in found}
+    for scenario in dict.fromkeys(row.scenario for row in PYTHON_ROWS) if found else ():
+        for name, each in measure.measure(scenario, places, rounds, effort, print).items():
+            version, _, peer = name.partition(" ")
+            results.pythons[version].setdefault(scenario, {})[peer] = each
+
+
+def all_parts(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - pyperf knows how often
+    """Measure the parts of the package, by pyperf in a process of its own."""
+    results.parts = parts.measure(fast=effort < 1)
+
+
+def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - once: it is minutes long
+    """Measure the way through the devices, where there are any."""
+    command = [sys.executable, "-m", "benchmarks.mouth_to_ear", "--json", "--seconds", str(max(5.0, 60 * effort))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=measure.LIMIT)
+    if done.returncode:
+        results.lacking["mouth to ear"] = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        results.mouth_to_ear = []
+    else:
+        results.mouth_to_ear = json.loads(done.stdout.splitlines()[-1])
+
+
+def write_page(results: Results, output: Path) -> None:
+    """Put the tables into the page, and the pictures beside it."""
+    page = output / PAGE
+    page.write_text(report.page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    plots.draw(results, output / "performance")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""How many sessions in real time one process holds, and 1, 2 and 4 workers of Locust: CPU, memory, gaps.
+
+    python -m benchmarks.locust_workers [--sessions 50] [--seconds 20] [--write]
+
+Each worker holds as many sessions as the one process, which, as a single worker does, is tried with four times as many,
+too. The server is a process of its own, the sessions are those of
+`held.py`. `--write` puts the table where docs/scaling.md has its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import attrs
+import psutil
+
+from rtvi_sync.testing import run_many
+
+from . import server
+from .held import client_of, hold
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "scaling.md"
+#: How many workers (0: one process without Locust), and how many times the number of sessions each of them holds.
+RUNS: Final = ((0, 1), (0, 4), (1, 1), (1, 4), (2, 1), (4, 1))
+_SPAWN_RATE: Final = 50.0
+# Seconds until what connecting has stirred up is over.
+_SETTLE: Final = 3.0
+_LIMIT: Final = 120.0
+# Of a core that has room for what comes all at once, and the sessions of a large test.
+_BUSY: Final = 0.7
+_MANY: Final = 100_000
+# Memory of a worker of Locust without sessions, in MB.
+_WORKER_MB: Final = 100
+_HEADERS: Final = (
+    *("held by", "sessions", "CPU, all", "CPU each", "RSS each", "request p50", "request p99"),
+    *("gap p50", "gap p99", "in real time", "CPU of the master"),
+)
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """What it cost to hold sessions.
+
+    Attributes:
+        by: what held them.
+        sessions: how many.
+        cpu: seconds of CPU in each second, of all processes that held them.
+        rss_kb: memory of each session, without that of a process that has none.
+        requests: p50 and p99 of a request, in ms.
+        gaps: p50 and p99 of the longest silence of a session that the server noticed in two seconds, in ms: 20 is
+            perfect.
+        real_time: share of the looks that found the session's sound in real time.
+        master: seconds of CPU of Locust's master in each second.
+    """
+
+    by: str
+    sessions: int
+    cpu: float
+    rss_kb: float
+    requests: tuple[float, float]
+    gaps: tuple[float, float]
+    real_time: float
+    master: float = 0.0
+
+    def cells(self) -> tuple[str, ...]:
+        """Of the table."""
+        return (
+            self.by,
+            str(self.sessions),
+            f"{100 * self.cpu:.0f} %",
+            f"{100 * self.cpu / self.sessions:.2f} %",
+            f"{self.rss_kb:.0f} kB",
+            *(f"{value:.1f} ms" for value in (*self.requests, *self.gaps)),
+            f"{100 * self.real_time:.1f} %",
+            f"{100 * self.master:.1f} %" if self.master else "",
+        )
+
+
+class Meter:
+    """CPU and memory of processes."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._processes = [psutil.Process(pid) for pid in pids]
+        self._rss = self.rss
+        self._begun = (time.monotonic(), self._spent)
+
+    @property
+    def rss(self) -> int:
+        """Bytes."""
+        return sum(int(process.memory_info().rss) for process in self._processes)
+
+    @property
+    def grown_kb(self) -> float:
+        """Since it was made."""
+        return (self.rss - self._rss) / 1000
+
+    @property
+    def _spent(self) -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in self._processes)
+
+    def start(self) -> None:
+        """From here on CPU is counted."""
+        self._begun = (time.monotonic(), self._spent)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds in each second since `start()`."""
+        moment, spent = self._begun
+        return (self._spent - spent) / (time.monotonic() - moment)
+
+
+def in_one_process(url: str, number: int, seconds: float) -> Held:
+    """Hold them by run_many(), in this process."""
+    meter = Meter([os.getpid()])
+    until = time.monotonic() + number / _SPAWN_RATE + _SETTLE + seconds
+    looks: list[tuple[float, float]] = []
+    figures: list[float] = []
+
+    def watch() -> None:
+        time.sleep(number / _SPAWN_RATE + _SETTLE)
+        meter.start()
+        time.sleep(seconds * 0.9)
+        figures.extend((meter.cpu, meter.grown_kb / number))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    report = run_many(
+        lambda client: looks.extend(hold(client, until)[1:]),  # the first look is one at the beginning
+        number,
+        lambda: client_of(url),
+        at_once=number,
+        spawn_rate=_SPAWN_RATE,
+    )
+    watching.join()
+    if report.failed:
+        raise RuntimeError(f"sessions failed:\n{report}")
+    request = next(of for of in report.percentiles if of.kind == "request")
+    gaps = sorted(1000 * gap for gap, _ in looks)
+    return Held(
+        by="`run_many()`, one process",
+        sessions=number,
+        cpu=figures[0],
+        rss_kb=figures[1],
+        requests=(1000 * (request.p50 or math.nan), 1000 * (request.p99 or math.nan)),
+        gaps=(median(gaps), gaps[math.ceil(0.99 * len(gaps)) - 1]),
+        real_time=sum(rate > 0.98 * server.PIECES_PER_SECOND for _, rate in looks) / len(looks),
+    )
+
+
+def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
+    """Hold so many in each of some workers of a master."""
+    total = workers * number
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        begin = [sys.executable, "-m", "locust", "-f", str(ROOT / "benchmarks" / "locustfile.py"), "--host", url]
+        run = ["--master", "--headless", "--master-bind-host=127.0.0.1", "--master-bind-port", port]
+        run += [f"--expect-workers={workers}", f"--users={total}", f"--spawn-rate={_SPAWN_RATE * workers}"]
+        run += [f"--run-time={seconds + 10 * _SETTLE:.0f}s", "--reset-stats", "--only-summary"]
+        work = ["--worker", "--master-host=127.0.0.1", "--master-port", port]
+        master = stack.enter_context(_started([*begin, *run, "--csv", f"{folder}/run"], pipe=True))
+        holders = [stack.enter_context(_started([*begin, *work], pipe=False)) for _ in range(workers)]
+        _wait_for_line(master, "Sending spawn jobs")
+        meter = Meter([holder.pid for holder in holders])
+        _wait_for_line(master, "All users spawned")
+        time.sleep(_SETTLE)
+        meter.start()
+        leader = Meter([master.pid])
+        time.sleep(seconds * 0.9)
+        cpu, rss_kb, leading = meter.cpu, meter.grown_kb / total, leader.cpu
+        master.communicate(timeout=_LIMIT + seconds)
+        with Path(folder, "run_stats.csv").open(newline="") as file:
+            stats = {row["Name"]: row for row in csv.DictReader(file)}
+    heard, gap = stats["heard"], stats["gap"]
+    if int(heard["Failure Count"]):
+        raise RuntimeError(f"requests failed: {heard}")
+    return Held(
+        by=f"Locust, {workers} worker{'s' if workers > 1 else ''}",
+        sessions=total,
+        cpu=cpu,
+        rss_kb=rss_kb,
+        requests=(float(heard["50%"]), float(heard["99%"])),
+        gaps=(float(gap["50%"]), float(gap["99%"])),
+        real_time=1 - int(gap["Failure Count"]) / int(gap["Request Count"]),
+        master=leading,
+    )
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], *, pipe: bool) -> Iterator[subprocess.Popen[str]]:
+    errors = subprocess.PIPE if pipe else subprocess.DEVNULL
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=errors, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _wait_for_line(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    told = ""
+    for line in process.stderr:
+        told += line
+        if words in line:
+            return
+    raise RuntimeError(f"Locust has ended:\n{told}")
+
+
+def table(rows: Sequence[Held]) -> str:
+    """In Markdown: what was measured, and what follows from the last row for a large test."""
+    lines = [_HEADERS, ("---", *("--:" for _ in _HEADERS[1:])), *(row.cells() for row in rows)]
+    measured = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    last = rows[-1]
+    each = last.cpu / last.sessions
+    fit = math.floor(_BUSY / each)
+    cores = math.ceil(_MANY / fit)
+    return (
+        f"{measured}\n\n"
+        f"With {100 * each:.2f} % of a core for each, {100 * _BUSY:.0f} % of a core hold **{fit} sessions**. "
+        f"{_MANY:,} take {cores} workers\nwith a core each, and {_MANY * last.rss_kb / 1e6:.0f} GB of memory "
+        f"besides {cores * _WORKER_MB / 1000:.0f} GB for the workers themselves."
+    )
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=50, help="in each process")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/scaling.md")
+    given = parser.parse_args()
+    rows = []
+    for workers, times in RUNS:
+        with server.running() as url:
+            if workers:
+                rows.append(by_locust(url, workers, times * given.sessions, given.seconds))
+            else:
+                rows.append(in_one_process(url, times * given.sessions, given.seconds))
+        print(" | ".join(rows[-1].cells()), flush=True)
+    if given.write:
+        text = PAGE.read_text(encoding="utf-8")
+        begin, end = "<!-- scaling:begin -->\n", "\n<!-- scaling:end -->"
+        new, count = re.subn(f"{begin}.*?{end}", lambda _: begin + table(rows) + end, text, flags=re.DOTALL)
+        if count != 1:
+            raise RuntimeError(f"{PAGE} has no place for the table")
+        PAGE.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The users of `locust_workers.py`: each holds one session for as long as it lives."""
+
+from __future__ import annotations
+
+import time
+
+from locust import constant, task
+
+from benchmarks.held import PAUSE, client_of, look  # Locust knows no package around this file
+from benchmarks.server import PIECES_PER_SECOND
+from rtvi_sync.locust import RTVIUser
+from rtvi_sync.testing import MeasuredClient
+
+
+class Holder(RTVIUser):
+    """Connects once, and looks at its session every two seconds."""
+
+    wait_time = constant(PAUSE)
+
+    def make_client(self) -> MeasuredClient:
+        return client_of(self.host or "")
+
+    def on_start(self) -> None:
+        self.client.connect()
+        look(self.client)  # from here on it is looked at
+        time.sleep(PAUSE)
+
+    @task
+    def look(self) -> None:
+        gap, rate = look(self.client)
+        # A rate below real time is a failure, so that Locust counts it.
+        late = None if rate > 0.98 * PIECES_PER_SECOND else TimeoutError("not in real time")
+        self.environment.events.request.fire(
+            request_type="GAP", name="gap", response_time=1000 * gap, response_length=0, exception=late, context={}
+        )

@@ -1,0 +1,122 @@
+"""What the parts of the package take, each alone, by pyperf: `python -m benchmarks.parts` has pyperf's arguments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyperf
+
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.lane_workers import LaneWorkers
+from rtvi_sync.concurrency.lanes import Lane
+from rtvi_sync.events import Event, RTVIEvent
+from rtvi_sync.protocol import envelope, frames
+from rtvi_sync.protocol.dialects import INBOUND, decode_payload
+from rtvi_sync.protocol.engine import Engine
+from rtvi_sync.signals import EventSignal
+from rtvi_sync.transports.websocket_frames import FrameReader, masked_frame
+
+from .server import PIECE_BYTES, PIECE_RATE_HZ
+
+ROOT: Final = Path(__file__).parents[1]
+#: Calls in a row, so that the loop of the measurement does not count: what each part makes.
+IN_A_ROW: Final = 100
+_BINARY: Final = 2
+TEXT: Final = json.dumps(
+    {
+        "label": "rtvi-ai",
+        "type": "user-transcription",
+        "data": {
+            "text": "What is the weather like tomorrow?",
+            "final": False,
+            "timestamp": "2026-01-01T12:00:00.000+00:00",
+            "user_id": "user",
+        },
+    }
+)
+AUDIO: Final = frames.AudioRawFrame(audio=bytes(range(128)) * (PIECE_BYTES // 128), sample_rate=PIECE_RATE_HZ)
+
+
+def _reading(payload: bytes) -> Callable[[], object]:
+    head = b"\x82\x7e" + len(payload).to_bytes(2, "big")
+    data, reader = (head + payload) * IN_A_ROW, FrameReader(1 << 24)
+
+    def read() -> None:
+        for _ in reader.runs(data):
+            pass
+
+    return read
+
+
+def _times(call: Callable[[], object]) -> Callable[[], None]:
+    def many() -> None:
+        for _ in range(IN_A_ROW):
+            call()
+
+    return many
+
+
+def _posting() -> Callable[[], object]:
+    lane, workers, now = Lane(manual=True), LaneWorkers(), Deadline(0)
+
+    def post() -> None:
+        for _ in range(IN_A_ROW):
+            lane.post(int, workers, 100)
+        lane.run_queued(now)
+
+    return post
+
+
+def _sending(receivers: int) -> Callable[[], object]:
+    signal, sender = EventSignal("measured"), object()
+    event = Event(type=RTVIEvent.USER_TRANSCRIPTION, received_at=0.0)
+    for _ in range(receivers):
+        signal.connect(lambda _, event: event, weak=False)
+    return _times(lambda: signal.send(sender, event=event))
+
+
+def parts() -> dict[str, Callable[[], object]]:
+    """Name -> what does it `IN_A_ROW` times."""
+    message, audio = frames.encode(frames.MessageFrame(data=TEXT)), frames.encode(AUDIO)
+    engine, data, spec = Engine({}), json.loads(TEXT)["data"], INBOUND["user-transcription"]
+    return {
+        "frame reader, a message": _reading(message),
+        "frame reader, a piece of audio": _reading(audio),
+        "frame writer, a piece of audio": _times(lambda: masked_frame(_BINARY, audio)),
+        "codec, decode a message": _times(lambda: frames.decode(message)),
+        "codec, decode a piece of audio": _times(lambda: frames.decode(audio)),
+        "codec, encode a message": _times(lambda: frames.encode(frames.MessageFrame(data=TEXT))),
+        "codec, encode a piece of audio": _times(lambda: frames.encode(AUDIO)),
+        "envelope, decode": _times(lambda: envelope.decode(TEXT)),
+        "payload, decode": _times(lambda: decode_payload(spec, data)),
+        "engine, an event": _times(lambda: engine.receive(TEXT)),
+        "lane, post and run": _posting(),
+        "signal, nobody listens": _sending(0),
+        "signal, one receiver": _sending(1),
+    }
+
+
+def measure(*, fast: bool) -> dict[str, float]:
+    """The medians in seconds, by processes of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "parts.json")
+        command = [sys.executable, "-m", "benchmarks.parts", "-o", str(file), "--quiet", *(["--fast"] if fast else [])]
+        subprocess.run(command, check=True, cwd=ROOT)
+        return {each.get_name(): each.median() for each in pyperf.BenchmarkSuite.load(str(file)).get_benchmarks()}
+
+
+def main() -> None:
+    """Measure and print."""
+    runner = pyperf.Runner(program_args=("-m", "benchmarks.parts"))
+    for name, part in parts().items():
+        runner.bench_func(name, part, inner_loops=IN_A_ROW)
+
+
+if __name__ == "__main__":
+    main()

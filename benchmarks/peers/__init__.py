@@ -1,0 +1,70 @@
+"""The client libraries that are measured beside each other: one module each, in which a subclass of `Peer` uses it.
+
+Each runs in a process of its own, with a Python that may have nothing but that library and protobuf: so the modules
+here, `scenarios` and `server` import the standard library, and each peer its own library alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from .base import Peer
+
+#: Name of a peer, as the runner's tables show it -> its module below this package, and its class.
+PEERS: Final = {
+    "ours": "ours:Ours",
+    "ours-default": "ours_default:OursDefault",
+    "ours-signal": "ours:OursBySignal",
+    "ours-events": "ours:OursByEvents",
+    "ref": "ref:Ref",
+    "raw": "raw:Raw",
+    "websockets": "websockets_sync:WebsocketsSync",
+    "picows": "picows_uvloop:Picows",
+    "pipecat-session": "pipecat_clients:PipecatSession",
+    "pipecat-pipeline": "pipecat_clients:PipecatPipeline",
+    "client-js": "client_js:ClientJs",
+}
+
+#: Peer -> the environment that has its library, where that is not the runner's. `run.py bench` makes it, and tells the
+#: runner where its Python is by the variable `RTVI_PEER_` + this name.
+ENVIRONMENTS: Final = {
+    "websockets": "WEBSOCKETS",
+    "picows": "PICOWS",
+    "pipecat-session": "PIPECAT",
+    "pipecat-pipeline": "PIPECAT",
+    "client-js": "CLIENT_JS",
+}
+
+#: Of those that differ from another one in few scenarios: their names. All else is that of the other.
+ONLY: Final = {
+    "ours-signal": ("events", "latency-1000"),
+    "ours-events": ("events", "latency-1000"),
+}
+
+_PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipecat-session", "pipecat-pipeline")
+
+#: Of the scenarios that are not for all: the peers that they are measured with.
+AMONG: Final = {
+    "growth": ("ours", "ref"),
+    "drift": ("ours",),
+    "system-calls": (*_PYTHON, "raw"),
+    **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100", "sessions-200"), _PYTHON),
+    # Those that fell behind before are left out.
+    **dict.fromkeys(("sessions-500", "sessions-1000"), ("ours", "ours-default", "ref", "picows")),
+}
+
+#: Scenarios that are measured only if they are asked for by name: they take long.
+LONG: Final = ("drift",)
+
+
+def find(name: str) -> type[Peer]:
+    """The class of a peer.
+
+    Raises:
+        ImportError: its library is not here.
+        KeyError: there is no such peer.
+    """
+    module, _, class_name = PEERS[name].partition(":")
+    peer: type[Peer] = getattr(importlib.import_module(f"{__name__}.{module}"), class_name)
+    return peer

@@ -1,0 +1,225 @@
+"""What the scenarios ask of a client library, and the part of it that is the same for most."""
+
+from __future__ import annotations
+
+import abc
+import heapq
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from ..server import PIECE_BYTES, PIECES_PER_SECOND
+
+#: Seconds that anything may take if a scenario does not say otherwise.
+LIMIT = 240.0
+PIECE = b"\x00\x10\x00\xf0" * (PIECE_BYTES // 4)
+
+
+class Peer(abc.ABC):
+    """A client of one session, as the scenarios use it: by a thread that calls and waits.
+
+    Args:
+        url: of the server.
+        on_event: called with the stamp of each event, where the library calls handlers.
+        talking: whether a microphone's worth of sound is sent from the ready message on: by what the library has for
+            it, else by `Pace`.
+        hearing: whether the sound of the bot is kept in memory; else it is thrown away as soon as the library lets.
+    """
+
+    #: Names of scenarios -> why the library cannot do it.
+    cannot: ClassVar[dict[str, str]] = {}
+    #: What a program imports that uses the library, as a statement has it.
+    imports: ClassVar[str]
+    #: What of it others have made, if that is told apart.
+    dependencies: ClassVar[str] = ""
+    #: Names of scenarios -> how they are measured where the library runs: `(url, effort)` to the same figures.
+    own: ClassVar[dict[str, Callable[[str, float], Mapping[str, float]]]] = {}
+
+    def __init__(
+        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
+    ) -> None:
+        self.url = url
+        self.on_event = on_event
+        self.talking = talking
+        self.hearing = hearing
+
+    @abc.abstractmethod
+    def connect(self, timeout: float = LIMIT) -> None:
+        """Connect, say that the client is ready, and return when the bot is; raise an error when it is not in time."""
+
+    @abc.abstractmethod
+    def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
+        """Send a client message and return the data of its response; raise an error when it does not come in time."""
+
+    @abc.abstractmethod
+    def send_audio(self, pcm: bytes) -> None:
+        """Send a piece of sound, 16-bit mono of 16 kHz."""
+
+    @property
+    @abc.abstractmethod
+    def heard_bytes(self) -> int:
+        """Bytes of sound that came from the bot, as PCM; counted for a peer that is `hearing`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End the session, with a close frame."""
+
+    def seconds(self, method: str, *arguments: Any) -> float:
+        """How long `connect`, `request` or `close` takes, called where programs that use the library call it."""
+        call = getattr(self, method)
+        begun = time.perf_counter()
+        call(*arguments)
+        return time.perf_counter() - begun
+
+    def send_pieces(self, number: int) -> None:
+        """Send so many pieces of sound as fast as the library takes them."""
+        for _ in range(number):
+            self.send_audio(PIECE)
+
+    def wait_heard(self, number: int) -> None:  # noqa: B027 (most have nothing to do)
+        """Return when so many bytes of sound came in all. Called when an event that was sent after them has come:
+        where sound and events come in their order, nothing is to be waited for."""
+
+
+class Talk(Protocol):
+    """Sends pieces of sound at their times."""
+
+    def stop(self) -> None:
+        """Send nothing more."""
+
+
+class Pace:
+    """Sends pieces of sound at their times, those of all sessions on one thread: what a program does that has nothing
+    better."""
+
+    # Guards the next two, and every `_send`: what has been stopped sends nothing.
+    _lock: ClassVar = threading.Lock()
+    _due: ClassVar[list[tuple[float, int, Pace]]] = []
+    _numbers: ClassVar = itertools.count()
+
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        self._send: Callable[[bytes], object] | None = send
+        with self._lock:
+            heapq.heappush(self._due, (time.monotonic(), next(self._numbers), self))
+            if len(self._due) == 1:
+                threading.Thread(target=self._run, daemon=True).start()
+
+    @classmethod
+    def _run(cls) -> None:
+        while True:
+            with cls._lock:
+                due, number, pace = cls._due[0]
+                delay = due - time.monotonic()
+                if delay <= 0:
+                    if pace._send is not None:
+                        pace._send(PIECE)
+                        heapq.heapreplace(cls._due, (due + 1 / PIECES_PER_SECOND, number, pace))
+                    else:
+                        heapq.heappop(cls._due)
+                        if not cls._due:
+                            return
+            if delay > 0:
+                time.sleep(delay)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        with self._lock:
+            self._send = None
+
+
+class MessagePeer(Peer):
+    """The part that speaks RTVI, for libraries that know only how frames come and go.
+
+    A subclass calls `take()` with what its library received, on whatever thread, and has `_transmit()`.
+    """
+
+    #: Reads JSON.
+    loads: Callable[[str], Any] = staticmethod(json.loads)
+
+    def __init__(
+        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
+    ) -> None:
+        super().__init__(url, on_event, talking=talking, hearing=hearing)
+        from .frames import Frame  # protobuf, which not every peer needs
+
+        self._new_frame = Frame
+        self._parse = Frame.FromString
+        self._ready = threading.Event()
+        self._waiting: dict[str, tuple[threading.Event, list[Any]]] = {}
+        self._numbers = 0
+        self._heard: list[bytes] = []
+        self._talk: Talk | None = None
+
+    @abc.abstractmethod
+    def _transmit(self, payload: bytes) -> None:
+        """Send a binary message."""
+
+    def take(self, payload: bytes) -> None:
+        """Take a binary message that came."""
+        frame = self._parse(payload)
+        kind = frame.WhichOneof("frame")
+        if kind == "audio":
+            pcm = frame.audio.audio
+            if self.hearing:
+                self._heard.append(pcm)
+        elif kind == "message":
+            message = self.loads(frame.message.data)
+            type_ = message["type"]
+            if type_ == "user-transcription":
+                self.on_event(message["data"]["timestamp"])
+            elif type_ == "server-response":
+                waiter = self._waiting.pop(message["id"], None)
+                if waiter is not None:
+                    waiter[1].append(message["data"].get("d"))
+                    waiter[0].set()
+            elif type_ == "bot-ready":
+                self._ready.set()
+
+    def begin(self, timeout: float) -> None:
+        """Say that the client is ready and wait for the bot; for the end of `connect()`."""
+        self._say("0", "client-ready", {"version": "2.0.0", "about": {"library": "benchmarks"}})
+        if not self._ready.wait(timeout):
+            raise TimeoutError("the bot is not ready")
+        if self.talking:
+            self._talk = self._begin_to_talk()
+
+    def _begin_to_talk(self) -> Talk:
+        return Pace(self.send_audio)
+
+    def end(self) -> None:
+        """Stop talking; for the beginning of `close()`."""
+        if self._talk is not None:
+            self._talk.stop()
+
+    def _say(self, id_: str, type_: str, data: Any) -> None:
+        frame = self._new_frame()
+        frame.message.data = json.dumps({"label": "rtvi-ai", "type": type_, "id": id_, "data": data})
+        self._transmit(frame.SerializeToString())
+
+    def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
+        self._numbers += 1
+        id_ = str(self._numbers)
+        done, answer = self._waiting[id_] = (threading.Event(), [])
+        self._say(id_, "client-message", {"t": command, "d": data})
+        if not done.wait(timeout):
+            del self._waiting[id_]
+            raise TimeoutError(f"no response to {command}")
+        return answer[0]
+
+    def send_audio(self, pcm: bytes) -> None:
+        self._transmit(self._audio_payload(pcm))
+
+    def _audio_payload(self, pcm: bytes) -> bytes:
+        frame = self._new_frame()
+        frame.audio.audio = pcm
+        frame.audio.sample_rate = 16_000
+        frame.audio.num_channels = 1
+        payload: bytes = frame.SerializeToString()
+        return payload
+
+    @property
+    def heard_bytes(self) -> int:
+        return sum(map(len, self._heard))

@@ -1,0 +1,80 @@
+"""rtvi_sync as its users have it: handlers on lanes, typed payloads, sources and sinks. Three doors for events."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from rtvi_sync import Event, RTVIClient, TranscriptData, WebSocketTransport, signals
+from rtvi_sync.media import BytesSink, NullSink, ToneSource
+
+from ..server import PIECE_RATE_HZ
+from .base import LIMIT, Peer
+
+
+class Ours(Peer):
+    """Events through `client.on`."""
+
+    imports = "rtvi_sync"
+    dependencies = "attrs, blinker, websocket, httpx"
+
+    def connect(self, timeout: float = LIMIT) -> None:
+        self._sink = BytesSink() if self.hearing else NullSink()
+        self._transport = WebSocketTransport(self.url)
+        self._client = RTVIClient(
+            transport=self._transport,
+            enable_mic=self.talking,
+            mic=ToneSource(sample_rate_hz=PIECE_RATE_HZ),
+            speaker=self._sink,
+            connect_timeout=timeout,
+            max_queued_events=1_000_000,  # a burst may be ahead of its handler by more than the usual limit
+        )
+        self._listen()
+        self._client.connect()
+
+    def _listen(self) -> None:
+        on_event = self.on_event
+        self._client.on("user-transcription", lambda said: on_event(said.timestamp))
+
+    def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
+        return self._client.send_client_request(command, data, timeout)
+
+    def send_audio(self, pcm: bytes) -> None:
+        self._transport.send_audio(pcm, PIECE_RATE_HZ)
+
+    @property
+    def heard_bytes(self) -> int:
+        assert isinstance(self._sink, BytesSink)
+        return len(self._sink.pcm)
+
+    def close(self) -> None:
+        self._client.disconnect()
+
+
+class OursBySignal(Ours):
+    """Events through a signal."""
+
+    def _listen(self) -> None:
+        signals.user_transcription.connect(self._receive, sender=self._client)
+
+    def _receive(self, _: RTVIClient, event: Event) -> None:
+        self.on_event(event.data.timestamp)
+
+
+class OursByEvents(Ours):
+    """Events through `client.events()`, on a thread that iterates."""
+
+    def _listen(self) -> None:
+        self._stream = self._client.events("user-transcription")
+        self._thread = threading.Thread(target=self._iterate, daemon=True)
+        self._thread.start()
+
+    def _iterate(self) -> None:
+        with self._stream as events:
+            for event in events:
+                assert isinstance(event.data, TranscriptData)
+                self.on_event(event.data.timestamp)
+
+    def close(self) -> None:
+        super().close()
+        self._thread.join()

@@ -1,0 +1,13 @@
+"""rtvi_sync as it is without the extra `speed`."""
+
+from __future__ import annotations
+
+import sys
+
+sys.modules["orjson"] = None  # type: ignore[assignment] # the mark of a module that cannot be imported
+
+from .ours import Ours  # noqa: E402 - after that
+
+
+class OursDefault(Ours):
+    """Events through `client.on`, with the JSON of the standard library."""

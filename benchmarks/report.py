@@ -1,0 +1,150 @@
+"""The generated parts of the page: a table for each pair of markers, from what was measured and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from .peers import PEERS
+from .results import Results, Rounds, gap, median, ratio
+from .tables import PYTHON_PEERS, PYTHON_ROWS, TABLES, TARGETS, Row
+
+_GAP: Final = "-"
+_MARKED: Final = re.compile(r"(<!-- begin (\S+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def page(text: str, results: Results) -> str:
+    """The page with its generated parts made anew.
+
+    Raises:
+        KeyError: there is no part of that name.
+    """
+    return _MARKED.sub(lambda match: f"{match[1]}{part(match[2], results)}{match[3]}", text)
+
+
+def part(name: str, results: Results) -> str:
+    """A generated part: `NAME` of `PARTS`, or `NAME-ratios` and `NAME-figures` of a table."""
+    if name in PARTS:
+        return PARTS[name](results)
+    table, _, kind = name.rpartition("-")
+    return {"ratios": ratios, "figures": absolutes}[kind](results.rounds, TABLES[table])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 1) -> str:
+    rule = f"|{'---|' * numbers_from}{'--:|' * (len(head) - numbers_from)}"
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "".join(f"{line}\n" for line in (lines[0], rule, *lines[1:]))
+
+
+def _number(value: float | None, digits: int) -> str:
+    return _GAP if value is None else f"{value:,.{digits}f}"
+
+
+def _times(value: float | None) -> str:
+    """A ratio, with two or three digits that mean something."""
+    return _GAP if value is None else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _columns(rounds: Rounds, rows: Sequence[Row]) -> list[str]:
+    return [peer for peer in PEERS if any(median(rounds, row.scenario, peer, row.figure) is not None for row in rows)]
+
+
+def ratios(rounds: Rounds, rows: Sequence[Row]) -> str:
+    """Each figure divided by that of `ref` in the same round."""
+    peers = [peer for peer in _columns(rounds, rows) if peer != "ref"]
+    return _table(
+        ["x ref", *peers],
+        [
+            [row.words, *(_times(ratio(rounds, row.scenario, peer, row.figure, "ref")) for peer in peers)]
+            for row in rows
+        ],
+    )
+
+
+def absolutes(rounds: Rounds, rows: Sequence[Row]) -> str:
+    """The medians themselves."""
+    peers = _columns(rounds, rows)
+    return _table(
+        ["median", *peers],
+        [
+            [row.heading, *(_number(median(rounds, row.scenario, peer, row.figure), row.digits) for peer in peers)]
+            for row in rows
+        ],
+    )
+
+
+def targets(results: Results) -> str:
+    """Each target, what was measured, and whether that is enough."""
+    lines = []
+    for target in TARGETS:
+        at = (results.rounds, target.scenario, target.peer, target.figure)
+        value = ratio(*at, target.over) if target.over else median(*at)
+        judged = "not measured" if value is None else target.judge(value)
+        lines.append([target.words, target.wanted, _times(value), judged])
+    return _table(["", "target", "measured", ""], lines)
+
+
+def machine(results: Results) -> str:
+    """What was measured, and on what."""
+    return _table(["", ""], [[name, value] for name, value in sorted(results.machine.items())], 2)
+
+
+def pythons(results: Results) -> str:
+    """The versions of Python beside each other: each figure, and its ratio to `ref` with the same Python."""
+    versions = sorted(results.pythons, key=lambda version: [int(number) for number in version.split(".")])
+    lines = []
+    for row in PYTHON_ROWS:
+        for peer in PYTHON_PEERS:
+            cells = []
+            for version in versions:
+                at = (results.pythons[version], row.scenario, peer, row.figure)
+                times = "" if peer == "ref" else f" ({_times(ratio(*at, 'ref'))})"
+                cells.append(_number(median(*at), row.digits) + times)
+            lines.append([row.heading, peer, *cells])
+    return _table(["median (x ref)", "", *versions], lines, 2)
+
+
+def parts(results: Results) -> str:
+    """What the parts of the package take."""
+    return _table(["", "ns"], [[name, _number(value * 1e9, 0)] for name, value in results.parts.items()])
+
+
+def mouth_to_ear(results: Results) -> str:
+    """What the package adds to the time that sound takes through the devices."""
+    whole = next((row["p50"] for row in results.mouth_to_ear if row["name"] == "the devices alone"), None)
+    return _table(
+        ["", "sounds", "p50, ms", "p99, ms", "p50 beside that of the devices"],
+        [
+            [
+                row["name"],
+                str(row["sounds"]),
+                _number(row["p50"] * 1e3, 1),
+                _number(row["p99"] * 1e3, 1),
+                f"{row['p50'] / whole:.1%}",
+            ]
+            for row in results.mouth_to_ear
+            if whole is not None
+        ],
+    )
+
+
+def gaps(results: Results) -> str:
+    """What the tables have no figure of, and why."""
+    lines = [f"- {name}: {why}\n" for name, why in results.lacking.items()]
+    for scenario, peers in results.rounds.items():
+        for peer in peers:
+            why = gap(results.rounds, scenario, peer)
+            if why is not None:
+                lines.append(f"- {peer}, {scenario}: {why}\n")
+    return "".join(lines) or "Nothing.\n"
+
+
+PARTS: Final[dict[str, Callable[[Results], str]]] = {
+    "machine": machine,
+    "targets": targets,
+    "pythons": pythons,
+    "parts": parts,
+    "mouth-to-ear": mouth_to_ear,
+    "gaps": gaps,
+}

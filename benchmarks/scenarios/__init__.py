@@ -1,0 +1,15 @@
+"""What is measured of each client library. A scenario is the work of one fresh process, beside a server in another."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import many, process, session
+from .figures import Scenario
+
+#: One line for each module with scenarios.
+SCENARIOS: Final[dict[str, Scenario]] = {
+    **session.SCENARIOS,
+    **process.SCENARIOS,
+    **many.SCENARIOS,
+}

@@ -1,0 +1,90 @@
+"""Many sessions in one process, each with sound both ways in real time and five events a second."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+from ..peers.base import Peer
+from ..server import PIECES_PER_SECOND, Command
+from .figures import Scenario, percentile
+
+NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
+_EVENTS_PER_SECOND: Final = 5
+# Seconds until what connecting has stirred up is over.
+_SETTLE: Final = 1.5
+
+
+def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
+    """CPU, age of events, and the sound that the server hears of all of them; memory and threads of each one more."""
+    _allow_descriptors(2 * number + 100)
+    address = f"{url}?audio={PIECES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
+    ages: list[float] = []
+
+    def note(stamp: str) -> None:
+        ages.append(time.monotonic() - float(stamp))
+
+    clients = [peer(address, note, talking=True) for _ in range(number)]
+    clients[0].connect()
+    time.sleep(0.2)
+    held, threads = _held(), _threads()
+    begun = time.perf_counter()
+    for client in clients[1:]:
+        client.connect()
+    connecting = time.perf_counter() - begun
+    time.sleep(_SETTLE)
+    for client in clients:
+        client.request(Command.HEARD)  # what was heard before does not count
+    ages.clear()
+    begun, spent = time.perf_counter(), time.process_time()
+    time.sleep(max(1.0, 6 * effort))
+    spent, taken = time.process_time() - spent, time.perf_counter() - begun
+    measured = ages.copy()
+    heard = [client.request(Command.HEARD) for client in clients]
+    figures = {"threads": float(_threads())}
+    if number > 1:
+        figures |= {
+            "kb_each": (_held() - held) / (number - 1) / 1e3,
+            "threads_each": (figures["threads"] - threads) / (number - 1),
+            "connect_ms": connecting / (number - 1) * 1e3,
+        }
+    for client in clients:
+        client.close()
+    # What counts is what came: a client that falls behind has spent little.
+    expected = number * taken
+    return figures | {
+        "cpu_percent": spent / taken * 100,
+        "p50_ms": percentile(measured or [taken], 0.5) * 1e3,
+        "p99_ms": percentile(measured or [taken], 0.99) * 1e3,
+        "gap_ms": max(each["gap"] for each in heard) * 1e3,
+        "events_share": len(measured) / (expected * _EVENTS_PER_SECOND),
+        "sound_share": min((each["frames"] - 1) / (each["last"] - each["first"]) for each in heard) / PIECES_PER_SECOND,
+    }
+
+
+def _allow_descriptors(number: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))
+
+
+def _held() -> float:
+    """Bytes that the process holds, its part of what it shares with others included."""
+    gc.collect()
+    for line in Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024.0
+    raise RuntimeError("this system does not tell")
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    f"sessions-{number}": functools.partial(sessions, number=number) for number in NUMBERS
+}

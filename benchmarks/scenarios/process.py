@@ -1,0 +1,167 @@
+"""What a session costs a process that does nothing with it, how it keeps time, and whether anything is left of it."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..peers.base import LIMIT, Peer
+from ..server import PIECES_PER_SECOND, Command
+from .figures import Scenario, percentile
+from .session import Counting
+
+_SHORT: Final = 0.05
+_IMPORT: Final = "import time; begun = time.perf_counter(); import {}; print(time.perf_counter() - begun)"
+
+
+def imports(peer: type[Peer], url: str, effort: float) -> dict[str, float]:  # noqa: ARG001 - nothing is connected
+    """How long the imports of a program take that uses the library, and those of `Peer.dependencies` alone."""
+    number = max(3, round(11 * effort))
+    figures = {"ms": percentile(_import_seconds(peer.imports, number), 0.5) * 1e3}
+    if peer.dependencies:
+        dependencies = percentile(_import_seconds(peer.dependencies, number), 0.5) * 1e3
+        figures |= {"dependencies_ms": dependencies, "of_dependencies": figures["ms"] / dependencies}
+    return figures
+
+
+def _import_seconds(modules: str, number: int) -> Sequence[float]:
+    """A process each; one more before them finds the files and compiles them."""
+    command = [sys.executable, "-c", _IMPORT.format(modules)]
+    with tempfile.TemporaryDirectory() as compiled:
+        # Whatever the environment says about what is compiled: an installed package is.
+        environ = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+        runs = [
+            float(subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout)
+            for _ in range(number + 1)
+        ]
+    return runs[1:]
+
+
+# By then what a client keeps for the next connection, such as threads, is gone: that happens once, not every minute.
+_SETTLED: Final = 6.0
+
+
+def quiet(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """A session in which nobody says anything: memory and threads of the process, and CPU time of a minute."""
+    client = peer(url)
+    client.connect()
+    time.sleep(_SETTLED)
+    begun, spent = time.perf_counter(), time.process_time()
+    time.sleep(max(0.5, 80 * effort))  # two pings of ours
+    spent, taken = time.process_time() - spent, time.perf_counter() - begun
+    figures = {"cpu_ms": spent / taken * 60e3, "rss_mb": _rss() / 1e6, "threads": float(_threads())}
+    client.close()
+    return figures
+
+
+def growth(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """What more the process holds after two million messages."""
+    counting = Counting()
+    client = peer(url, counting)
+    client.connect()
+    held = []
+    for number in (200_000, 2_000_000):  # the first ones warm up
+        counting.expect(round(number * effort))
+        client.request(Command.EVENTS, {"n": round(number * effort)})
+        counting.wait()
+        gc.collect()
+        held.append(_rss())
+    client.close()
+    return {"mb": (held[1] - held[0]) / 1e6}
+
+
+def timeouts(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """How much later than its limit a call gives up: a request without an answer, and a bot that is never ready."""
+    number = max(3, round(40 * effort))
+    client = peer(url)
+    client.connect()
+    requests = [_late(lambda: client.request(Command.SILENCE, timeout=_SHORT)) for _ in range(number)]
+    client.close()
+    connects = []
+    for _ in range(number):
+        mute = peer(f"{url}?mute")
+        connects.append(_late(lambda: mute.connect(_SHORT)))  # noqa: B023 - called at once
+        mute.close()
+    return {"request_ms": percentile(requests, 0.5) * 1e3, "connect_ms": percentile(connects, 0.5) * 1e3}
+
+
+def _late(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - each library has its own
+        return time.perf_counter() - begun - _SHORT
+    raise RuntimeError("this server answers")
+
+
+def system_calls(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """Those of all threads in 20 ms in which both sides talk and the bot reports; strace, which counts them, sees all.
+
+    Raises:
+        FileNotFoundError: there is no strace.
+        RuntimeError: it may not look.
+    """
+    client = peer(f"{url}?audio={PIECES_PER_SECOND}&events=5", talking=True)
+    client.connect()
+    time.sleep(0.5)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as found:
+        command = ["strace", "-f", "-c", "-q", "-o", found.name, "-p", str(os.getpid())]
+        begun = time.perf_counter()
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+            time.sleep(max(2.0, 12 * effort))
+            taken = time.perf_counter() - begun
+            strace.send_signal(signal.SIGINT)
+            _, words = strace.communicate(timeout=LIMIT)
+        total = re.search(r"^\s*100\.00\s+\S+\s+\S*\s+(\d+)\s.*total$", found.read(), re.MULTILINE)
+    client.close()
+    if total is None:
+        raise RuntimeError(words.strip() or "strace has found nothing")
+    return {"in_20_ms": int(total[1]) / (taken * PIECES_PER_SECOND)}
+
+
+def jitter(peer: type[Peer], url: str, effort: float, *, seconds: float = 20) -> dict[str, float]:
+    """How far from its time each piece of sound comes to the server, and how far the whole has moved in the end."""
+    client = peer(url, talking=True)
+    client.connect()
+    client.request(Command.HEARD, {"times": True})
+    time.sleep(max(1.0, seconds * effort))
+    times = client.request(Command.HEARD)["times"]
+    client.close()
+    places = [when - number / PIECES_PER_SECOND for number, when in enumerate(times)]
+    middle = percentile(places, 0.5)
+    quarter = max(1, len(places) // 4)
+    return {
+        "p50_us": percentile([abs(place - middle) for place in places], 0.5) * 1e6,
+        "p99_us": percentile([abs(place - middle) for place in places], 0.99) * 1e6,
+        "drift_us": (percentile(places[-quarter:], 0.5) - percentile(places[:quarter], 0.5)) * 1e6,
+    }
+
+
+def _rss() -> float:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
+
+
+def _threads() -> int:
+    """All of them, not only those that Python knows."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "import": imports,
+    "quiet": quiet,
+    "growth": growth,
+    "timeouts": timeouts,
+    "jitter": jitter,
+    "drift": functools.partial(jitter, seconds=600),
+    "system-calls": system_calls,
+}

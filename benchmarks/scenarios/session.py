@@ -1,0 +1,224 @@
+"""One session: how soon it is there, how long a word takes, and how much goes through."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from typing import Final
+
+from ..peers.base import LIMIT, Peer
+from ..server import PIECE_BYTES, PIECES_PER_SECOND, Command
+from .figures import Scenario, percentile, spread
+
+# The share of a measurement that only warms up.
+_WARM_UP: Final = 0.05
+# Pieces of sound that are sent in a row.
+_LOT: Final = 40
+
+
+class Counting:
+    """Counts events and wakes who waits for the last."""
+
+    def __init__(self) -> None:
+        self.expect(1)
+
+    def expect(self, number: int) -> None:
+        """Count anew."""
+        self._left = self._number = number
+        self._done = threading.Event()
+
+    def __call__(self, _: str) -> None:
+        """One more."""
+        if self._left == self._number:
+            self.first = time.perf_counter()
+        self._left -= 1
+        if not self._left:
+            self.last = time.perf_counter()
+            self._done.set()
+
+    def wait(self) -> None:
+        """Until the last has come."""
+        if not self._done.wait(LIMIT):
+            raise TimeoutError(f"{self._left} of {self._number} events did not come")
+
+
+class Timing(Counting):
+    """Notes how old each event is when it comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ages: list[float] = []
+
+    def __call__(self, stamp: str) -> None:
+        """One more."""
+        self.ages.append(time.monotonic() - float(stamp))
+        super().__call__(stamp)
+
+    def settled(self) -> list[float]:
+        """The ages, without those of the warm-up."""
+        return self.ages[int(len(self.ages) * _WARM_UP) :]
+
+
+def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """From the first call to a bot that is ready, and from the last one to its return; one session after another."""
+    connecting, closing = [], []
+    for _ in range(4 + round(40 * effort)):
+        client = peer(url)
+        connecting.append(client.seconds("connect"))
+        client.request(Command.ECHO)
+        closing.append(client.seconds("close"))
+    return {
+        "first_ms": connecting[0] * 1e3,
+        "connect_ms": percentile(connecting[1:], 0.5) * 1e3,
+        "close_ms": percentile(closing[1:], 0.5) * 1e3,
+    }
+
+
+def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """Client message to server response, asked on the main thread."""
+    client = peer(url)
+    client.connect()
+    taken = [client.seconds("request", Command.ECHO, number) for number in range(200 + round(3000 * effort))]
+    client.close()
+    return spread(taken[200:], "us", 1e6)
+
+
+def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: float) -> dict[str, float]:
+    """From the server's `send()` to the handler, so many times a second."""
+    timing = Timing()
+    client = peer(url, timing)
+    client.connect()
+    number = max(3, round(rate * seconds * effort))
+    timing.expect(number)
+    client.request(Command.EVENTS, {"n": number, "rate": rate})
+    timing.wait()
+    client.close()
+    return spread(timing.settled(), "us", 1e6)
+
+
+def busy_event(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """As `latency`, while the main thread computes; in units of `sys.getswitchinterval()`."""
+    timing = Timing()
+    client = peer(url, timing)
+    client.connect()
+    number = max(10, round(200 * effort))
+    timing.expect(number)
+    client.request(Command.EVENTS, {"n": number, "rate": 50})
+    waiting = threading.Thread(target=timing.wait)
+    waiting.start()
+    _compute_until_end_of(waiting)
+    client.close()
+    return spread(timing.settled(), "intervals", 1 / sys.getswitchinterval())
+
+
+def busy_request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """As `request`, asked on another thread while the main thread computes; in units of `sys.getswitchinterval()`."""
+    client = peer(url)
+    client.connect()
+    taken = []
+
+    def ask() -> None:
+        for number in range(max(10, round(200 * effort))):
+            begun = time.perf_counter()
+            client.request(Command.ECHO, number)
+            taken.append(time.perf_counter() - begun)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    _compute_until_end_of(asking)
+    client.close()
+    return spread(taken[int(len(taken) * _WARM_UP) :], "intervals", 1 / sys.getswitchinterval())
+
+
+def _compute_until_end_of(thread: threading.Thread) -> None:
+    number = 0
+    while thread.is_alive():
+        for _ in range(1000):
+            number = (number * 1103515245 + 12345) % 2147483648
+
+
+def events(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """How many events a second reach the handler, of more than the line holds."""
+    counting = Counting()
+    client = peer(url, counting)
+    client.connect()
+    for number in (5_000, round(200_000 * effort)):  # the first ones warm up
+        counting.expect(number)
+        spent = time.process_time()
+        client.request(Command.EVENTS, {"n": number})
+        counting.wait()
+    spent = time.process_time() - spent
+    client.close()
+    return {"per_second": (number - 1) / (counting.last - counting.first), "cpu_us": spent / number * 1e6}
+
+
+def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """How many pieces of sound a second reach a sink that keeps them."""
+    counting = Counting()
+    client = peer(url, counting, hearing=True)
+    client.connect()
+    sent = 0
+    for number in (5_000, round(100_000 * effort)):
+        sent += number * PIECE_BYTES
+        counting.expect(1)
+        begun = time.perf_counter()
+        client.request(Command.AUDIO, {"n": number})  # an event follows the last
+        counting.wait()
+        client.wait_heard(sent)
+        taken = time.perf_counter() - begun
+    heard = client.heard_bytes
+    client.close()
+    if heard != sent:
+        raise RuntimeError(f"{heard} bytes of {sent} were heard")
+    return {"per_second": number / taken}
+
+
+def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """How many pieces of sound a second reach the server; in lots, because a client may keep no more than a second."""
+    client = peer(url)
+    client.connect()
+    lots = 10 + round(500 * effort)
+    taken = spent = 0.0
+    for lot in range(lots):
+        client.request(Command.HEARD)
+        begun, before = time.monotonic(), time.process_time()
+        client.send_pieces(_LOT)
+        after = time.process_time()
+        heard = client.request(Command.HEARD)
+        if heard["frames"] != _LOT:
+            raise RuntimeError(f"{heard['frames']} pieces of {_LOT} were heard")
+        if lot >= 10:  # the first ones warm up
+            taken += heard["last"] - begun
+            spent += after - before
+    client.close()
+    number = (lots - 10) * _LOT
+    return {"per_second": number / taken, "cpu_us": spent / number * 1e6}
+
+
+def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """CPU time of a session in which both sides talk and the bot reports: seconds for each minute of it."""
+    client = peer(f"{url}?audio={PIECES_PER_SECOND}&events=5", talking=True, hearing=True)
+    client.connect()
+    time.sleep(0.5)
+    begun, spent = time.perf_counter(), time.process_time()
+    time.sleep(max(0.5, 12 * effort))
+    spent, taken = time.process_time() - spent, time.perf_counter() - begun
+    client.close()
+    return {"cpu_seconds": spent / taken * 60}
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "connect": connect,
+    "request": request,
+    "latency-idle": functools.partial(latency, rate=2, seconds=10),
+    "latency-50": functools.partial(latency, rate=50, seconds=6),
+    "latency-1000": functools.partial(latency, rate=1000, seconds=4),
+    "busy-event": busy_event,
+    "busy-request": busy_request,
+    "events": events,
+    "audio-down": audio_down,
+    "audio-up": audio_up,
+    "minute": minute,
+}

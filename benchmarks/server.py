@@ -1,0 +1,446 @@
+"""The server that all peers are measured against: one thread, one epoll, frames that are ready before they are needed.
+
+It runs in a process of its own (`python -m benchmarks.server`), prints its address, and ends when its standard input
+does. It needs Linux and the standard library. Every client library that is measured says the same to it, RTVI over
+protobuf frames over WebSocket, and it must never be what limits them.
+
+A client is told that the bot is ready as soon as it says that it is. It then asks for what it wants by client messages,
+each of which is answered at once by a server response; `Command` lists them. The address may ask, too:
+`ws://.../?events=5&audio=50` is sent 5 events and 50 pieces of audio a second from its ready message on, and `?mute` is
+never told that the bot is ready.
+
+An event is a `user-transcription`, as a bot sends it many times a sentence. Its `timestamp` is the time of this
+machine's monotonic clock, which all processes share, at which it was sent: twenty characters that `float()` reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import hashlib
+import heapq
+import itertools
+import json
+import math
+import os
+import resource
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+#: Bytes of a piece of audio: 20 ms of 16-bit mono.
+PIECE_BYTES: Final = 640
+PIECE_RATE_HZ: Final = 16_000
+PIECES_PER_SECOND: Final = 50
+
+_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+# The first byte of a serialized frame: the field number of its kind, length-delimited.
+_AUDIO, _MESSAGE = 0x12, 0x22
+_BINARY, _CLOSE, _PING = 0x82, 0x88, 0x89
+# One for all sessions: to make such a large one for each read would take longer than the read.
+_INPUT: Final = memoryview(bytearray(1 << 18))
+# Bytes of a burst that are written at a time, so that other sessions have their turn.
+_BLOCK_BYTES: Final = 1 << 17
+
+
+def _varint(number: int) -> bytes:
+    coded = bytearray()
+    while number > 0x7F:
+        coded.append(number & 0x7F | 0x80)
+        number >>= 7
+    coded.append(number)
+    return bytes(coded)
+
+
+def _field(tag: int, data: bytes) -> bytes:
+    return bytes([tag]) + _varint(len(data)) + data
+
+
+def _framed(payload: bytes, first: int = _BINARY) -> bytes:
+    """A WebSocket frame of a server: not masked."""
+    size = len(payload)
+    if size < 126:
+        return bytes([first, size]) + payload
+    if size < 1 << 16:
+        return bytes([first, 126]) + size.to_bytes(2, "big") + payload
+    return bytes([first, 127]) + size.to_bytes(8, "big") + payload
+
+
+def _message(type: str, data: Any, id: str | None = None) -> bytes:
+    """An RTVI message, ready to be sent."""
+    message = {"label": "rtvi-ai", "type": type, "data": data, **({"id": id} if id is not None else {})}
+    return _framed(_field(_MESSAGE, _field(0x0A, json.dumps(message).encode())))
+
+
+def _stamp() -> bytes:
+    return b"%020.9f" % time.monotonic()
+
+
+_EVENT_BEFORE, _, _EVENT_AFTER = _message(
+    "user-transcription",
+    {"text": "What is the weather like tomorrow?", "final": False, "timestamp": "@" * 20, "user_id": "user"},
+).partition(b"@" * 20)
+# A square wave: no client may take it for silence.
+_PIECE: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (PIECE_BYTES // 80)
+_AUDIO_FRAME: Final = _framed(
+    _field(_AUDIO, _field(0x1A, _PIECE) + b"\x20" + _varint(PIECE_RATE_HZ) + b"\x28" + _varint(1))
+)
+
+
+def _event() -> bytes:
+    return _EVENT_BEFORE + _stamp() + _EVENT_AFTER
+
+
+def _piece() -> bytes:
+    return _AUDIO_FRAME
+
+
+_MAKERS: Final = {"events": _event, "audio": _piece}
+
+
+class Command:
+    """What the type of a client message asks for; its data are the arguments."""
+
+    #: Answered with its own data.
+    ECHO: Final = "echo"
+    #: Answered with the server's time, `{"now": seconds}`.
+    CLOCK: Final = "clock"
+    #: Not answered.
+    SILENCE: Final = "silence"
+    #: `{"n": 1000}`: so many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: so
+    #: many a second. Without `n` or with 0: until the end.
+    EVENTS: Final = "events"
+    #: Likewise for pieces of audio; a burst is followed by one event.
+    AUDIO: Final = "audio"
+    #: Answered with what was heard since it was last asked: `frames`, `bytes`, times of the `first` and the `last`, the
+    #: largest `gap` between two reads, and the `times` of all, if `{"times": true}` was asked for before.
+    HEARD: Final = "heard"
+    #: The server ends the session.
+    LEAVE: Final = "leave"
+
+
+class Heard:
+    """What came from one client."""
+
+    __slots__ = ("bytes", "first", "frames", "gap", "last", "times")
+
+    def __init__(self, times: list[float] | None = None) -> None:
+        self.frames = self.bytes = 0
+        self.first = self.last = self.gap = 0.0
+        self.times = times
+
+    def note(self, frames: int, size: int) -> None:
+        """So many came with one read."""
+        now = time.monotonic()
+        if self.frames:
+            self.gap = max(self.gap, now - self.last)
+        else:
+            self.first = now
+        self.last = now
+        self.frames += frames
+        self.bytes += size
+        if self.times is not None:
+            self.times += [now] * frames
+
+    def told(self) -> dict[str, Any]:
+        """As an answer."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Session:
+    """One client."""
+
+    def __init__(self, server: Server, sock: socket.socket) -> None:
+        self._server = server
+        self.sock = sock
+        self._rest = b""
+        self._out: deque[memoryview] = deque()
+        # Blocks of a burst, and how often each is still to be sent.
+        self._burst: deque[tuple[bytes, int]] = deque()
+        self._asked: dict[str, str] | None = None
+        self._heard = Heard()
+        self._waits_to_write = False
+        self.open = True
+
+    def readable(self) -> None:
+        """Take what has come."""
+        try:
+            size = self.sock.recv_into(_INPUT)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self._server.drop(self)
+            return
+        data = bytes(_INPUT[:size])
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        if self._asked is None:
+            head, end, data = data.partition(b"\r\n\r\n")
+            if not end:
+                self._rest = head
+                return
+            self._welcome(head.decode("latin-1"))
+        self._take_frames(data)
+
+    def _welcome(self, head: str) -> None:
+        request, *lines = head.split("\r\n")
+        fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self._asked = dict(parse_qsl(urlsplit(request.split(" ")[1]).query, keep_blank_values=True))
+        accept = base64.b64encode(hashlib.sha1(fields["sec-websocket-key"].encode() + _MAGIC).digest())
+        self.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+        )
+
+    def _take_frames(self, data: bytes) -> None:
+        position, end = 0, len(data)
+        frames = size_of_audio = 0
+        while end - position >= 6:
+            first, (begin, size) = data[position], _place(data, position)
+            if begin + size > end:
+                break
+            position = begin + size
+            if first == _BINARY and size and data[begin] ^ data[begin - 4] == _AUDIO:
+                frames += 1
+                size_of_audio += size
+                continue
+            payload = _unmasked(data[begin - 4 : begin], data[begin:position])
+            if frames:  # before the message that may ask for their number
+                self._heard.note(frames, size_of_audio)
+                frames = size_of_audio = 0
+            if first == _BINARY:
+                self._take_message(payload)
+            elif first == _PING:
+                self.send(_framed(payload, 0x8A))
+            elif first == _CLOSE:
+                self.send(_framed(payload[:2], _CLOSE))
+                self._server.drop(self)
+                return
+        self._rest = data[position:]
+        if frames:
+            self._heard.note(frames, size_of_audio)
+
+    def _take_message(self, payload: bytes) -> None:
+        message = json.loads(_content(_content(payload)))
+        if message["type"] == "client-ready":
+            self._begin(message["id"])
+        elif message["type"] == "client-message":
+            self._obey(message["id"], message["data"]["t"], message["data"].get("d"))
+
+    def _begin(self, id: str) -> None:
+        assert self._asked is not None
+        if "mute" in self._asked:
+            return
+        self.send(_message("bot-ready", {"version": "2.0.0", "about": {"library": "benchmarks"}}, id))
+        for kind, make in _MAKERS.items():
+            if kind in self._asked:
+                self._server.pace(self, make, float(self._asked[kind]), 0)
+
+    def _obey(self, id: str, command: str, arguments: Any) -> None:
+        if command == Command.LEAVE:
+            self.send(_framed((1000).to_bytes(2, "big"), _CLOSE))
+            return
+        if command == Command.SILENCE:
+            return
+        answer = arguments
+        if command == Command.HEARD:
+            answer = self._heard.told()
+            self._heard = Heard([] if arguments and arguments.get("times") else None)
+        elif command == Command.CLOCK:
+            answer = {"now": time.monotonic()}
+        self.send(_message("server-response", {"t": command, "d": answer}, id))
+        if command in _MAKERS:
+            number, rate = int(arguments.get("n", 0)), float(arguments.get("rate", 0))
+            if rate:
+                self._server.pace(self, _MAKERS[command], rate, number)
+            else:
+                self._begin_burst(_MAKERS[command](), number, _event() if command == Command.AUDIO else b"")
+
+    def send(self, data: bytes) -> None:
+        """Write, now if the line takes it."""
+        sent = 0 if self._out else self._sent(data)
+        if sent < len(data):
+            self._out.append(memoryview(data)[sent:])
+            self._wait()
+
+    def _begin_burst(self, frame: bytes, number: int, end: bytes) -> None:
+        each = max(1, _BLOCK_BYTES // len(frame))
+        blocks = ((frame * each, number // each), (frame * (number % each), 1), (end, 1))
+        self._burst.extend((block, times) for block, times in blocks if block and times)
+        self.writable()
+
+    def writable(self) -> None:
+        """Write of what waits as much as the line takes, and of a burst one block."""
+        if self._burst and not self._out:
+            block, times = self._burst.popleft()
+            self._out.append(memoryview(block))
+            if times > 1:
+                self._burst.appendleft((block, times - 1))
+        while self._out:
+            sent = self._sent(self._out[0])
+            if sent < len(self._out[0]):
+                self._out[0] = self._out[0][sent:]
+                break
+            self._out.popleft()
+        self._wait()
+
+    def _sent(self, data: bytes | memoryview) -> int:
+        """Write as much as the line takes; how many bytes that was."""
+        try:
+            return self.sock.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._server.drop(self)
+            return 0
+
+    def _wait(self) -> None:
+        """Be told when the line takes more, if there is more."""
+        wait = bool(self._out or self._burst)
+        if wait != self._waits_to_write and self.open:
+            self._waits_to_write = wait
+            self._server.watch(self, select.EPOLLIN | select.EPOLLOUT if wait else select.EPOLLIN)
+
+
+def _place(data: bytes, position: int) -> tuple[int, int]:
+    """Where the payload of the frame at a position begins, and its size; before it is the mask."""
+    size = data[position + 1] & 0x7F
+    if size < 126:
+        return position + 6, size
+    if size == 126:
+        return position + 8, int.from_bytes(data[position + 2 : position + 4], "big")
+    return position + 14, int.from_bytes(data[position + 2 : position + 10], "big")
+
+
+def _unmasked(mask: bytes, payload: bytes) -> bytes:
+    size = len(payload)
+    key = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
+    return (int.from_bytes(payload, "big") ^ key).to_bytes(size, "big")
+
+
+def _content(field: bytes) -> bytes:
+    """What a length-delimited field holds that reaches to the end."""
+    position = 1
+    while field[position] & 0x80:
+        position += 1
+    return field[position + 1 :]
+
+
+class Server:
+    """All sessions, on one thread."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self._listener.setblocking(False)
+        self.url: Final = f"ws://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._epoll = select.epoll()
+        self._sessions: dict[int, Session] = {}
+        # [when it is due, a number that no other has, session, maker, period, how many are left]: sorted by the first.
+        self._paced: list[list[Any]] = []
+        self._numbers = itertools.count()
+
+    def serve(self) -> None:
+        """Until standard input ends."""
+        listener, stdin = self._listener.fileno(), sys.stdin.fileno()
+        for descriptor in (listener, stdin):
+            self._epoll.register(descriptor, select.EPOLLIN)
+        while True:
+            for descriptor, what in self._epoll.poll(self._send_due()):
+                session = self._sessions.get(descriptor)
+                if session is not None:
+                    if what & ~select.EPOLLOUT:
+                        session.readable()
+                    if what & select.EPOLLOUT and session.open:
+                        session.writable()
+                elif descriptor == listener:
+                    self._accept()
+                elif descriptor == stdin and not os.read(stdin, 1):
+                    return
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock, _ = self._listener.accept()
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._sessions[sock.fileno()] = Session(self, sock)
+                self._epoll.register(sock, select.EPOLLIN)
+
+    def watch(self, session: Session, what: int) -> None:
+        """Wait for that from now on."""
+        self._epoll.modify(session.sock, what)
+
+    def drop(self, session: Session) -> None:
+        """Close a connection."""
+        if session.open:
+            session.open = False
+            del self._sessions[session.sock.fileno()]
+            session.sock.close()
+
+    def pace(self, session: Session, make: Callable[[], bytes], rate: float, number: int) -> None:
+        """Send a client so many a second; without end if their number is 0."""
+        period = 1 / rate
+        heapq.heappush(
+            self._paced, [time.monotonic() + period, next(self._numbers), session, make, period, number or math.inf]
+        )
+
+    def _send_due(self) -> float:
+        """Send what is due; how many seconds nothing is."""
+        paced = self._paced
+        while paced:
+            entry = paced[0]
+            wait: float = entry[0] - time.monotonic()
+            if wait > 0:
+                return wait
+            session = entry[2]
+            if session.open:
+                session.send(entry[3]())
+                entry[5] -= 1
+            if session.open and entry[5]:
+                entry[0] += entry[4]
+                heapq.heapreplace(paced, entry)
+            else:
+                heapq.heappop(paced)
+        return -1
+
+
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+    """A server in a process of its own, within the block; its address."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with server:  # waits for it; the end of its input ends it
+        yield server.stdout.readline().strip()
+        server.stdin.close()
+
+
+def main() -> None:
+    """Serve."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    server = Server()
+    print(server.url, flush=True)
+    gc.disable()  # its pauses would be taken for those of a client
+    server.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Which figures are shown, in which tables, and which targets they have to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from .scenarios.many import NUMBERS
+
+
+@attrs.frozen
+class Row:
+    """A figure of a scenario, as a row of a table.
+
+    Attributes:
+        words: what it is.
+        unit: of the figure; "" if the words say it.
+        digits: decimals that are shown of the figure itself.
+    """
+
+    words: str
+    unit: str
+    scenario: str
+    figure: str
+    digits: int = 0
+
+    @property
+    def heading(self) -> str:
+        """Words and unit."""
+        return ", ".join(filter(None, (self.words, self.unit)))
+
+
+#: Name of a table -> its rows. Each peer that has one of the figures is a column.
+TABLES: Final[dict[str, Sequence[Row]]] = {
+    "session": (
+        Row("connect to ready", "ms", "connect", "connect_ms", 2),
+        Row("the first connect of a process", "ms", "connect", "first_ms", 2),
+        Row("close", "ms", "connect", "close_ms", 2),
+        Row("request p50", "µs", "request", "p50_us"),
+        Row("request p99", "µs", "request", "p99_us"),
+        Row("event p50, two a second", "µs", "latency-idle", "p50_us"),
+        Row("event p50, 50 a second", "µs", "latency-50", "p50_us"),
+        Row("event p99, 50 a second", "µs", "latency-50", "p99_us"),
+        Row("event p50, 1000 a second", "µs", "latency-1000", "p50_us"),
+        Row("event p99, 1000 a second", "µs", "latency-1000", "p99_us"),
+        Row("event p50, busy main thread", "switch intervals", "busy-event", "p50_intervals", 2),
+        Row("event p99, busy main thread", "switch intervals", "busy-event", "p99_intervals", 2),
+        Row("request p50, busy main thread", "switch intervals", "busy-request", "p50_intervals", 2),
+        Row("request p99, busy main thread", "switch intervals", "busy-request", "p99_intervals", 2),
+        Row("events a second", "", "events", "per_second"),
+        Row("CPU of an event", "µs", "events", "cpu_us", 1),
+        Row("pieces of audio a second, down", "", "audio-down", "per_second"),
+        Row("pieces of audio a second, up", "", "audio-up", "per_second"),
+        Row("CPU of a piece of audio, up", "µs", "audio-up", "cpu_us", 1),
+        Row("CPU of a minute of talk", "s", "minute", "cpu_seconds", 2),
+    ),
+    "process": (
+        Row("imports", "ms", "import", "ms"),
+        Row("the same beside those of the dependencies", "", "import", "of_dependencies", 2),
+        Row("memory with one session", "MB", "quiet", "rss_mb"),
+        Row("threads with one session", "", "quiet", "threads"),
+        Row("CPU of a quiet minute", "ms", "quiet", "cpu_ms", 1),
+        Row("growth over two million events", "MB", "growth", "mb", 2),
+        Row("a request is given up late by", "ms", "timeouts", "request_ms", 2),
+        Row("connect is given up late by", "ms", "timeouts", "connect_ms", 2),
+        Row("paced sound, off its time, p50", "µs", "jitter", "p50_us"),
+        Row("paced sound, off its time, p99", "µs", "jitter", "p99_us"),
+        Row("paced sound, drift in 20 seconds", "µs", "jitter", "drift_us"),
+        Row("paced sound, drift in ten minutes", "µs", "drift", "drift_us"),
+        Row("system calls in 20 ms of talk", "", "system-calls", "in_20_ms", 1),
+    ),
+    "many": tuple(
+        Row(f"{number} sessions: {words}", unit, f"sessions-{number}", figure, digits)
+        for words, unit, figure, digits in (
+            ("CPU", "% of a core", "cpu_percent", 1),
+            ("event p50", "ms", "p50_ms", 2),
+            ("event p99", "ms", "p99_ms", 2),
+            ("largest gap in the sound", "ms", "gap_ms", 0),
+            ("sound that was heard in time", "share", "sound_share", 3),
+            ("memory of each", "kB", "kb_each", 1),
+            ("threads", "", "threads", 0),
+        )
+        for number in NUMBERS
+    ),
+}
+
+#: The table of other Pythons has these.
+PYTHON_ROWS: Final = tuple(
+    row
+    for row in TABLES["session"]
+    if (row.scenario, row.figure)
+    in {
+        ("connect", "connect_ms"),
+        ("request", "p50_us"),
+        ("latency-1000", "p50_us"),
+        ("events", "per_second"),
+        ("audio-down", "per_second"),
+        ("minute", "cpu_seconds"),
+    }
+)
+PYTHON_PEERS: Final = ("ours", "ours-default", "ref")
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """What a figure has to reach: at least, or at most, so much.
+
+    Attributes:
+        words: the figure.
+        over: the peer that it is divided by; "" if it is the figure itself that counts.
+    """
+
+    words: str
+    scenario: str
+    figure: str
+    peer: str = "ours"
+    over: str = ""
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def wanted(self) -> str:
+        """The limit in words."""
+        sign, limit = ("≥", self.least) if self.least is not None else ("≤", self.most)
+        return f"{sign} {limit:g}" + (f" x {self.over}" if self.over else "")
+
+    def judge(self, value: float) -> str:
+        """Whether it is met, and else by how much not."""
+        if self.least is not None:
+            return "met" if value >= self.least else f"missed by {1 - value / self.least:.0%}"
+        assert self.most is not None
+        return "met" if value <= self.most else f"missed by {value / self.most - 1:.0%}"
+
+
+TARGETS: Final[Sequence[Target]] = (
+    Target(words="events a second", scenario="events", figure="per_second", over="ref", least=2.5),
+    Target(words="events a second", scenario="events", figure="per_second", over="pipecat-pipeline", least=10),
+    Target(words="events a second", scenario="events", figure="per_second", over="client-js", least=150),
+    Target(
+        words="events a second, without orjson",
+        scenario="events",
+        figure="per_second",
+        peer="ours-default",
+        over="ref",
+        least=1.7,
+    ),
+    Target(
+        words="events a second, by a signal",
+        scenario="events",
+        figure="per_second",
+        peer="ours-signal",
+        over="ref",
+        least=1.4,
+    ),
+    Target(words="pieces of audio a second, down", scenario="audio-down", figure="per_second", over="ref", least=4.5),
+    Target(words="request p50", scenario="request", figure="p50_us", over="ref", most=0.95),
+    Target(words="request p50", scenario="request", figure="p50_us", over="pipecat-pipeline", most=0.30),
+    Target(words="event p50, 1000 a second", scenario="latency-1000", figure="p50_us", over="ref", most=1.4),
+    Target(words="event p50, 1000 a second", scenario="latency-1000", figure="p50_us", over="raw", most=2.6),
+    Target(words="connect to ready", scenario="connect", figure="connect_ms", over="ref", most=1.3),
+    Target(words="close, ms", scenario="connect", figure="close_ms", most=1),
+    Target(words="a request is given up late by, ms", scenario="timeouts", figure="request_ms", most=2),
+    Target(words="connect is given up late by, ms", scenario="timeouts", figure="connect_ms", most=2),
+    Target(words="paced sound, off its time, p50, µs", scenario="jitter", figure="p50_us", most=50),
+    Target(words="paced sound, off its time, p99, µs", scenario="jitter", figure="p99_us", most=5000),
+    Target(words="paced sound, drift in ten minutes, µs", scenario="drift", figure="drift_us", most=1000),
+    *(
+        Target(
+            words=f"CPU of {number} sessions",
+            scenario=f"sessions-{number}",
+            figure="cpu_percent",
+            over=over,
+            most=most,
+        )
+        for number, over, most in ((100, "ref", 0.5), (200, "ref", 0.5), (100, "pipecat-pipeline", 0.15))
+    ),
+    *(
+        Target(words=f"500 sessions: {words}", scenario="sessions-500", figure=figure, least=least, most=most)
+        for words, figure, least, most in (
+            ("share of the sound in time", "sound_share", 0.995, None),
+            ("largest gap, ms", "gap_ms", None, 60),
+            ("event p99, ms", "p99_ms", None, 5),
+            ("threads of each more", "threads_each", None, 0.1),
+            ("memory of each, kB", "kb_each", None, 40),
+        )
+    ),
+    Target(words="CPU of a quiet minute, ms", scenario="quiet", figure="cpu_ms", most=1),
+    Target(words="growth over two million events, MB", scenario="growth", figure="mb", most=2),
+    Target(words="import beside that of the dependencies", scenario="import", figure="of_dependencies", most=1.5),
+    Target(words="event p50, busy main thread, intervals", scenario="busy-event", figure="p50_intervals", most=2.2),
+    Target(words="request p50, busy main thread, intervals", scenario="busy-request", figure="p50_intervals", most=2.2),
+)

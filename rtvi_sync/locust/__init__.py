@@ -1,0 +1,32 @@
+"""Load tests of voice bots with Locust: its users talk, and what takes its time is told as Locust tells of requests.
+
+    # locustfile.py, for `locust -f locustfile.py --host ws://localhost:7860/ws-client`
+    from locust import between, task
+
+    from rtvi_sync.locust import RTVIUser
+
+
+    class Caller(RTVIUser):
+        wait_time = between(1, 3)
+
+        @task
+        def call(self):
+            with self.client:
+                self.client.send_text("What time is it?")
+                self.client.hear_answer(timeout=10)
+
+A user's `client` is an `RTVIClient` that tells how long its calls and the bot's answers take; docs/scaling.md has the
+rest. Locust patches the process with gevent when it is imported, so a program of yours imports it before all else; the
+`locust` command has done so. It needs the extra `locust`.
+"""
+
+from ..errors import MissingExtraError
+
+try:
+    from .user import RTVIUser
+except ModuleNotFoundError as _error:
+    if _error.name != "locust":
+        raise
+    raise MissingExtraError("rtvi_sync.locust", "locust") from _error
+
+__all__ = ["RTVIUser"]

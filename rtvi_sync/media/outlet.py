@@ -1,0 +1,39 @@
+"""Where the devices tell what becomes of them: the seam between the media and the client's events."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..events import RTVIEvent
+
+
+class Outlet(Protocol):
+    """Takes events. Any thread may call it; nothing of it blocks or raises."""
+
+    def wants(self, type_: RTVIEvent) -> bool:
+        """True if anybody listens to `type_`."""
+
+    def asks_for(self, type_: RTVIEvent) -> bool:
+        """True if anybody listens to `type_` by its name, and not only to all that happens."""
+
+    def event(self, type_: RTVIEvent, data: Any = None) -> None:
+        """Tell the program."""
+
+    def latest(self, type_: RTVIEvent, data: Any) -> None:
+        """Tell the program, in place of what it was not told yet of this type."""
+
+
+class Nowhere:
+    """The outlet while there is nobody to tell."""
+
+    def wants(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def asks_for(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def event(self, type_: RTVIEvent, data: Any = None) -> None:
+        """Nobody hears it."""
+
+    def latest(self, type_: RTVIEvent, data: Any) -> None:
+        """Nobody hears it."""

@@ -1,0 +1,289 @@
+"""Where pictures come from: cameras, the screen, files."""
+
+from __future__ import annotations
+
+import abc
+import math
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.gate import Gate
+from ..errors import DeviceError, MissingExtraError
+from . import opencv_backend
+from .backend import CameraBackend, CameraStream
+from .base import MediaDeviceInfo, VideoFrame, VideoSource, file_error
+
+# A process that was stopped for longer goes on from where it was.
+_MAX_LAG = 1.0
+# What a file may say of its frames per second, and what is taken if it says anything else.
+_FILE_FPS, _DEFAULT_FPS = (1.0, 120.0), 25.0
+
+
+class Pace:
+    """Lets one thread do something `fps` times a second."""
+
+    def __init__(self, fps: float) -> None:
+        self._period = 1 / fps
+        self._due: float | None = None
+
+    def wait(self) -> int:
+        """Wait until it is time again; returns how many times were missed since the last call."""
+        now = time.monotonic()
+        if self._due is None or now - self._due > _MAX_LAG:
+            self._due = now
+        missed = int(max(0.0, now - self._due) / self._period)
+        self._due += missed * self._period
+        if self._due > now:
+            Gate().wait(Deadline(self._due - now))
+        self._due += self._period
+        return missed
+
+
+class PackagedVideo(abc.ABC):
+    """A source of this package: what it opens belongs to the thread that reads.
+
+    OpenCV hangs or crashes if a thread releases what another one reads, and mss on Windows knows only the thread that
+    opened it. A thread that hung in the library, and comes back when the source has a new user, meets nothing but its
+    own.
+    """
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def read(self) -> VideoFrame | None:
+        """Wait for the next image and return it; the first call of a thread opens what it reads."""
+        stream: VideoSource | None = self._opened()
+        if stream is None:
+            stream = self._own.stream = self._open()
+        return stream.read()
+
+    def close(self) -> None:
+        """Close what this thread has opened; the next `read()` begins anew."""
+        stream, self._own.stream = self._opened(), None
+        if stream is not None:
+            stream.close()
+
+    def _opened(self) -> Any:
+        return getattr(self._own, "stream", None)
+
+    @abc.abstractmethod
+    def _open(self) -> VideoSource:
+        """Open it for the calling thread."""
+
+
+class CameraSource(PackagedVideo):
+    """A camera of this machine, with wishes.
+
+    `RTVIClient(cam="V4L2/HD Webcam")` is the same as `RTVIClient(cam=CameraSource("V4L2/HD Webcam"))`.
+
+    Args:
+        device_id: of `client.get_all_cams()`; None: the default.
+        width, height: in pixels.
+        fps: images per second. The camera takes what it has that is near; each frame says its size.
+        backend: what finds and opens cameras; None: OpenCV.
+
+    Raises:
+        ValueError: a number is not above zero.
+    """
+
+    def __init__(
+        self,
+        device_id: str | None = None,
+        *,
+        width: int = 640,
+        height: int = 480,
+        fps: float = 30.0,
+        backend: CameraBackend | None = None,
+    ) -> None:
+        super().__init__()
+        if not (width > 0 and height > 0 and 0 < fps < math.inf):
+            raise ValueError(f"width, height and fps must be above zero, not {width!r}, {height!r}, {fps!r}")
+        self.device_id = device_id
+        self._hints: dict[str, Any] = {"width": width, "height": height, "fps": fps}
+        self._backend: CameraBackend = backend or opencv_backend
+
+    def __repr__(self) -> str:
+        return f"CameraSource({self.device_id!r})"
+
+    @property
+    def device(self) -> MediaDeviceInfo | None:
+        """What the calling thread has open."""
+        stream: CameraStream | None = self._opened()
+        return stream.device if stream is not None else None
+
+    def _open(self) -> CameraStream:
+        return self._backend.open_camera(self.device_id, **self._hints)
+
+
+class FileVideoSource(PackagedVideo):
+    """The pictures of a file, in real time: a camera for machines that have none.
+
+    Reads what OpenCV reads: MP4, AVI, WebM, and images, which are shown again and again. The sound of the file is not
+    used. It begins from the start whenever the camera is turned on.
+
+    Args:
+        path: a file. A pattern such as "frames/%03d.png" is a series of images.
+        fps: frames per second; None: what the file says, 25 for images.
+        loop: begin again at the end, as a camera has none. False: the picture ends there, until the camera is turned on
+            anew.
+
+    Raises:
+        MissingExtraError: OpenCV is not installed; the extra `video` brings it.
+        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or OpenCV finds no
+            picture in it ("unknown").
+        ValueError: `fps` is not above zero.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fps: float | None = None, loop: bool = True) -> None:
+        super().__init__()
+        if fps is not None and not 0 < fps < math.inf:
+            raise ValueError(f"fps must be None or above zero, not {fps!r}")
+        self.path: Path = Path(path)
+        self._fps = fps
+        self._loop = loop
+        try:
+            if "%" not in self.path.name:
+                self.path.open("rb").close()
+        except OSError as error:
+            raise file_error(f"Cannot read the video file {self.path}", "cam", error) from error
+        self._open().close()  # whether it can be read is to show here
+
+    def __repr__(self) -> str:
+        return f"FileVideoSource({str(self.path)!r})"
+
+    def _open(self) -> VideoSource:
+        return _FileStream(opencv_backend.load("FileVideoSource"), self.path, self._fps, self._loop)
+
+
+class _FileStream:
+    def __init__(self, cv2: Any, path: Path, fps: float | None, loop: bool) -> None:
+        self._cv2 = cv2
+        self._path = path
+        self._loop = loop
+        self._capture = self._begin()
+        said = self._capture.get(cv2.CAP_PROP_FPS)
+        low, high = _FILE_FPS
+        self._pace = Pace(fps or (said if low <= said <= high else _DEFAULT_FPS))
+        self._frames = 0  # since the beginning of the file
+        self._image: Any = None  # the latest
+
+    def read(self) -> VideoFrame | None:
+        for _ in range(self._pace.wait()):
+            self._next()  # too late to be seen
+        return opencv_backend.to_frame(self._cv2, self._image) if self._next() else None
+
+    def close(self) -> None:
+        self._capture.release()
+
+    def _begin(self) -> Any:
+        capture = self._cv2.VideoCapture(str(self._path))
+        if not capture.isOpened():
+            capture.release()
+            raise DeviceError(
+                f"OpenCV finds no picture in {self._path}. It reads MP4, AVI, WebM, PNG, JPEG and more; ffmpeg turns "
+                "other files into these",
+                devices=("cam",),
+            )
+        return capture
+
+    def _next(self) -> bool:
+        """Read the next image, from the beginning again if need be; False: that was all."""
+        taken, image = self._capture.read()
+        if not taken and self._loop:
+            if self._frames == 1:
+                return True  # a still
+            if self._frames:
+                # Not rewound: not every format can be, and those that can do not all arrive at the first image.
+                self._capture.release()
+                self._capture = self._begin()
+                self._frames = 0
+                taken, image = self._capture.read()
+        if taken:
+            self._frames += 1
+            self._image = image
+        return bool(taken)
+
+
+class ScreenSource(PackagedVideo):
+    """What is on a screen of this machine, for `enable_screen_share()` or in place of a camera.
+
+    Whether there is a screen shows when it is read: `read()` raises a `DeviceError` ("not-found") if not. On Linux it
+    is that of the X server in `DISPLAY`; under Wayland only windows of X programs can be seen.
+
+    Args:
+        monitor: which one, from 1 on; 0: all of them side by side.
+        fps: images per second.
+
+    Raises:
+        MissingExtraError: mss is not installed; the extra `screen` brings it.
+        ValueError: a number is out of range.
+    """
+
+    def __init__(self, monitor: int = 1, *, fps: float = 10.0) -> None:
+        super().__init__()
+        if monitor < 0 or not 0 < fps < math.inf:
+            raise ValueError(f"monitor must be 0 or more and fps above zero, not {monitor!r} and {fps!r}")
+        _mss()
+        self.monitor = monitor
+        self._fps = fps
+
+    def __repr__(self) -> str:
+        return f"ScreenSource({self.monitor})"
+
+    @property
+    def device_id(self) -> str:
+        """What stands for it in errors."""
+        return str(self.monitor)
+
+    @property
+    def device(self) -> MediaDeviceInfo:
+        """The monitor, as a device."""
+        return MediaDeviceInfo(device_id=self.device_id, kind="videoinput", label=f"screen {self.monitor}")
+
+    def _open(self) -> VideoSource:
+        return _ScreenStream(self.monitor, self._fps)
+
+
+class _ScreenStream:
+    def __init__(self, monitor: int, fps: float) -> None:
+        self._mss = _mss()
+        self._pace = Pace(fps)
+        try:
+            self._grabber = self._mss.MSS()
+        except self._mss.ScreenShotError as error:
+            display = os.environ.get("DISPLAY")
+            seen = f"DISPLAY is {display!r}" if display else "DISPLAY is not set"
+            raise _screen_error(f"There is no screen to be read: {error} ({seen})", error, "not-found") from error
+        monitors = self._grabber.monitors
+        if monitor >= len(monitors):
+            self.close()
+            raise _screen_error(f"There is no monitor {monitor}, there are {len(monitors) - 1}", None, "not-found")
+        self._area = monitors[monitor]
+
+    def read(self) -> VideoFrame:
+        self._pace.wait()
+        timestamp = time.monotonic()
+        try:
+            shot = self._grabber.grab(self._area)
+        except self._mss.ScreenShotError as error:
+            raise _screen_error(f"The screen cannot be read any more: {error}", error) from error
+        return VideoFrame(image=shot.rgb, width=shot.width, height=shot.height, timestamp=timestamp)
+
+    def close(self) -> None:
+        self._grabber.close()
+
+
+def _mss() -> Any:
+    try:
+        import mss
+    except ImportError as error:
+        raise MissingExtraError("ScreenSource", "screen") from error
+    return mss
+
+
+def _screen_error(message: str, error: Exception | None, kind: str = "unknown") -> DeviceError:
+    return DeviceError(message, devices=("screen",), type=kind, details=str(error) if error is not None else None)

@@ -1,0 +1,28 @@
+"""Tables on a terminal, by way of rich."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .text import clean
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> Table:
+    """A table of rich's. The first `texts` columns are text, the others are numbers.
+
+    Raises:
+        ModuleNotFoundError: rich is not installed.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for index, header in enumerate(headers):
+        table.add_column(Text(clean(header)), justify="left" if index < texts else "right")
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    return table

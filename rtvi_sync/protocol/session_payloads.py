@@ -1,0 +1,111 @@
+"""What the `data` of an inbound message holds in every session: config entries, `bot-ready`, errors, answers.
+
+Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+"""
+
+# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from .decoding import ANY_SHAPE, Payload, sent_as
+
+# Entries of a config
+
+
+@attrs.frozen
+class ConfigOption(Payload):
+    """One option of a service: its name and any JSON value."""
+
+    name: str
+    value: Any = None
+
+
+def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
+    return tuple(options)
+
+
+@attrs.frozen
+class RTVIClientConfigOption(Payload):
+    """The options of one service, the key of which is for example "llm". Both can be given by position."""
+
+    service: str
+    options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options)
+
+
+# The bot
+
+
+@attrs.frozen(kw_only=True)
+class AboutBotData(Payload):
+    """The library that the bot is built with; None where the bot does not tell, or tells something else than a text.
+    What else it tells of itself is in `extra`.
+    """
+
+    library: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
+    library_version: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
+
+
+@attrs.frozen(kw_only=True)
+class BotCapabilities(Payload):
+    """What the bot does in this session; None where the bot does not tell (before protocol 2.2 it tells nothing).
+
+    Attributes:
+        audio_in: it hears the user.
+        audio_out: it speaks.
+        video_in: it sees the user's camera.
+        screen_in: it sees the user's screen.
+        video_out: it sends video.
+        metrics: it reports metrics.
+    """
+
+    audio_in: bool | None = None
+    audio_out: bool | None = None
+    video_in: bool | None = None
+    screen_in: bool | None = None
+    video_out: bool | None = None
+    metrics: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BotReadyData(Payload):
+    """The bot's answer to `client-ready`.
+
+    Attributes:
+        version: the protocol version that the bot speaks in this session ("2.2.0"); "" if it does not tell.
+        about: the library behind the bot.
+        capabilities: what the bot does.
+        config: the bot's config, or None if it sent none (bots of protocol 1.x and 2.x do not send it to this client).
+    """
+
+    version: str = ""
+    # The standard leaves it to the server; and neither is worth a session.
+    about: AboutBotData = attrs.field(default=AboutBotData(), metadata=ANY_SHAPE)
+    capabilities: BotCapabilities = attrs.field(default=BotCapabilities(), metadata=ANY_SHAPE)
+    config: tuple[RTVIClientConfigOption, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ErrorData(Payload):
+    """An error that the bot reports, on its own (`error`) or as an answer (`error-response`).
+
+    Attributes:
+        message: what went wrong, in the bot's words; "" without any. The wire calls it "error" or "message".
+        fatal: True if the bot ends the session because of it.
+    """
+
+    message: str = attrs.field(default="", metadata=sent_as("error", "message"))
+    fatal: bool = False
+
+
+# Answers
+
+
+@attrs.frozen(kw_only=True)
+class ServerResponseData(Payload):
+    """The answer to a `client-message`: its type `t`, and any JSON `d` (None if the bot sent none)."""
+
+    t: str
+    d: Any = None

@@ -1,0 +1,250 @@
+"""Many sessions at once in this process: what each does, and how long it takes."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+import attrs
+
+from rtvi_sync.concurrency.deadline import Deadline, join_thread
+from rtvi_sync.concurrency.gate import Bell
+from rtvi_sync.concurrency.lifecycle import log_stack_of, start_thread
+from rtvi_sync.testing.measured import MeasuredClient, Measurement
+from rtvi_sync.testing.report import Outcome, Report, Row, error_text
+
+# What a scenario whose client was closed may still take to end, in seconds; `close()` alone may take 5.
+_LEAVE_TIMEOUT: Final = 8.0
+
+Scenario: TypeAlias = Callable[[MeasuredClient], object]
+
+
+def run_many(
+    scenario: Scenario,
+    n: int,
+    client: str | Callable[[], MeasuredClient],
+    *,
+    at_once: int = 500,
+    spawn_rate: float = 50.0,
+    session_timeout: float | None = None,
+    connect: Callable[[MeasuredClient], object] = MeasuredClient.connect,
+    on_row: Callable[[Row], object] | None = None,
+) -> Report:
+    """Hold `n` sessions with a bot, each as `scenario(client)` says, and tell how long everything took.
+
+        def ask(client):
+            client.send_text("What time is it?")
+            client.hear_answer(timeout=10)
+
+        report = run_many(ask, 100, "ws://localhost:7860/ws-client")
+        report.show()
+        assert not report.failed
+
+    Each session has a client of its own, which is connected before `scenario` is called and closed when that has
+    returned or raised. Every scenario runs on a thread of its own, because its calls block; what the sessions need
+    besides they share.
+
+    Args:
+        scenario: called with the connected client. It may do what it likes, reconnect too. What it raises fails its
+            session, and no other.
+        n: how many sessions.
+        client: what makes the client of a session, `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`,
+            called on the thread of the session; transports, sources and sinks belong to one client each. Or the URL
+            that `MeasuredClient.for_url()` takes: for scenarios without sound.
+        at_once: how many sessions there may be at a time; the others wait until one has ended.
+        spawn_rate: how many begin in a second; `math.inf`: as fast as possible.
+        session_timeout: seconds after which a session is closed, which fails it. None: scenarios end by themselves.
+        connect: connects a client, if that is not by `connect()`: for a Pipecat runner
+            ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
+        on_row: called with each row as its session ends, on the thread of the session.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C. The sessions are ended. It has the report so far as its argument, which Python
+            shows if nobody catches it.
+        ValueError: a number makes no sense.
+    """
+    if n < 0 or at_once < 1 or not spawn_rate > 0:
+        raise ValueError(f"n is 0 or more, at_once 1 or more, spawn_rate more than 0; not {n}, {at_once}, {spawn_rate}")
+    make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
+    run = _Run(scenario, make, connect, on_row, session_timeout)
+    try:
+        for number in range(n):
+            run.wait_until(lambda: run.running < at_once)
+            run.wait_until(lambda: False, until=run.began + number / spawn_rate)
+            run.start(number)
+        run.wait_until(lambda: not run.running)
+    except BaseException as strike:
+        run.interrupt()
+        if isinstance(strike, KeyboardInterrupt):
+            raise KeyboardInterrupt(run.report()) from None
+        raise
+    return run.report()
+
+
+@attrs.define(eq=False)
+class _Session:
+    """One of the sessions. Its fields are each written by one thread, the client by the session's own.
+
+    Attributes:
+        began: monotonic seconds.
+        thread: None until it is known that it has begun.
+        interrupted: why it is being ended from outside, if it is.
+        closed_at: when that began.
+        closer: the thread that does it.
+    """
+
+    number: int
+    began: float
+    measurements: list[Measurement] = attrs.field(factory=list)
+    client: MeasuredClient | None = None
+    thread: threading.Thread | None = None
+    interrupted: tuple[Outcome, str] | None = None
+    closed_at: float = math.inf
+    closer: threading.Thread | None = None
+    connected: bool = False
+
+
+class _Run:
+    """The sessions of one call. The calling thread starts them, and ends those that take too long."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        make: Callable[[], MeasuredClient],
+        connect: Callable[[MeasuredClient], object],
+        on_row: Callable[[Row], object] | None,
+        timeout: float | None,
+    ) -> None:
+        self._scenario = scenario
+        self._make = make
+        self._connect = connect
+        self._on_row = on_row
+        self._timeout = math.inf if timeout is None else timeout
+        self.began = time.monotonic()
+        # By number, in the order in which they began. Sessions take themselves out; each use is one step.
+        self._running: dict[int, _Session] = {}
+        self._rows: dict[int, Row] = {}
+        self._ended: deque[_Session] = deque()  # whose threads are about to end
+        self._bell = Bell()  # rung when a session has ended
+
+    @property
+    def running(self) -> int:
+        """How many sessions there are now."""
+        return len(self._running)
+
+    def start(self, number: int) -> None:
+        """Begin a session."""
+        session = _Session(number, time.monotonic())
+        self._running[number] = session
+        try:
+            session.thread = start_thread("scenario", self._hold, session)
+        except Exception:
+            self._running.pop(number)
+            raise
+
+    def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
+        """Wait until `ready()` or until a moment; meanwhile end the sessions whose time is up."""
+        while not ready() and time.monotonic() < until:
+            moment = min(until, self._next_limit())
+            self._bell.wait_for(ready, Deadline(None if moment == math.inf else max(0.0, moment - time.monotonic())))
+            self._end_overdue()
+        while self._ended:
+            session = self._ended.popleft()
+            for thread in (session.thread, session.closer):
+                if thread is not None:
+                    join_thread(thread, Deadline(_LEAVE_TIMEOUT))
+
+    def interrupt(self) -> None:
+        """End all sessions, and wait for their threads a while."""
+        for session in list(self._running.values()):
+            self._end(session, "interrupted", "KeyboardInterrupt")
+            if session.thread is None:  # Ctrl-C struck while it was begun; if it begins all the same, it ends at once
+                self._finish(session, "interrupted", "KeyboardInterrupt")
+        self.wait_until(lambda: not self._running)
+
+    def report(self) -> Report:
+        """Of the sessions that have ended."""
+        rows = self._rows.copy()
+        return Report(rows=tuple(rows[number] for number in sorted(rows)), seconds=time.monotonic() - self.began)
+
+    # -- on the calling thread ----------------------------------------------------------------------------------------
+
+    def _next_limit(self) -> float:
+        return min(map(self._limit_of, list(self._running.values())), default=math.inf)
+
+    def _limit_of(self, session: _Session) -> float:
+        return session.closed_at + _LEAVE_TIMEOUT if session.interrupted else session.began + self._timeout
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for session in list(self._running.values()):
+            if now < self._limit_of(session):
+                continue
+            if session.interrupted is None:
+                self._end(session, "failed", f"TimeoutError: the session was not over within {self._timeout:g} s")
+            else:
+                # Its scenario is at something that no client of ours ends.
+                log_stack_of([session.thread] if session.thread is not None else [], "run_many()")
+                session.thread = None
+                self._finish(session, *session.interrupted)
+
+    def _end(self, session: _Session, outcome: Outcome, error: str) -> None:
+        if session.interrupted is None:
+            session.interrupted = outcome, error
+            session.closed_at = time.monotonic()
+            if session.client is not None:
+                session.closer = start_thread("scenario-end", session.client.close)
+
+    # -- on the thread of a session -----------------------------------------------------------------------------------
+
+    def _hold(self, session: _Session) -> None:
+        outcome: Outcome = "passed"
+        error = trace = None
+        try:
+            self._talk(session)
+        except BaseException as failure:  # noqa: BLE001 - an exit in a scenario ends that one only
+            outcome = "failed" if session.connected else "not connected"
+            error, trace = error_text(failure), traceback.format_exc()
+        if session.interrupted is not None:
+            outcome, error = session.interrupted
+        self._finish(session, outcome, error, trace)
+
+    def _talk(self, session: _Session) -> None:
+        client = self._make()
+        if not isinstance(client, MeasuredClient):
+            raise TypeError(f"run_many() needs what makes a MeasuredClient, not {type(client).__name__}")
+        client.on_measurement = session.measurements.append
+        session.client = client
+        try:
+            if session.interrupted is None:  # else it came before there was a client to close
+                self._connect(client)
+                session.connected = True
+                self._scenario(client)
+        finally:
+            client.close()
+
+    def _finish(self, session: _Session, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
+        row = Row(
+            number=session.number,
+            outcome=outcome,
+            error=error,
+            traceback=trace,
+            began=session.began - self.began,
+            seconds=time.monotonic() - session.began,
+            measurements=tuple(session.measurements),
+        )
+        if self._rows.setdefault(session.number, row) is not row:
+            return  # it was given up before
+        try:
+            if self._on_row is not None:
+                self._on_row(row)
+        finally:
+            self._ended.append(session)
+            self._running.pop(session.number)
+            self._bell.ring()

@@ -1,0 +1,33 @@
+"""A load test of a bot with Locust: a master and two workers, whose users type and speak.
+
+    python3 run.py sample load_test --url ws://localhost:7860/ws-client --users 20 --run-time 30s
+
+Without a URL the built-in bot is tested, which runs in this process. All that `locust` understands is passed on.
+"""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+from rtvi_sync.testing import EmbeddedBot
+
+HOW_MUCH = ["--users", "10", "--spawn-rate", "5", "--run-time", "20s"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="run.py sample load_test", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://, or http:// of a server with a /connect")
+    parser.add_argument("--workers", type=int, default=2, help="processes: as many as the machine has cores, say")
+    given, more = parser.parse_known_args()
+    with contextlib.ExitStack() as stack:
+        url = given.url or stack.enter_context(EmbeddedBot()).ws_url
+        locustfile = Path(__file__).with_name("locustfile.py")
+        # A later option wins: what the user says comes last.
+        command = ["-f", str(locustfile), "--headless", "--only-summary", "--processes", str(given.workers)]
+        return subprocess.call([sys.executable, "-m", "locust", *command, "--host", url, *HOW_MUCH, *more])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

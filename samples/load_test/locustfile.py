@@ -1,0 +1,41 @@
+"""Who talks to the bot in the load test: some type, some speak. `locust -f` takes this file as it is."""
+
+from pathlib import Path
+
+from locust import between, task
+
+import rtvi_sync
+from rtvi_sync.locust import RTVIUser
+from rtvi_sync.media import BytesSource, WavSource
+from rtvi_sync.testing import MeasuredClient
+
+SPEECH = WavSource(Path(rtvi_sync.__file__).with_name("cli") / "speech.wav")
+
+
+class Typist(RTVIUser):
+    """Asks one thing in writing, and hangs up: each call is a session of its own."""
+
+    wait_time = between(0.5, 1)
+
+    @task
+    def call(self) -> None:
+        with self.client as client:
+            client.send_client_request("get-order", {"number": 7}, timeout=5)
+            client.send_text("What time is it?", audio_response=False)
+            client.hear_answer(timeout=10)
+
+
+class Speaker(RTVIUser):
+    """Says what is in the WAV file, and hears the bot out."""
+
+    wait_time = between(1, 3)
+
+    def make_client(self) -> MeasuredClient:
+        # Each client needs a source of its own; they share the sound.
+        voice = BytesSource(SPEECH.samples(0, SPEECH.total_frames or 0), SPEECH.sample_rate_hz)
+        return MeasuredClient.for_url(self.host or "", mic=voice)
+
+    @task
+    def call(self) -> None:
+        with self.client as client:
+            client.hear_answer(timeout=30)

@@ -1,0 +1,79 @@
+"""Show a bot what the camera sees, over a transport that carries video; `transport.py` beside this file is that one.
+
+    python3 run.py sample video_transport
+    python3 run.py sample video_transport film.mp4
+    python3 run.py sample video_transport --url tcp://localhost:7070 film.mp4
+
+Without a URL it talks to the small bot below. When that is asked what it sees it waits for some pictures, keeps the
+last one as seen.jpg, and says how many it was. A film, or a photo, stands for the camera.
+"""
+
+import argparse
+import json
+import queue
+import socketserver
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync import RTVIClient, RTVIError
+from rtvi_sync.media import FileVideoSource, VideoSource
+
+from .transport import VideoLineTransport
+
+ENOUGH = 5
+pictures: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue(maxsize=ENOUGH)
+
+
+class Bot(socketserver.StreamRequestHandler):
+    """The bot's end of a connection: of the line, or of that for pictures."""
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            message = json.loads(line)
+            if message["type"] == "picture":
+                pictures.put((message, self.rfile.read(message["bytes"])))  # while it is full, the camera goes on
+            elif message["type"] == "client-ready":
+                self.say("bot-ready", {"version": "2.2.0", "about": {"library": "video_transport"}}, message["id"])
+            elif message["type"] == "client-message":
+                seen = [pictures.get(timeout=30) for _ in range(ENOUGH)]
+                about, jpeg = seen[-1]
+                Path("seen.jpg").write_bytes(jpeg)
+                answer = f"I saw {len(seen)} pictures of {about['width']} x {about['height']}. The last is in seen.jpg."
+                self.say("server-response", {"t": message["data"]["t"], "d": answer}, message["id"])
+
+    def say(self, type: str, data: Any, id: str) -> None:
+        self.wfile.write(json.dumps({"label": "rtvi-ai", "type": type, "data": data, "id": id}).encode() + b"\n")
+
+
+def talk(url: str, cam: VideoSource | None) -> None:
+    with RTVIClient(transport=VideoLineTransport(url), cam=cam, connect_timeout=15) as client:
+        client.enable_cam(True)
+        if client.tracks().local.video is not None:  # else a warning said why there is no camera
+            print(client.send_client_request("what-do-you-see", timeout=30))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="run.py sample video_transport")
+    parser.add_argument("--url", help="tcp://host:port of a bot")
+    parser.add_argument("film", nargs="?", help="in place of the camera")
+    given = parser.parse_args()
+    try:
+        cam = FileVideoSource(given.film) if given.film else None
+        if given.url:
+            talk(given.url, cam)
+            return
+    except RTVIError as error:  # no such film, nothing that reads it, no bot
+        sys.exit(str(error))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Bot) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            talk(f"tcp://127.0.0.1:{server.server_address[1]}", cam)
+        finally:
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

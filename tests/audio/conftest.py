@@ -1,0 +1,47 @@
+"""Sound devices without hardware as fixtures, and the real bots that hear and speak through them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..pipecat.conftest import (  # noqa: F401
+    _launcher,
+    pipecat_echo,
+    pipecat_process,
+    pipecat_talk,
+    pytest_runtest_makereport,
+    shared_bots,
+)
+from ..required import missing
+from .pulse import PulseServer, missing_parts
+
+
+@pytest.fixture(scope="session")
+def _pulse_parts() -> None:
+    what = missing_parts()
+    if what:
+        missing(what)
+
+
+@pytest.fixture
+def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[PulseServer]:
+    """A daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PyAudio sees its devices only."""
+    with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:
+        server = PulseServer(Path(directory))
+        # libasound looks at the variable, and at the file's time, each time that PortAudio begins.
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.start()
+        yield server
+        server.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that use the daemon as those that need a real part."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and "pulse" in getattr(item, "fixturenames", ()):
+            item.add_marker("real")

@@ -1,0 +1,348 @@
+"""What a program does with the real PyAudio, on the devices of `pulse.py`; each part is run as a process of its own.
+
+    python -m tests.audio.streams PART
+
+It prints what it found out, in JSON; then it waits for a line from the test, which has done something to the daemon by
+then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import device_probe, portaudio
+from rtvi_sync.media.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
+
+SPEECH_HZ, HEARD_HZ = 24000, 16000
+
+
+class Reader:
+    """A thread with a microphone. `gap` is the longest time between two periods since it was last set to 0."""
+
+    def __init__(self, device_id: str | None = None) -> None:
+        self._opened = threading.Event()
+        self._over = threading.Event()
+        self.periods = 0
+        self.gap = 0.0
+        self.error: DeviceError | None = None
+        self.failed = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=[device_id], daemon=True)
+        self._thread.start()
+        assert self._opened.wait(10)
+
+    def _run(self, device_id: str | None) -> None:
+        try:
+            stream = self._open(device_id)
+        except DeviceError as error:
+            self.error = error
+            self.failed.set()
+            return
+        finally:
+            self._opened.set()
+        last = time.monotonic()
+        try:
+            while not self._over.is_set():
+                self._period(stream)
+                now = time.monotonic()
+                self.gap, last = max(self.gap, now - last), now
+                self.periods += 1
+        except DeviceError as error:
+            self.error = error
+            self.failed.set()
+        stream.close()
+
+    def _open(self, device_id: str | None) -> Any:
+        return backend().open_input(device_id, HEARD_HZ, 0.02)
+
+    def _period(self, stream: PyAudioInput) -> None:
+        assert len(stream.read()) == 640
+
+    def wait(self, periods: int = 10) -> None:
+        """Until so many more have come."""
+        end = self.periods + periods
+        wait_until(lambda: self.periods >= end)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+
+class Writer(Reader):
+    """A thread with a speaker, which plays a quiet tone."""
+
+    def _open(self, device_id: str | None) -> Any:
+        return backend().open_output(device_id, SPEECH_HZ, 0.04)
+
+    def _period(self, stream: PyAudioOutput) -> None:
+        stream.write(b"\x00\x10\x00\x10\x00\xf0\x00\xf0" * 240)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def done(**found: Any) -> None:
+    """Tells the test, and waits until it has done its part."""
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+def measure() -> dict[str, int]:
+    """Threads, those of libraries too, and descriptors."""
+    return {
+        "threads": len(os.listdir("/proc/self/task")),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "begun": int(backend()._portaudio._audio is not None),
+    }
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+def cycles(rounds: str) -> None:
+    """Opens, reads, writes and closes on two threads at once, each time other devices, while two others compute."""
+    over = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    for _ in range(2):
+        threading.Thread(target=compute, daemon=True).start()
+    before: dict[str, int] = {}
+    for number in range(int(rounds) + 5):
+        if number == 5:
+            before = settled()
+        letter = "ab"[number % 2]
+        reader, writer = Reader(f"ALSA/mic_{letter}"), Writer(f"ALSA/speaker_{letter}")
+        reader.wait(1)
+        writer.wait(1)
+        reader.close()
+        writer.close()
+        assert (reader.error, writer.error) == (None, None)
+    after = settled()
+    over.set()
+    done(**{name: after[name] - before[name] for name in before})
+
+
+def settled() -> dict[str, int]:
+    """What `measure()` finds when it finds the same for a while: threads of libraries take a moment to end."""
+    seen: list[dict[str, int]] = []
+
+    def same() -> bool:
+        seen.append(measure())
+        return len(seen) > 20 and all(each == seen[-1] for each in seen[-20:])
+
+    wait_until(same)
+    return seen[-1]
+
+
+def running() -> None:
+    """Both run on; whatever the test does to the daemon, what becomes of them is told."""
+    reader, writer = Reader("ALSA/mic_a"), Writer("ALSA/speaker_a")
+    reader.wait()
+    writer.wait()
+    done(running=True)
+    reader.wait()
+    writer.wait()
+    done(errors=[type(each.error).__name__ for each in (reader, writer)])
+    reader.close()
+    writer.close()
+
+
+def killed() -> None:
+    """The daemon is killed, and comes back."""
+    reader, writer = Reader(), Writer()
+    reader.wait()
+    done(running=True)
+    assert reader.failed.wait(5)
+    assert writer.failed.wait(5)
+    errors = [each.error.type for each in (reader, writer) if each.error is not None]
+    gone: list[str] = []
+    for opener in (Reader, Writer):
+        error = opener().error
+        assert error is not None
+        gone.append(error.type)
+    done(errors=errors, gone=gone, devices=len(backend().devices()))
+    reader, writer = Reader(), Writer()
+    reader.wait()
+    writer.wait()
+    done(back=True, devices=len(backend().devices()))
+    reader.close()
+    writer.close()
+
+
+def hurry() -> None:
+    """Gives a hung daemon up sooner than users do."""
+    device_probe.LIMIT = portaudio.LIMIT = 1.0
+
+
+def stopped() -> None:
+    """The daemon answers nothing any more, then goes on."""
+    hurry()
+    reader, writer = Reader(), Writer()
+    reader.wait()
+    done(running=True)
+    periods = -1
+    while periods != reader.periods + writer.periods:
+        periods = reader.periods + writer.periods
+        time.sleep(0.3)
+    begin = time.monotonic()
+    try:
+        backend().devices()
+        listed = "listed"
+    except DeviceError as error:
+        listed = error.type
+    took = time.monotonic() - begin
+    done(listed=listed, took=took)
+    reader.wait()
+    writer.wait()
+    reader.close()
+    writer.close()
+    done(errors=[reader.error is None, writer.error is None], devices=len(backend().devices()))
+
+
+def stopped_before() -> None:
+    """The daemon answers nothing when the first device is opened: this process never begins PortAudio."""
+    hurry()
+    begin = time.monotonic()
+    error = Reader().error
+    took = time.monotonic() - begin
+    assert error is not None
+    done(error=str(error), took=took, **measure())
+    reader = Reader()
+    reader.wait()
+    reader.close()
+    done(back=reader.error is None)
+
+
+def renewed() -> None:
+    """Two streams run, a third device is plugged in and opened by its id."""
+    reader, writer = Reader("ALSA/mic_a"), Writer("ALSA/speaker_a")
+    reader.wait()
+    writer.wait()
+    done(running=True)
+    reader.gap = writer.gap = 0.0
+    new = Reader("ALSA/mic_c")
+    assert new.error is None
+    new.wait()
+    gaps = [reader.gap, writer.gap]
+    reader.wait()
+    writer.wait()
+    errors = [each.error is None for each in (reader, writer, new)]
+    for each in (reader, writer, new):
+        each.close()
+    done(gaps=gaps, errors=errors, **measure())
+
+
+def underrun() -> None:
+    """A speaker that is given nothing for a while, which ALSA reports on standard error unless it is silenced."""
+    stream = backend().open_output(None, SPEECH_HZ, 0.04)
+    for _ in range(5):
+        stream.write(bytes(1920))
+    wait_until(lambda: stream.room() >= stream.buffer)
+    time.sleep(0.1)
+    stream.write(bytes(1920))
+    stream.close()
+    stream = backend().open_input(None, HEARD_HZ, 0.02)
+    stream.read()
+    time.sleep(0.5)
+    backlog = stream.backlog()
+    stream.read()
+    stream.close()
+    done(backlog=backlog)
+
+
+def dropped() -> None:
+    """Sound that is dropped at once is not heard, and what follows is."""
+    stream = backend().open_output("ALSA/speaker_a", SPEECH_HZ, 0.04)
+    for _ in range(10):
+        for _ in range(3):
+            stream.write(b"\x00\x70" * 960)
+        stream.drop()
+        for _ in range(4):
+            stream.write(bytes(1920))
+    for _ in range(25):
+        stream.write(b"\x00\x10" * 960)
+    done(buffer=stream.buffer)
+    stream.close()
+
+
+def abandoned() -> None:
+    """The program ends while other threads read and write; the devices are in nobody's way."""
+    reader, writer = Reader(), Writer()
+    reader.wait()
+    writer.wait()
+    sys.stdout.write("{}\n")
+
+
+def forked() -> None:
+    """A child of a process with open devices ends with all of Python's clean-up; the parent goes on."""
+    reader, writer = Reader(), Writer()
+    reader.wait()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            backend().devices()
+        except DeviceError as error:
+            sys.exit(0 if "forked" in str(error) else 1)
+        sys.exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    reader.wait(25)
+    writer.wait(25)
+    errors = [reader.error is None, writer.error is None]
+    reader.close()
+    writer.close()
+    done(child=code, errors=errors)
+
+
+def many() -> None:
+    """Threads that begin and end PortAudio all at once, and ask for lists: with PyAudio alone that ends the process."""
+    failures: list[BaseException] = []
+
+    def each(number: int) -> None:
+        try:
+            for _ in range(5):
+                if number % 4 == 3:
+                    assert backend().devices()
+                elif number % 2:
+                    stream = backend().open_input(None, HEARD_HZ, 0.02)
+                    stream.read()
+                    stream.close()
+                else:
+                    backend().open_output(None, SPEECH_HZ, 0.04).close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=each, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done(failures=[repr(error) for error in failures])
+
+
+def nothing() -> None:
+    """No device: every call says so."""
+    errors = []
+    for opener in (Reader, Writer):
+        error = opener().error
+        assert error is not None
+        errors.append(error.type)
+    done(devices=backend().devices(), errors=errors)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,51 @@
+"""Where the processes that list devices find a PyAudio of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Stub:
+    """The machine as another process sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        shutil.copy(Path(__file__).with_name("stub_pyaudio.py"), folder / "pyaudio.py")
+        self.set(devices=[])
+
+    def set(self, **state: Any) -> None:
+        """What there is from now on: `devices=["desk"]`; or how it fails: `hang`, `crash`, `error`, `missing`."""
+        new = self._folder / "new"
+        new.write_text(json.dumps(state))
+        new.replace(self._folder / "state.json")
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Stub(tmp_path)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked for its end does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def children() -> set[int]:
+    """The processes that this one has started to list devices and that run; not the bots of other tests."""
+    found = set()
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found |= {int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()}
+    return {pid for pid in found if is_alive(pid) and b"device_probe" in Path(f"/proc/{pid}/cmdline").read_bytes()}

@@ -1,0 +1,27 @@
+"""The benchmark of how long sound takes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from .pulse import PulseServer
+
+
+def test_the_table(pulse: PulseServer) -> None:
+    """Two seconds of it: what the SDK adds is little beside what the devices take, and the bot is soon heard."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.mouth_to_ear", "--seconds", "2"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| ([\d.]+) ms \| ([\d.]+) ms \|", done.stdout, re.MULTILINE)
+    medians = {name: float(p50) for name, _, p50, _ in rows}
+    assert set(medians) == {"microphone to wire", "wire to speaker", "bot to ear", "the devices alone"}
+    assert medians["microphone to wire"] + medians["wire to speaker"] < medians["the devices alone"] / 4
+    assert medians["bot to ear"] < 1.5 * medians["the devices alone"]

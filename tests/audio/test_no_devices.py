@@ -1,0 +1,40 @@
+"""A machine that has the libraries, but no device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CARDS = Path("/proc/asound/cards")
+# That of the system has so much in it that the libraries print 80 lines. Where there are cards it has those, too.
+CONFIGURATIONS = [Path(__file__).parents[1] / "no_devices" / "asound.conf"]
+if not CARDS.exists():
+    CONFIGURATIONS.append(Path("/usr/share/alsa/alsa.conf"))
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda path: path.parent.name)
+def test_nothing_is_printed(configuration: Path) -> None:
+    """A program connects, is told once what is missing, and nothing at all is on its standard error."""
+    pytest.importorskip("pyaudio", exc_type=ImportError)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.audio.no_devices"],
+        env={**os.environ, "ALSA_CONFIG_PATH": str(configuration)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {
+        "mics": 0,
+        "speakers": 0,
+        "ping": 1,
+        "refused": "not-found",
+        "state": "error",
+        "errors": [["mic", "speaker", "not-found"]],
+        "logged": ["WARNING"],
+    }

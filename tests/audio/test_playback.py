@@ -1,0 +1,110 @@
+"""Long speech on a real sound system: nothing missing, nothing between, also while the program is busy."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.media.loudspeaker import DeviceSpeaker
+from rtvi_sync.media.pyaudio_backend import backend
+
+from .pulse import RATE, PulseServer, Samples
+from .signals import alignment
+
+_FRAME = RATE // 25
+_LIMIT = 10.0
+# Tells when each frame of 40 ms is to be sent: in real time, with a head start of two, as Pipecat does.
+_BOT = """
+import sys, time
+begun = time.monotonic()
+for number in range(int(sys.argv[1])):
+    time.sleep(max(0.0, begun + 0.04 * max(0, number - 1) - time.monotonic()))
+    sys.stdout.buffer.write(b".")
+    sys.stdout.buffer.flush()
+"""
+
+
+def noise(seconds: float) -> Samples:
+    """Noise that survives a change of the sample rate."""
+    white = np.random.default_rng(5).standard_normal(int(seconds * RATE) + 15)
+    smooth = np.convolve(white, np.hanning(18)[1:-1] / 4, "valid")
+    return (smooth * 3000).astype(np.int16)
+
+
+@contextlib.contextmanager
+def busy_threads(number: int) -> Iterator[None]:
+    """So many threads of Python that compute all the time."""
+    end = threading.Event()
+
+    def compute() -> None:
+        value = 1
+        while not end.is_set():
+            for _ in range(1000):
+                value = value * 7 % 1_000_003
+
+    threads = [threading.Thread(target=compute) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+
+
+def play(speaker: DeviceSpeaker, said: Samples) -> None:
+    """Give it what a bot, which is another process, says in real time."""
+    frames = len(said) // _FRAME
+    command = [sys.executable, "-c", _BOT, str(frames)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as bot:
+        assert bot.stdout is not None
+        for number in range(frames):
+            assert bot.stdout.read(1) == b"."
+            speaker.write(said[number * _FRAME : (number + 1) * _FRAME].tobytes(), RATE)
+
+
+def shifts(heard: Samples, said: Samples) -> list[int]:
+    """By how many samples each half second of what was said is heard later, or sooner, than the first one."""
+    whole, step = alignment(heard, said)[1], RATE // 2
+    found = []
+    for begin in range(0, len(said) - step + 1, step):
+        around = heard[max(0, whole + begin - RATE // 4) :][: step + RATE // 2]
+        similar, at = alignment(around, said[begin : begin + step])
+        assert similar > 0.98, f"{begin / RATE} s"
+        found.append(max(0, whole + begin - RATE // 4) + at - begin)
+    return [shift - found[0] for shift in found]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "threads"),
+    [(2, 0), pytest.param(60, 0, marks=pytest.mark.matrix), pytest.param(60, 2, marks=pytest.mark.matrix)],
+)
+def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int) -> None:
+    """What a bot says in real time is heard without a gap or an underrun, beside idle and beside busy threads."""
+    said = noise(seconds)
+    failures: list[Exception] = []
+    with pulse.record() as recording:
+        speaker = DeviceSpeaker(
+            backend(), "ALSA/speaker_a", volume=lambda: 1.0, report=failures.append, opened=lambda _: None
+        )
+        speaker.wait_opened(Deadline(_LIMIT))
+        recording.wait(0.5)
+        with busy_threads(threads):
+            # So that the speaker has found out how late it is.
+            recording.wait(0.5 + threads)
+            play(speaker, said)
+        speaker.halt()
+        assert speaker.join(Deadline(_LIMIT)) is None
+        recording.wait(0.3)
+        heard = recording.stop()
+    assert failures == []
+    assert (speaker.underruns, speaker.dropped) == (0, 0)
+    assert max(map(abs, shifts(heard, said))) <= 1

@@ -1,0 +1,1 @@
+"""What measures the package works; how fast anything is, no test asks."""

@@ -1,0 +1,67 @@
+"""`python -m benchmarks` from its arguments to the page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import measure, parts
+from benchmarks.results import Results
+
+
+def run(*arguments: str | Path) -> str:
+    """Run the program; what it prints."""
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=measure.ROOT, timeout=100).stdout
+
+
+def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
+    """One scenario with two peers: their figures are kept and on the page, and a picture lies beside it."""
+    said = run("--quick", "--only", "request", "--peer", "ref", "--peer", "raw", "--output", tmp_path)
+
+    kept = json.loads((tmp_path / "performance" / "results.json").read_text(encoding="utf-8"))
+    assert kept["rounds"].keys() == {"request"}
+    assert kept["rounds"]["request"].keys() == {"ref", "raw"}
+    assert kept["machine"]["measured"] == "rounds: 1, 0.1 of each"
+    page = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    assert "| x ref | raw |\n" in page
+    assert "\n| median | ref | raw |\n" in page
+    assert (tmp_path / "performance" / "latency.svg").exists()
+    assert [line.split(":")[0] for line in said.splitlines()[:2]] == ["request 1/1 ref", "request 1/1 raw"]
+
+
+def test_what_was_measured_before_stays(tmp_path: Path) -> None:
+    """Another peer's figures of a scenario, and other scenarios, are kept when only one is measured."""
+    before = Results(rounds={"request": {"ours": [{"p50_us": 7.0}], "raw": [{"p50_us": 1.0}]}, "events": {}})
+    before.save(tmp_path / "performance" / "results.json")
+
+    run("--quick", "--only", "request", "--peer", "raw", "--output", tmp_path)
+
+    after = Results.load(tmp_path / "performance" / "results.json").rounds
+    assert after.keys() == {"request", "events"}
+    assert after["request"]["ours"] == [{"p50_us": 7.0}]
+    assert after["request"]["raw"] != [{"p50_us": 1.0}]
+
+
+def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
+    """`--text` makes the page of what is kept, and changes none of it."""
+    file = tmp_path / "performance" / "results.json"
+    Results(parts={"codec": 1e-6}).save(file)
+    kept = file.read_bytes()
+
+    run("--text", "--output", tmp_path)
+
+    assert "| codec | 1,000 |" in (tmp_path / "performance.md").read_text(encoding="utf-8")
+    assert file.read_bytes() == kept
+
+
+@pytest.mark.parametrize("name", parts.parts())
+def test_a_part_runs(name: str) -> None:
+    """What stands for a part of the package in the table runs, more than once."""
+    part = parts.parts()[name]
+    part()
+    part()

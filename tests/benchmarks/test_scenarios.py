@@ -1,0 +1,153 @@
+"""Every scenario finds figures with every peer whose library the tests have, however little it may measure."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks import measure
+from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, find
+from benchmarks.peers.base import PIECE
+from benchmarks.scenarios import SCENARIOS, many, process, session
+from benchmarks.server import PIECE_BYTES, Command
+from benchmarks.tables import TABLES, TARGETS
+
+from ..required import missing
+
+PEERS_HERE = ("ours", "ref", "raw")
+TINY = 0.01
+
+
+@pytest.mark.parametrize("peer", PEERS_HERE)
+@pytest.mark.parametrize("scenario", sorted({*session.SCENARIOS} - {"latency-idle"}))  # slow, and as latency-50
+def test_a_scenario_of_a_session_finds_its_figures(scenario: str, peer: str, url: str) -> None:
+    """A scenario finds the figures that the tables show of it, all of them more than nothing."""
+    found = session.SCENARIOS[scenario](find(peer), url, TINY)
+
+    assert {row.figure for row in TABLES["session"] if row.scenario == scenario} <= set(found)
+    assert all(value > 0 for name, value in found.items() if "cpu" not in name)
+
+
+@pytest.mark.parametrize("peer", PEERS_HERE)
+@pytest.mark.parametrize("scenario", sorted({*process.SCENARIOS} - {"drift", "system-calls"}))  # as jitter; see below
+def test_a_scenario_of_a_process_finds_its_figures(scenario: str, peer: str, url: str) -> None:
+    """A scenario finds numbers for what the tables show of it; only ours is compared with its dependencies."""
+    found = process.SCENARIOS[scenario](find(peer), url, TINY)
+
+    shown = {row.figure for row in TABLES["process"] if row.scenario == scenario}
+    assert shown - set(found) <= ({"of_dependencies"} if peer != "ours" else set())
+    assert all(map(math.isfinite, found.values()))
+
+
+@pytest.mark.parametrize("peer", PEERS_HERE)
+def test_many_sessions_are_measured_together(peer: str, url: str) -> None:
+    """Three sessions are served in real time, and have every figure that the tables show of many."""
+    found = many.sessions(find(peer), url, TINY, number=3)
+
+    assert {row.figure for row in TABLES["many"]} <= set(found)
+    assert all(map(math.isfinite, found.values()))
+    assert found["sound_share"] == pytest.approx(1, abs=0.1)
+    assert found["threads"] >= 2
+
+
+@pytest.mark.real
+def test_system_calls_are_counted(url: str) -> None:
+    """Ours takes more than the two without which nothing is sent and nothing received."""
+    if shutil.which("strace") is None:
+        missing("strace is not installed: run `python3 run.py test --real` as root")
+
+    assert 2 < process.system_calls(find("ours"), url, TINY)["in_20_ms"] < 20
+
+
+@pytest.mark.parametrize("peer", ["ours-default", "ours-signal", "ours-events"])
+def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, url: str) -> None:
+    """The program that measures once prints the figures of the peer that it is told, and nothing else."""
+    assert measure.measure_once(sys.executable, peer, "events", url, TINY).keys() == {"per_second", "cpu_us"}
+
+
+def test_the_default_install_has_no_orjson() -> None:
+    """The peer that stands for an installation without extras runs without orjson, the other one with it."""
+    ask = "import sys; from benchmarks.peers import find; find(%r); from rtvi_sync.protocol import envelope; print(%s)"
+    facts = [
+        subprocess.run(
+            [sys.executable, "-c", ask % (peer, "sys.modules.get('orjson') is not None")],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=measure.ROOT,
+        ).stdout.strip()
+        for peer in ("ours", "ours-default")
+    ]
+
+    assert facts == ["True", "False"]
+
+
+@pytest.mark.parametrize("peer", PEERS_HERE)
+def test_sound_goes_both_ways(peer: str, url: str) -> None:
+    """A peer that talks sends 50 pieces a second, and one that hears gets every byte of what it asks for."""
+    events: list[str] = []
+    client = find(peer)(url, events.append, talking=True, hearing=True)
+    client.connect()
+    client.request(Command.AUDIO, {"n": 50})
+    client.request(Command.HEARD, {"times": True})
+    client.send_audio(PIECE)
+    deadline = time.monotonic() + 10
+    heard: list[float] = []
+    while len(heard) < 5 and time.monotonic() < deadline:
+        heard += client.request(Command.HEARD, {"times": True})["times"]
+    size = client.heard_bytes
+    client.close()
+
+    assert len(heard) >= 5
+    assert size == 50 * PIECE_BYTES
+    assert [float(stamp) <= time.monotonic() for stamp in events] == [True]
+
+
+@pytest.mark.parametrize("peer", PEERS_HERE)
+def test_a_silent_server_is_given_up(peer: str, url: str) -> None:
+    """A request that is not answered, and a bot that is never ready, end in an error at their limits."""
+    client = find(peer)(url)
+    client.connect()
+    with pytest.raises(Exception, match=r"(?i)respon|answer"):
+        client.request(Command.SILENCE, timeout=0.05)
+    client.close()
+
+    mute = find(peer)(f"{url}?mute")
+    with pytest.raises(Exception, match=r"(?i)ready"):
+        mute.connect(0.05)
+    mute.close()
+
+
+def test_what_a_process_fails_with_is_kept(url: str) -> None:
+    """A measurement that cannot be made is told by the last line of its error, and stops no other one."""
+    assert measure.measure_once(sys.executable, "nobody", "events", url, TINY)["failed"].startswith("peer.py: error")
+
+
+def test_rounds_begin_with_another_peer_each() -> None:
+    """Every peer is measured once a round, each round begins with another one, and results keep their round."""
+    said: list[str] = []
+    places = {name: (sys.executable, name) for name in ("ref", "raw")}
+
+    found = measure.measure("request", places, 2, 0.0, said.append)
+
+    assert [line.split(":")[0] for line in said] == [
+        "request 1/2 ref",
+        "request 1/2 raw",
+        "request 2/2 raw",
+        "request 2/2 ref",
+    ]
+    assert {name: len(rounds) for name, rounds in found.items()} == {"ref": 2, "raw": 2}
+
+
+def test_names_are_those_of_peers_and_scenarios() -> None:
+    """Tables, targets and environments speak of peers and scenarios that there are."""
+    rows = [row for table in TABLES.values() for row in table]
+    assert {row.scenario for row in rows} | {target.scenario for target in TARGETS} <= set(SCENARIOS)
+    assert {target.peer for target in TARGETS} | {target.over for target in TARGETS} - {""} <= set(PEERS)
+    assert set(ENVIRONMENTS) | set(ONLY) | {peer for peers in AMONG.values() for peer in peers} <= set(PEERS)
+    assert set(AMONG) | set(LONG) <= set(SCENARIOS)

@@ -1,0 +1,195 @@
+"""The list of the devices, and what is heard at microphones."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, cli
+from rtvi_sync.cli import devices
+from rtvi_sync.cli.screen import PlainScreen
+from rtvi_sync.media import AudioLevel, MediaDeviceInfo
+
+MICS = [
+    MediaDeviceInfo(device_id=f"ALSA/{name}", kind="audioinput", label=name, is_default="default" in name)
+    for name in ("USB Headset", "\x1b[2Jdefault")
+]
+SPEAKERS = [MediaDeviceInfo(device_id="ALSA/Built-in", kind="audiooutput", label="Built-in")]
+CAMERAS = [
+    MediaDeviceInfo(device_id=f"V4L2/{name}", kind="videoinput", label=name, is_default=name == "one")
+    for name in ("one", "two")
+]
+
+Setting = Callable[..., None]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Setting:
+    """Sets what this machine has: lists of devices, or the errors that come instead."""
+
+    def set_up(mics: Any = MICS, speakers: Any = SPEAKERS, cams: Any = CAMERAS) -> None:
+        for name, there_are in (("mics", mics), ("speakers", speakers), ("cams", cams)):
+            monkeypatch.setattr(RTVIClient, f"get_all_{name}", lambda _, given=there_are: _given(given))
+
+    return set_up
+
+
+def _given(devices: list[MediaDeviceInfo] | Exception) -> list[MediaDeviceInfo]:
+    if isinstance(devices, Exception):
+        raise devices
+    return devices
+
+
+def test_the_devices_are_listed(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ids, names, and an asterisk for the default, nothing of which a terminal obeys."""
+    machine()
+    assert cli.main(["devices"]) == 0
+    shown = capsys.readouterr()
+    assert [line.rstrip() for line in shown.out.splitlines()] == [
+        "Microphones",
+        "  id                name",
+        "  ALSA/USB Headset  USB Headset",
+        "* ALSA/[2Jdefault   [2Jdefault",
+        "",
+        "Speakers",
+        "  id             name",
+        "  ALSA/Built-in  Built-in",
+        "",
+        "Cameras",
+        "  id        name",
+        "* V4L2/one  one",
+        "  V4L2/two  two",
+        "",
+    ]
+    assert shown.err == ""
+
+
+def test_a_machine_without_devices_has_none(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """That is no failure."""
+    machine([], [], [])
+    assert cli.main(["devices"]) == 0
+    assert capsys.readouterr().out.split() == ["Microphones:", "none", "Speakers:", "none", "Cameras:", "none"]
+
+
+def test_what_can_be_had_is_listed_where_a_library_is_missing(
+    machine: Setting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1, and on stderr, once, what to install."""
+    missing = MissingExtraError("The use of microphones and speakers", "audio", hint="before it: apt")
+    machine(missing, missing)
+    assert cli.main(["devices"]) == 1
+    shown = capsys.readouterr()
+    assert "V4L2/two" in shown.out
+    assert "Microphones" not in shown.out
+    assert shown.err == (
+        'rtvi-sync devices: The use of microphones and speakers needs the extra "audio". '
+        'Install it with: pip install "rtvi_sync[audio]" (before it: apt)\n'
+    )
+
+
+def test_a_document_for_programs(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of it as JSON, problems too; what a person is told stays on stderr."""
+    machine(cams=DeviceError("cv2 does not load", devices=("cam",)))
+    assert cli.main(["devices", "--json"]) == 1
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert document["microphones"][1] == {
+        "device_id": "ALSA/\x1b[2Jdefault",
+        "kind": "audioinput",
+        "label": "\x1b[2Jdefault",
+        "group_id": "",
+        "is_default": True,
+    }
+    assert [speaker["is_default"] for speaker in document["speakers"]] == [False]
+    assert document["cameras"] == []
+    assert document["problems"] == {"cameras": "cv2 does not load"}
+    assert shown.err == "rtvi-sync devices: cv2 does not load\n"
+
+
+class FakeClient:
+    """A client whose microphone hears something, or cannot be opened."""
+
+    opened: list[str]
+
+    def __init__(self, mic: str, **_: Any) -> None:
+        self._mic = mic
+        self._handlers: dict[str, Callable[[Any], None]] = {}
+
+    def on(self, event: str, handler: Callable[[Any], None]) -> None:
+        self._handlers[event] = handler
+
+    def init_devices(self) -> None:
+        if self._mic == MICS[0].device_id:
+            raise DeviceError("The headset is used by somebody else", devices=("mic",), type="in-use")
+        self.opened.append(self._mic)
+        for level in (0.1, 0.01):
+            self._handlers["local_audio_level"](AudioLevel(level=level, dbfs=-20 if level == 0.1 else -40))
+
+    def close(self) -> None:
+        if self._mic in self.opened:
+            self.opened.remove(self._mic)
+
+
+@pytest.fixture
+def ears(machine: Setting, monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
+    """Two microphones: one is in use, at the other something is heard."""
+    machine()
+    FakeClient.opened = []
+    monkeypatch.setattr("rtvi_sync.cli.listening.RTVIClient", FakeClient)
+    return FakeClient
+
+
+def test_levels_are_the_loudest_where_nobody_watches(
+    ears: type[FakeClient], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of every microphone at once; one that cannot be opened keeps no other from being heard; all are closed."""
+    assert cli.main(["devices", "--levels", "0.1"]) == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert len(lines) == 5
+    assert re.fullmatch(r"  ALSA/USB Headset +USB Headset +not to be heard: in-use", lines[2])
+    assert re.fullmatch(r"\* ALSA/\[2Jdefault +\[2Jdefault +█{20}·{10} +-20", lines[3])
+    assert shown.err == "rtvi-sync devices: The headset is used by somebody else\n"
+    assert ears.opened == []
+    assert logging.getLogger("rtvi_sync.media").level == logging.NOTSET
+
+
+def test_levels_for_programs(ears: type[FakeClient], capsys: pytest.CaptureFixture[str]) -> None:
+    """As numbers."""
+    assert cli.main(["devices", "--levels", "0", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["microphones"]
+    assert (first["loudest_dbfs"], first["problem"]) == (-100, "The headset is used by somebody else")
+    assert (second["loudest_dbfs"], second["problem"]) == (-20, None)
+
+
+def test_levels_are_live_on_a_terminal(
+    ears: type[FakeClient], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until Ctrl-C, which leaves the loudest on the screen; its status is 130."""
+    seen: list[Any] = []
+
+    class Screen(PlainScreen):
+        """A terminal at which somebody looks, and then presses Ctrl-C."""
+
+        live = True
+
+        def partial_table(self, headers: Any, rows: Any, texts: int = 1) -> None:
+            assert ears.opened == [MICS[1].device_id]
+            seen.append(rows[1][-1])
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(devices, "screen_for", lambda: Screen(sys.stdout))
+    monkeypatch.setattr(devices, "_TICK", 0)
+    assert cli.main(["devices", "--levels"]) == 130
+    assert seen == ["-40"] * 3
+    shown = capsys.readouterr().out
+    assert shown.startswith("Say something. Ctrl-C ends.\n")
+    assert "-20\n" in shown
+    assert ears.opened == []

@@ -1,0 +1,126 @@
+"""`rtvi-sync talk` in a terminal that draws what it is sent, tmux, with a bot of Pipecat's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.cli.speech import SHIPPED
+
+from ..pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
+from ..required import missing
+from .test_talk import ROOT
+
+pytestmark = pytest.mark.real
+
+
+class Tmux:
+    """A terminal of 90 columns and 24 rows with a shell in it."""
+
+    def __init__(self, directory: Path, folder: Path) -> None:
+        self._socket = str(directory / "tmux")
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "PS1": "$ ", "ENV": "", "TERM": "xterm-256color"}
+        self._tmux("-f", os.devnull, "new-session", "-d", "-x", "90", "-y", "24", "-c", str(folder), "sh")
+
+    def _tmux(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["tmux", "-S", self._socket, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        ).stdout
+
+    def type(self, text: str) -> None:
+        """Types text."""
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, key: str) -> None:
+        """Presses a key, by its name in tmux."""
+        self._tmux("send-keys", key)
+
+    def screen(self) -> list[str]:
+        """What is to be seen now, without blank lines at its end."""
+        return self._tmux("capture-pane", "-p").rstrip().splitlines()
+
+    def until(self, seen: Callable[[list[str]], object], what: str) -> list[str]:
+        """Waits until the screen is as `seen` wants it."""
+        end = time.monotonic() + 30
+        while not seen(lines := self.screen()):
+            assert time.monotonic() < end, f"{what}:\n" + "\n".join(lines)
+            time.sleep(0.05)
+        return lines
+
+    def until_line(self, pattern: str) -> list[str]:
+        """Waits until one line is like this."""
+        return self.until(lambda lines: any(re.fullmatch(pattern, line) for line in lines), pattern)
+
+    def close(self) -> None:
+        """Ends the terminal and what runs there."""
+        self._tmux("kill-server")
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    """A terminal, in a folder of the test's own."""
+    if shutil.which("tmux") is None:
+        missing("tmux is not installed: apt-get install tmux")
+    with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:  # a short path, for the socket
+        terminal = Tmux(Path(directory), tmp_path)
+        yield terminal
+        terminal.close()
+
+
+def unchanging(screen: list[str]) -> list[str]:
+    """A screen without levels, time, devices, and blank lines."""
+    return [re.sub(r"[█·]|\d:\d\d|(?<=(?:mic|ker): )\S+", "", line) for line in screen if line]
+
+
+def test_a_conversation_from_the_first_key_to_the_last(pipecat_talk: BotServer, tmux: Tmux, tmp_path: Path) -> None:  # noqa: F811
+    """The transcript scrolls by above the line to type into; meters move; keys mute and leave; the shell goes on."""
+    options = ["--mic", str(SHIPPED), "--speaker", "out.wav", "--record", "both.wav"]
+    command = [sys.executable, "-W", "error", "-m", "rtvi_sync", "talk", pipecat_talk.base_url, *options]
+    tmux.type("clear; " + shlex.join(command))
+    tmux.press("Enter")
+    # What the README shows, at another moment and with other devices.
+    readme = ROOT.joinpath("README.md").read_text("utf-8")
+    shown = re.search(r"^connected to pipecat.*?(?=^```)", readme, re.DOTALL | re.MULTILINE)
+    assert shown is not None
+    promised = unchanging(shown[0].splitlines())
+    lines = tmux.until(lambda lines: unchanging(lines) == promised, "not as in the README")
+    assert lines[0] == "connected to pipecat-ai 1.14.0, RTVI version 2.2.0"
+    assert lines[1:3] == ["you  hello bot", "bot  You said: hello bot."]
+    assert re.fullmatch(r" you [█·]{16}   bot [█·]{16}   \d:\d\d", lines[-2])
+    assert lines[-1] == " Tab mute   F2 mic: speech.wav   F3 speaker: out.wav   Ctrl-C leave"
+    tmux.until_line(r" you .*   bot █.*")
+
+    tmux.press("Tab")
+    tmux.until_line(" you      MUTED         bot .*")
+    tmux.type("what can you do?")
+    tmux.until_line(r"> what can you do\?")
+    tmux.press("Enter")
+    tmux.until_line(r"you  what can you do\?")
+    tmux.until_line("bot  You said: what can you do.*")
+
+    tmux.type("never sent")
+    tmux.press("C-c")
+    tmux.until_line("The conversation is in .*")
+    tmux.type("echo status=$?; stty -a")
+    tmux.press("Enter")
+    tmux.until_line(".*status=130")
+    lines = tmux.until(lambda lines: any("icanon" in line for line in lines), "stty")
+    assert {"icanon", "echo", "isig"} <= {word for line in lines for word in line.split()}
+    assert not any("never sent" in line or " Tab mute" in line for line in lines)
+    for name in ("out.wav", "both.wav"):
+        assert (tmp_path / name).stat().st_size > 10_000

@@ -1,0 +1,871 @@
+"""Microphones and speakers as the program sees them at the client, on a machine without PyAudio's faults."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, UnsupportedFeatureError, WebSocketTransport
+from rtvi_sync.concurrency.hub import acquire_hub
+from rtvi_sync.errors import MissingExtraError, RTVIError
+from rtvi_sync.media import (
+    AudioLevel,
+    BytesSink,
+    BytesSource,
+    MediaDeviceInfo,
+    NullSink,
+    SilenceSource,
+    TrackData,
+    device_watch,
+)
+from rtvi_sync.media import hotplug as hotplug_module
+from rtvi_sync.media.loudspeaker import DeviceSpeaker
+from rtvi_sync.media.manager import MediaManager
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing import EmbeddedBot
+from tests.client.fake_devices import FakeBackend, FakeInput, info
+from tests.client.helpers import SOON, InThread, threads_of_package, until
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """The machine of the test's clients."""
+    fake = FakeBackend()
+    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
+    return fake
+
+
+@pytest.fixture
+def bot() -> Iterator[EmbeddedBot]:
+    with EmbeddedBot() as running:
+        yield running
+
+
+@pytest.fixture
+def client_of(bot: EmbeddedBot, backend: FakeBackend) -> Iterator[Callable[..., RTVIClient]]:
+    """Makes clients of the bot; all are disconnected after the test."""
+    made: list[RTVIClient] = []
+
+    def make(**options: Any) -> RTVIClient:
+        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), **{"connect_timeout": SOON, **options})
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.disconnect()
+    assert backend.open == []
+
+
+def heard_by(session: Any) -> set[int]:
+    """The samples that a bot has heard."""
+    return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))
+
+
+def say(session: Any, pcm: bytes) -> None:
+    """Have the bot say something, all at once."""
+    for start in range(0, len(pcm), 1920):
+        session.send_frame(AudioRawFrame(audio=pcm[start : start + 1920], sample_rate=24000, num_channels=1))
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_lists(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Each kind has its list, fresh at each call; nothing is opened for it."""
+    client = client_of()
+    assert client.get_all_mics() == backend.there[:2]
+    assert client.get_all_speakers() == backend.there[2:]
+    backend.there.append(info("new", "audioinput"))
+    assert [mic.label for mic in client.get_all_mics()] == ["mic_a", "mic_b", "new"]
+    assert backend.opened == []
+
+
+def test_lists_without_the_library(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """The error says how to install it."""
+
+    def devices() -> list[MediaDeviceInfo]:
+        raise MissingExtraError("A microphone", "audio")
+
+    backend.devices = devices  # type: ignore[method-assign]
+    with pytest.raises(MissingExtraError, match="pip install"):
+        client_of().get_all_mics()
+
+
+# -- before a session -------------------------------------------------------------------------------------------------
+
+
+def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """`init_devices()` opens them and tells of them; levels can be seen; `connect()` goes on with what is open."""
+    client = client_of()
+    told: list[tuple[str, Any]] = []
+    for name in ("mic_updated", "speaker_updated", "media_state_updated", "track_started"):
+        client.on(name, lambda data, name=name: told.append((name, data)))
+    levels: list[AudioLevel] = []
+    client.on("local_audio_level", levels.append)
+    assert client.media_state.mic.state == "uninitialized"
+    assert client.selected_mic is None
+    client.init_devices()
+    assert (client.media_state.mic.state, client.media_state.speaker.state) == ("granted", "granted")
+    assert (client.selected_mic, client.selected_speaker) == (backend.there[0], backend.there[2])
+    until(lambda: len(levels) >= 3)
+    assert levels[-1].level == pytest.approx(1000 / 32768)
+    assert levels[-1].dbfs == pytest.approx(-30.3, abs=0.1)
+    track = client.tracks().local.audio
+    assert track is not None
+    assert next(track.frames()).pcm[:2] == b"\xe8\x03"
+    with client:
+        session = bot.wait_for_session()
+        until(lambda: 1000 in heard_by(session))
+        assert client.tracks().local.audio is track
+    assert backend.opened == ["fake/mic_a", "fake/speaker_a"]
+    assert [data.label for name, data in told if name.endswith("r_updated") or name == "mic_updated"] == [
+        "mic_a",
+        "speaker_a",
+    ]
+    states = [data.mic.state for name, data in told if name == "media_state_updated"]
+    assert states[:2] == ["initializing", "granted"]
+    started = [data for name, data in told if name == "track_started"]
+    assert isinstance(started[0], TrackData)
+    assert (started[0].track, started[0].participant.local) == (track, True)
+
+
+def test_nothing_is_left_without_a_session(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """`disconnect()` closes what `init_devices()` has opened, and it may be opened again; `close()` is for good."""
+    client = client_of()
+    for _ in range(3):
+        client.init_devices()
+        client.init_devices()
+        assert len(backend.open) == 2
+        client.disconnect()
+        assert backend.open == []
+        assert client.tracks().local.audio is None
+    client.init_devices()
+    client.close()
+    assert backend.open == []
+    with pytest.raises(RTVIError, match="closed for good"):
+        client.init_devices()
+
+
+def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
+    """Its devices are closed when it is collected, though a handler refers to it."""
+    client = RTVIClient()
+    client.on("local_audio_level", lambda level, client=client: None)
+    client.init_devices()
+    gone = weakref.ref(client)
+    del client
+    gc.collect()
+    assert gone() is None
+    until(lambda: backend.open == [] and not threads_of_package())
+
+
+def test_what_is_disabled_or_not_carried(backend: FakeBackend, client_of: Callable[..., RTVIClient]) -> None:
+    """A muted microphone is not opened, nor is anything for a transport without audio."""
+    client_of(enable_mic=False).init_devices()
+    assert backend.opened == ["fake/speaker_a"]
+    silent = RTVIClient(transport=MemoryTransport())
+    silent.init_devices()
+    assert backend.opened == ["fake/speaker_a"]
+    silent.disconnect()
+
+
+def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """What is chosen while no device is open is told by nobody, and leaves nothing to do."""
+    client = client_of()
+    heard: list[MediaDeviceInfo] = []
+    client.on("mic_updated", heard.append)
+    client.init_devices()
+    until(lambda: heard == [backend.there[0]])
+    client.disconnect()
+    client.update_mic("fake/mic_b")
+    assert client.selected_mic == backend.there[1]
+    assert heard == [backend.there[0]]
+    assert client.stats().events_queued == 0
+
+
+def test_without_a_transport(backend: FakeBackend) -> None:
+    """Devices need none."""
+    client = RTVIClient()
+    client.init_devices()
+    assert len(backend.open) == 2
+    client.update_mic("fake/mic_b")
+    assert backend.open.count("fake/mic_b") == 1
+    client.disconnect()
+    assert backend.open == []
+
+
+def test_choosing_before_a_session(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
+) -> None:
+    """What is chosen is looked up at once, and opened when it is needed."""
+    client = client_of()
+    with pytest.raises(DeviceError, match=r"'nowhere'.*'fake/mic_a'") as caught:
+        client.update_mic("nowhere")
+    assert caught.value.type == "not-found"
+    client.update_mic("fake/mic_b")
+    client.update_speaker("fake/speaker_b")
+    assert backend.opened == []
+    assert client.selected_mic == backend.there[1]
+    with client:
+        session = bot.wait_for_session()
+        until(lambda: 2000 in heard_by(session))
+    assert backend.opened == ["fake/mic_b", "fake/speaker_b"]
+    client.update_mic(SilenceSource())
+    assert client.selected_mic is None
+
+
+# -- in a session -----------------------------------------------------------------------------------------------------
+
+
+def test_another_microphone(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """The bot hears the new one, the track goes on, and the event tells which it is."""
+    with client_of() as client:
+        session = bot.wait_for_session()
+        track = client.tracks().local.audio
+        assert track is not None
+        frames = track.frames()
+        until(lambda: 1000 in heard_by(session))
+        with client.events("mic_updated", timeout=SOON) as events:
+            client.update_mic("fake/mic_b")
+            assert next(events).data == backend.there[1]
+        until(lambda: {1000, 2000} <= heard_by(session))
+        assert client.tracks().local.audio is track
+        assert track.ready_state == "live"
+        until(lambda: any(frame.pcm.startswith(b"\xd0\x07") for frame in frames.queued()))
+        assert backend.open.count("fake/mic_a") == 0
+        client.update_mic(backend.there[1])
+        assert backend.opened.count("fake/mic_b") == 1
+
+
+def test_a_microphone_that_cannot_be_had(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """The old one goes on."""
+    backend.broken["fake/mic_b"] = DeviceError("Not for you", devices=("mic",), type="permissions")
+    with client_of() as client:
+        for wrong in ("fake/mic_b", "nowhere"):
+            with pytest.raises(DeviceError):
+                client.update_mic(wrong)
+        with pytest.raises(TypeError, match="a device, its id"):
+            client.update_mic(5)  # type: ignore[arg-type]
+        assert client.selected_mic == backend.there[0]
+        assert client.media_state.mic.state == "granted"
+        assert "fake/mic_a" in backend.open
+
+
+def test_a_card_for_one_stream(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """Where the old microphone keeps the new one from being opened it is closed first, and opened again if need be."""
+    backend.exclusive = True
+    with client_of() as client:
+        session = bot.wait_for_session()
+        client.update_mic("fake/mic_b")
+        assert [each for each in backend.open if "mic" in each] == ["fake/mic_b"]
+        backend.broken["fake/mic_a"] = DeviceError("No", devices=("mic",), type="unknown")
+        with pytest.raises(DeviceError, match="No"):
+            client.update_mic("fake/mic_a")
+        assert [each for each in backend.open if "mic" in each] == ["fake/mic_b"]
+        before = len(session.audio)
+        until(lambda: len(session.audio) > before + 32000 // 5)
+        assert client.tracks().local.audio is not None
+
+
+def test_what_the_transport_does_not_carry(backend: FakeBackend) -> None:
+    """Nothing is opened for it in its session, whatever is chosen; the choice is kept for another one."""
+    client = RTVIClient(transport=MemoryTransport(), connect_timeout=SOON)
+    with client:
+        client.update_mic("fake/mic_b")
+        client.update_speaker(BytesSink())
+        assert backend.opened == []
+        assert client.tracks().local.audio is None
+        assert client.selected_mic == backend.there[1]
+
+
+@pytest.mark.parametrize("error", [OSError("broken pipe"), RTVIError("gone")])
+def test_a_transport_that_raises(backend: FakeBackend, error: Exception) -> None:
+    """The bot hears nothing more; the track goes on, and the session."""
+
+    class Broken(MemoryTransport):
+        def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+            raise error
+
+    client = RTVIClient(transport=Broken(audio=True), connect_timeout=SOON)
+    with client:
+        track = client.tracks().local.audio
+        assert track is not None
+        frames = track.frames()
+        for _ in range(5):
+            next(frames)
+        assert client.send_client_request("ping", 1) == 1
+    assert backend.open == []
+
+
+def test_a_transport_that_blocks(backend: FakeBackend) -> None:
+    """The end comes all the same, and the microphone is closed: it is disconnect() that wakes such a transport."""
+    entered, release = threading.Event(), threading.Event()
+
+    class Blocking(MemoryTransport):
+        def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+            entered.set()
+            release.wait(SOON)
+
+        def disconnect(self) -> None:
+            super().disconnect()
+            release.set()
+
+    client = RTVIClient(transport=Blocking(audio=True), connect_timeout=SOON)
+    with client:
+        assert entered.wait(SOON)
+    assert release.is_set()
+    until(lambda: backend.open == [])
+
+
+def test_a_switch_that_cannot_be_thrown(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """It stays where it was, so that the next session begins as this one."""
+    client = client_of(mic="fake/nowhere", enable_mic=False)
+    with client:
+        with pytest.raises(DeviceError, match="nowhere"):
+            client.enable_mic(True)
+        assert client.is_mic_enabled is False
+    with client:
+        assert client.connected
+
+
+def test_mute(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """A muted microphone is closed, and opened again when it is unmuted."""
+    with client_of() as client:
+        session = bot.wait_for_session()
+        until(lambda: 1000 in heard_by(session))
+        client.enable_mic(False)
+        until(lambda: "fake/mic_a" not in backend.open)
+        client.enable_mic(True)
+        until(lambda: "fake/mic_a" in backend.open)
+
+
+def test_unmuted_at_last(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """A microphone that was muted from the start is opened then."""
+    with client_of(enable_mic=False) as client:
+        session = bot.wait_for_session()
+        assert backend.opened == ["fake/speaker_a"]
+        client.enable_mic(True)
+        until(lambda: 1000 in heard_by(session))
+
+
+def test_a_device_that_fails_and_comes_back(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """The session lives; the failure is told once, and that it works again."""
+    with client_of() as client, client.events("device_error", "media_state_updated", timeout=SOON) as events:
+        backend.broken["fake/mic_a"] = DeviceError("Unplugged", devices=("mic",), type="unknown")
+        failed = [next(events), next(events)]
+        assert {event.type.snake for event in failed} == {"device_error", "media_state_updated"}
+        assert (client.media_state.mic.state, client.media_state.mic.reason) == ("error", "unknown")
+        assert client.send_client_request("ping", 1) == 1
+        del backend.broken["fake/mic_a"]
+        assert next(events).data.mic.state == "granted"
+
+
+def test_missing_defaults(client_of: Callable[..., RTVIClient], backend: FakeBackend, caplog: Any) -> None:
+    """A machine without devices: one event, one warning, and what is plugged in later can be taken."""
+    microphone = backend.there[0]
+    backend.there.clear()
+    client = client_of()
+    errors: list[DeviceError] = []
+    client.on("device_error", errors.append)
+    with client:
+        assert client.media_state.mic.reason == "not-found"
+        backend.there.append(microphone)
+        client.enable_mic(True)
+        assert backend.open == ["fake/mic_a"]
+    assert [error.devices for error in errors] == [("mic", "speaker")]
+    assert len([record for record in caplog.records if "No mic and no speaker" in record.getMessage()]) == 1
+
+
+# -- the speaker ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["two streams", "one stream"])
+def test_another_speaker(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, exclusive: bool
+) -> None:
+    """In mid-sentence: what the old one has not played is heard from the new one, in order and complete; on a card that
+    serves one stream, too."""
+    backend.exclusive = exclusive
+    speech = b"".join(struct.pack("<h", 1 + n % 9000) for n in range(48000))
+    with client_of(enable_mic=False) as client:
+        session = bot.wait_for_session()
+        say(session, speech)
+        until(lambda: any(backend.heard.get("fake/speaker_a", b"")))
+        client.update_speaker("fake/speaker_b")
+        until(lambda: backend.heard.get("fake/speaker_b", b"").endswith(bytes(960)) and speech_of(backend) == speech)
+        assert client.selected_speaker == backend.there[3]
+
+
+def speech_of(backend: FakeBackend) -> bytes:
+    """What was said, by one speaker after the other, whatever silence is between; its samples are never zero."""
+    heard = array.array("h", b"".join(bytes(backend.heard.get(f"fake/speaker_{name}", b"")) for name in "ab"))
+    return array.array("h", filter(None, heard)).tobytes()
+
+
+def test_volume(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """It is that of the speaker: tracks hear the bot as it speaks."""
+    speech = struct.pack("<h", 8000) * 24000
+    with client_of(enable_mic=False) as client:
+        assert (client.speaker_volume, client.is_speaker_enabled) == (1.0, True)
+        session = bot.wait_for_session()
+        client.speaker_volume = 0.5
+        track = client.tracks().bot.audio
+        assert track is not None
+        frames = track.frames()
+        say(session, speech)
+        until(lambda: struct.pack("<h", 4000) * 10 in backend.heard.get("fake/speaker_a", b""))
+        assert next(frames).pcm[:2] == struct.pack("<h", 8000)
+        client.enable_speaker(False)
+        assert client.is_speaker_enabled is False
+        for wrong in (-0.1, 1.1, float("nan"), "0.5", None):
+            with pytest.raises(ValueError, match=r"0\.0 to 1\.0"):
+                client.speaker_volume = wrong  # type: ignore[assignment]
+
+
+def test_a_muted_speaker(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """Nothing of the bot is heard, while its track goes on."""
+    with client_of(enable_mic=False) as client:
+        session = bot.wait_for_session()
+        client.enable_speaker(False)
+        track = client.tracks().bot.audio
+        assert track is not None
+        frames = track.frames()
+        say(session, struct.pack("<h", 8000) * 4800)
+        next(frames)
+        until(lambda: len(backend.heard.get("fake/speaker_a", b"")) > 24000)
+        assert not any(backend.heard["fake/speaker_a"])
+
+
+# -- levels and tracks ------------------------------------------------------------------------------------------------
+
+
+def test_levels_of_the_bot(client_of: Callable[..., RTVIClient], bot: EmbeddedBot) -> None:
+    """They come while it speaks, at most 20 a second, and end with silence, of which the bot sends nothing."""
+    client = client_of(mic=SilenceSource(), speaker=NullSink())
+    levels: list[AudioLevel] = []
+    client.on("remote_audio_level", levels.append)
+    with client:
+        say(bot.wait_for_session(), struct.pack("<h", 16384) * 24000)
+        until(lambda: bool(levels) and levels[-1].level == 0.0)
+        assert levels[0] == AudioLevel(level=0.5, dbfs=pytest.approx(-6.02, abs=0.01))
+        assert levels[-1].dbfs == -100.0
+
+
+def test_levels_that_nobody_has_time_for(client_of: Callable[..., RTVIClient]) -> None:
+    """While a handler is at work only the newest level waits, so that what it sees next is new."""
+    entered, release = threading.Event(), threading.Event()
+    levels: list[AudioLevel] = []
+
+    def on_level(level: AudioLevel) -> None:
+        levels.append(level)
+        if len(levels) == 1:
+            entered.set()
+            release.wait(SOON)
+
+    client = client_of(speaker=NullSink())
+    client.on("local_audio_level", on_level)
+    client.init_devices()
+    assert entered.wait(SOON)
+    track = client.tracks().local.audio
+    assert track is not None
+    frames = track.frames()
+    for _ in range(20):  # 0.4 s
+        next(frames)
+    assert client.stats().events_queued <= 1
+    release.set()
+    until(lambda: len(levels) > 3)
+
+
+def test_tracks_that_begin_and_end(client_of: Callable[..., RTVIClient], bot: EmbeddedBot) -> None:
+    """Local and bot's, each told once."""
+    client = client_of(mic=BytesSource(bytes(640), 16000), speaker=BytesSink())
+    told: list[tuple[str, str, str]] = []
+    for name in ("track_started", "track_stopped"):
+        client.on(name, lambda data, name=name: told.append((name, data.participant.id, data.track.ready_state)))
+    with client:
+        say(bot.wait_for_session(), bytes(4800))
+        until(lambda: len(told) == 2)
+    assert sorted(told) == [
+        ("track_started", "bot", "live"),
+        ("track_started", "local", "live"),
+        ("track_stopped", "bot", "ended"),
+        ("track_stopped", "local", "ended"),
+    ]
+
+
+# -- what is not there ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feature", ["cam", "screen-share"])
+@pytest.mark.parametrize("where", ["in a session", "with devices", "outside"])
+def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str, where: str) -> None:
+    """It is refused by name, and the event fires, whenever it is asked for."""
+    client = client_of(mic=SilenceSource(), speaker=NullSink())
+    seen: list[UnsupportedFeatureError] = []
+    client.on("unsupported_feature", seen.append)
+    if where == "in a session":
+        client.connect()
+    elif where == "with devices":
+        client.init_devices()
+    enable = client.enable_cam if feature == "cam" else client.enable_screen_share
+    with pytest.raises(UnsupportedFeatureError, match="no video") as caught:
+        enable(True)
+    assert caught.value.feature == feature
+    until(lambda: [error.feature for error in seen] == [feature])
+    enable(False)
+    assert (client.is_cam_enabled, client.is_sharing_screen) == (False, False)
+
+
+# -- devices that come and go -----------------------------------------------------------------------------------------
+
+
+def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for devices until somebody listens; then each list that has changed is told, and only that."""
+    watches: list[Any] = []
+
+    class Watch:
+        def __init__(self, on_change: Any, *_: Any) -> None:
+            self.on_change, self.closed = on_change, False
+            watches.append(self)
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
+    monkeypatch.setattr(hotplug_module, "CameraWatch", Watch)
+    client = client_of()
+    with client:
+        with client.events():  # who takes everything means nothing in particular
+            client._connector.media._session._hotplug.look()  # type: ignore[union-attr]
+            assert watches == []
+        with client.events("available_mics_updated", "available_speakers_updated", timeout=SOON) as events:
+            until(lambda: len(watches) == 1)
+            one, two, out = info("one", "audioinput"), info("two", "audioinput"), info("out", "audiooutput")
+            watches[0].on_change([one, out])
+            assert {next(events).type.snake for _ in range(2)} == {
+                "available_mics_updated",
+                "available_speakers_updated",
+            }
+            watches[0].on_change([one, two, out])
+            assert next(events).data == [one, two]
+        with client.events("available_cams_updated", timeout=SOON) as events:
+            until(lambda: len(watches) == 2)
+            watches[1].on_change([info("cam", "videoinput")])
+            assert [camera.label for camera in next(events).data] == ["cam"]
+    assert all(watch.closed for watch in watches)
+
+
+def test_cameras_that_come_and_go() -> None:
+    """What there is at first is told, and from then on each change, until it is closed."""
+    there = [info("one", "videoinput")]
+    changes: list[list[MediaDeviceInfo]] = []
+    looked = threading.Semaphore(0)
+
+    def look() -> list[MediaDeviceInfo]:
+        looked.release()
+        return list(there)
+
+    watch = hotplug_module.CameraWatch(changes.append, look, 0.01)
+    for _ in range(3):
+        assert looked.acquire(timeout=SOON)
+    there.append(info("two", "videoinput"))
+    until(lambda: len(changes) == 2)
+    watch.close()
+    assert [[each.label for each in cameras] for cameras in changes] == [["one"], ["one", "two"]]
+
+
+# -- from several threads at once -------------------------------------------------------------------------------------
+
+
+def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Whatever comes together, one microphone and one speaker are open in the end, and the session lives."""
+    with client_of() as client:
+
+        def switch(number: int) -> None:
+            for turn in range(8):
+                client.update_mic(f"fake/mic_{'ab'[(number + turn) % 2]}")
+                client.update_speaker(f"fake/speaker_{'ab'[(number + turn) % 2]}")
+                client.enable_mic(bool((number + turn) % 3))
+
+        switching = [InThread(lambda number=number: switch(number)) for number in range(4)]
+        for each in switching:
+            each.result()
+        client.enable_mic(True)
+        until(lambda: sorted(each[5] for each in backend.open) == ["m", "s"])
+        assert client.send_client_request("ping", 1) == 1
+
+
+# -- at the same time -------------------------------------------------------------------------------------------------
+
+
+def slow_speaker(backend: FakeBackend) -> tuple[threading.Event, threading.Event]:
+    """From now on a speaker opens when the second event says so; the first says that it is about to."""
+    opening, go_on, open_output = threading.Event(), threading.Event(), backend.open_output
+
+    def slowly(*args: Any) -> Any:
+        opening.set()
+        assert go_on.wait(SOON)
+        return open_output(*args)
+
+    backend.open_output = slowly  # type: ignore[method-assign]
+    return opening, go_on
+
+
+def test_devices_that_are_opened_twice_at_once(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
+) -> None:
+    """`connect()` and `init_devices()` wait for the one that is at it, and go on with what it has opened."""
+    opening, go_on = slow_speaker(backend)
+    client = client_of()
+    under_way = [InThread(client.init_devices)]
+    assert opening.wait(SOON)
+    under_way += [InThread(client.init_devices), InThread(client.connect)]
+    threading.Event().wait(0.05)  # they may come to the devices meanwhile; nothing depends on it
+    go_on.set()
+    for each in under_way:
+        each.result()
+    assert client.state == "ready"
+    assert sorted(backend.opened) == ["fake/mic_a", "fake/speaker_a"]
+
+
+def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """A microphone that is unmuted, and another that is chosen, while the speaker is being opened: both count."""
+    opening, go_on = slow_speaker(backend)
+    client = client_of(enable_mic=False)
+    connecting = InThread(client.connect)
+    assert opening.wait(SOON)
+    switching = [InThread(lambda: client.enable_mic(True)), InThread(lambda: client.update_mic("fake/mic_b"))]
+    until(lambda: client.is_mic_enabled)
+    go_on.set()
+    for each in (connecting, *switching):
+        each.result()
+    until(lambda: [each for each in backend.open if "mic" in each] == ["fake/mic_b"])
+    assert client.selected_mic == backend.there[1]
+    assert client.media_state.mic.state == "granted"
+
+
+def test_a_client_is_closed_while_its_devices_are_opened(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing stays open, and the call says why."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def acquire() -> Any:
+        entered.set()
+        assert go_on.wait(SOON)
+        return acquire_hub()
+
+    monkeypatch.setattr("rtvi_sync.devices.acquire_hub", acquire)
+    client = client_of()
+    opening = InThread(client.init_devices)
+    assert entered.wait(SOON)
+    client.close()
+    go_on.set()
+    with pytest.raises(RTVIError, match="closed for good"):
+        opening.result()
+    assert backend.open == []
+
+
+def test_speech_goes_on_while_the_speaker_is_switched(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes in the midst of it comes after what has waited, and an interruption is meant for all of it."""
+    with client_of(enable_mic=False) as client:
+        session = bot.wait_for_session()
+        manager = client._connector.media
+        say(session, struct.pack("<h", 1) * 240_000)
+        until(lambda: client.stats().audio_received > 9.99)
+        write, written = DeviceSpeaker.write, threading.Event()
+
+        def slowly(speaker: DeviceSpeaker, pcm: bytes, rate: int) -> None:
+            if not written.is_set() and threading.current_thread().name != "MainThread":
+                written.set()
+                threading.Event().wait(0.1)
+            write(speaker, pcm, rate)
+
+        monkeypatch.setattr(DeviceSpeaker, "write", slowly)
+        switching = InThread(lambda: client.update_speaker("fake/speaker_b"))
+        assert written.wait(SOON)
+        manager.interrupt()
+        manager.receive_audio(struct.pack("<h", 2) * 24_000, 24000, 1)
+        switching.result()
+        until(lambda: struct.pack("<h", 2) * 9600 in backend.heard.get("fake/speaker_b", b""))
+        until(lambda: backend.heard["fake/speaker_b"].endswith(bytes(19200)))
+        assert struct.pack("<h", 1) * 4800 not in backend.heard["fake/speaker_b"]
+
+
+def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """The new microphone fails, and so does the old one that had made way: that is told."""
+    backend.exclusive = True
+    with client_of() as client, client.events("device_error", "track_stopped", timeout=SOON) as events:
+        open_input = backend.open_input
+
+        def once_more(*args: Any) -> Any:
+            backend.open_input = broken  # type: ignore[method-assign]
+            return open_input(*args)
+
+        def broken(*args: Any) -> Any:
+            raise DeviceError("Gone", devices=("mic",), type="unknown")
+
+        backend.open_input = once_more  # type: ignore[method-assign]
+        with pytest.raises(DeviceError, match="Gone"):
+            client.update_mic("fake/mic_b")
+        assert {next(events).type.snake for _ in range(2)} == {"device_error", "track_stopped"}
+        assert client.media_state.mic.state == "error"
+        assert client.tracks().local.audio is None
+        backend.open_input = open_input  # type: ignore[method-assign]
+        client.update_mic("fake/mic_b")
+        assert client.media_state.mic.state == "granted"
+
+
+@pytest.mark.parametrize("at_first", ["a device", "a source"])
+def test_a_microphone_that_hangs(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, at_first: str
+) -> None:
+    """It is noticed, though it may be the first device of the session; and it is not loud any more."""
+    go_on, read = threading.Event(), FakeInput.read
+    levels: list[AudioLevel] = []
+    client = client_of(mic=SilenceSource() if at_first == "a source" else None, speaker=NullSink())
+    client.on("local_audio_level", levels.append)
+    with client, client.events("device_error", timeout=SOON) as events:
+        threading.Event().wait(0.4)  # in which nobody has looked at devices for the first time, and found none
+        client.update_mic("fake/mic_b")
+        until(lambda: bool(levels) and levels[-1].level > 0)
+        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
+        assert "stopped answering" in str(next(events).data)
+        until(lambda: levels[-1].level == 0.0)
+        assert client.media_state.mic.state == "error"
+        go_on.set()
+        until(lambda: client.media_state.mic.state == "granted")
+
+
+def test_back_to_the_default_while_muted(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Which one that is, is known once it is opened."""
+    with client_of(mic="fake/mic_b") as client:
+        client.enable_mic(False)
+        client.update_mic(None)
+        assert client.selected_mic is None
+        assert client.tracks().local.audio is not None
+        client.enable_mic(True)
+        until(lambda: client.selected_mic == backend.there[0])
+
+
+def test_a_transport_that_fails_to_send(bot: EmbeddedBot, backend: FakeBackend, caplog: Any) -> None:
+    """Its error is logged once; the microphone goes on for the readers of its track."""
+
+    class Broken(WebSocketTransport):
+        def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+            raise ZeroDivisionError("mine")
+
+    with RTVIClient(transport=Broken(bot.ws_url), speaker=NullSink(), connect_timeout=SOON) as client:
+        until(lambda: any("Sending audio failed" in record.getMessage() for record in caplog.records))
+        track = client.tracks().local.audio
+        assert track is not None
+        frames = track.frames()
+        assert next(frames).pcm[:2] == b"\xe8\x03"
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+# -- small things -----------------------------------------------------------------------------------------------------
+
+
+def test_devices_that_cannot_be_had_leave_nothing(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Not even a thread."""
+    before = set(threads_of_package())
+    client = client_of(speaker="nowhere")
+    with pytest.raises(DeviceError, match="nowhere"):
+        client.init_devices()
+    assert backend.open == []
+    until(lambda: set(threads_of_package()) == before)
+
+
+def test_a_device_that_hangs_before_a_session(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is noticed there, too."""
+    go_on, read = threading.Event(), FakeInput.read
+    client = client_of(speaker=NullSink())
+    with client.events("device_error", timeout=SOON) as events:
+        client.init_devices()
+        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
+        assert next(events).data.devices == ("mic",)
+    go_on.set()
+
+
+def test_a_source_in_place_of_a_device_that_failed(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """All is well then; and the track tells where the sound comes from."""
+    with client_of() as client:
+        track = client.tracks().local.audio
+        assert track is not None
+        assert track.label == "default"
+        client.update_mic("fake/mic_b")
+        assert track.label == "fake/mic_b"
+        backend.broken["fake/mic_b"] = DeviceError("Unplugged", devices=("mic",), type="unknown")
+        until(lambda: client.media_state.mic.state == "error")
+        client.update_mic(SilenceSource())
+        assert client.media_state.mic.state == "granted"
+        assert track.label == "SilenceSource"
+
+
+def test_who_lacks_a_device_hears_of_new_ones(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one who begins to listen when it turns out that there is none."""
+    watches: list[Any] = []
+
+    class Watch:
+        def __init__(self, on_change: Any) -> None:
+            watches.append(self)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
+    backend.there.clear()
+    with client_of() as client:
+        threading.Event().wait(0.4)  # in which nobody listens
+        with client.events("available_mics_updated"):
+            until(lambda: len(watches) == 1)
+
+
+@pytest.mark.parametrize("call", ["connect", "init_devices", "enable_mic"])
+def test_nothing_is_opened_after_the_end(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A call that is about to open a device when the session ends leaves the microphone closed."""
+    entered, go_on = threading.Event(), threading.Event()
+    name = "_prepare" if call == "enable_mic" else "prepare"
+    prepare = getattr(MediaManager, name)
+
+    def late(manager: MediaManager, *args: Any, **options: Any) -> None:
+        entered.set()
+        assert go_on.wait(SOON)
+        prepare(manager, *args, **options)
+
+    client = client_of(enable_mic=call == "connect", speaker=NullSink())
+    if call != "connect":
+        client.connect()
+    monkeypatch.setattr(MediaManager, name, late)
+    calls = {
+        "connect": client.connect,
+        "init_devices": client.init_devices,
+        "enable_mic": lambda: client.enable_mic(True),
+    }
+    if call == "init_devices":
+        client._connector.media.switches.mic = True
+    opening = InThread(calls[call])
+    assert entered.wait(SOON)
+    client.disconnect()
+    go_on.set()
+    with contextlib.suppress(RTVIError):
+        opening.result()
+    assert backend.open == []
+    assert client.tracks().local.audio is None

@@ -1,0 +1,222 @@
+"""Short work on threads that stay for more of it."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import threading
+import weakref
+
+import pytest
+
+from rtvi_sync.concurrency import job as module
+from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.job import Job
+from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
+
+from ..client.helpers import until
+from ..forking import in_child
+from ..loopback import LIMIT
+
+
+@pytest.fixture(autouse=True)
+def nobody_free():
+    """No thread of another test is free."""
+    send_idle_home()
+
+
+def made(target, *args) -> Job:
+    """A job that was made."""
+    job = Job("call", target, *args)
+    job.start()
+    assert job.done.wait(Deadline(LIMIT))
+    return job
+
+
+def test_the_next_job_finds_the_thread_of_the_last():
+    """One that follows at once, and one that follows later, are made on the same thread, which is named for each."""
+    seen = []
+    for role in ("call", "close", "connect"):
+        job = Job(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
+        job.start()
+        assert job.done.wait(Deadline(LIMIT))
+    threads, names = zip(*seen, strict=True)
+    assert len(set(threads)) == 1
+    assert [name.rpartition("-")[0] for name in names] == ["rtvi-call", "rtvi-close", "rtvi-connect"]
+    until(lambda: threads[0].name.startswith("rtvi-idle-"))
+
+
+def test_jobs_at_once_have_threads_of_their_own():
+    """A job that takes its time holds up no other."""
+    let_go = threading.Event()
+    slow = [Job("call", let_go.wait, LIMIT) for _ in range(3)]
+    for job in slow:
+        job.start()
+    ran = threading.Event()
+    made(ran.set)
+    assert ran.is_set()
+    let_go.set()
+    for job in slow:
+        assert job.done.wait(Deadline(LIMIT))
+
+
+def test_whose_job_it_is():
+    """A job is current on its thread, while it is made, and not when that thread has another one."""
+    seen = []
+    first = Job("call", lambda: seen.append((first.is_current, first.threads == [threading.current_thread()])))
+    first.start()
+    assert first.done.wait(Deadline(LIMIT))
+    made(lambda: seen.append((first.is_current, bool(first.threads))))
+    assert seen == [(True, True), (False, False)]
+
+
+def test_an_error_ends_the_thread(monkeypatch):
+    """What a job raises is told as for any thread; it is done, and the next one gets a thread that works."""
+    told = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+
+    def fail() -> None:
+        raise ValueError
+
+    made(fail)
+    until(lambda: told)
+    assert told == [ValueError]
+    ran = threading.Event()
+    made(ran.set)
+    assert ran.is_set()
+
+
+def test_a_job_begins_with_an_empty_context():
+    """Context variables of one job are not the next one's, as if each had a thread of its own."""
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    seen = []
+    variable.set(1)
+    made(lambda: variable.set(2))
+    made(lambda: seen.append(variable.get()))
+    assert seen == [0]
+
+
+def test_a_free_thread_holds_nothing():
+    """What a job refers to can be collected when it is done."""
+
+    class Thing:
+        def use(self, other: object) -> None:
+            pass
+
+    thing, other = Thing(), Thing()
+    gone = weakref.ref(thing), weakref.ref(other)
+    made(thing.use, other)
+    del thing, other
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
+
+
+def test_a_free_thread_leaves_after_a_while(monkeypatch):
+    """Without work it ends by itself."""
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
+    thread = []
+    made(lambda: thread.append(threading.current_thread()))
+    thread[0].join(LIMIT)
+    assert not thread[0].is_alive()
+    assert not module._crew.offers
+    ran = threading.Event()
+    made(ran.set)
+    assert ran.is_set()
+
+
+def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
+    """The garbage collector may run a finalizer on a thread that is about to be free: its job goes to another one."""
+    outcome = []
+
+    def finalizer(offer) -> None:
+        job = Job("call", outcome.append, "made")
+        job.start()
+        outcome.append(job.done.wait(Deadline(LIMIT)))
+
+    class Offers(type(module._crew.offers)):
+        def appendleft(self, offer) -> None:
+            super().appendleft(offer)
+            if not outcome:
+                outcome.append("began")
+                finalizer(offer)
+
+    before, module._crew.offers = module._crew.offers, Offers()
+    try:
+        made(lambda: None)
+        send_idle_home()
+    finally:
+        module._crew.offers = before
+    assert outcome == ["began", "made", True]
+
+
+def test_at_the_exit_of_the_interpreter(monkeypatch):
+    """Where no thread can be started, a free one is not taken either: its work could begin nothing."""
+
+    def refuse(*_: object) -> None:
+        raise NoThreadError("none to be had")
+
+    made(lambda: None)
+    monkeypatch.setattr(module, "start_thread", refuse)
+    made(lambda: None)
+    ended = threading.Thread()
+    monkeypatch.setattr(threading, "main_thread", lambda: ended)
+    with pytest.raises(NoThreadError):
+        Job("call", lambda: None).start()
+
+
+def test_in_a_forked_child():
+    """A child has none of its parent's free threads, and a job there gets one that exists."""
+
+    def child() -> object:
+        ran = threading.Event()
+        made(ran.set)
+        return ran.is_set()
+
+    let_go = threading.Event()
+    busy = Job("call", let_go.wait, LIMIT)
+    busy.start()
+    made(lambda: None)
+    assert in_child(child)
+    assert not module._crew.offers  # those that were free have left before the fork
+    let_go.set()
+    assert busy.done.wait(Deadline(LIMIT))
+
+
+def test_a_job_that_forked(monkeypatch):
+    """In the child its thread ends with it, so it is not offered to others."""
+    forks = []
+    monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
+    made(lambda: forks.append("now"))
+    assert not module._crew.offers
+
+
+def test_from_many_threads(monkeypatch):
+    """Under contention, and whatever leaves meanwhile, every job is made, once."""
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.0005)
+    made_by = [0] * 8
+    begin = threading.Barrier(8)
+
+    def use(number: int) -> None:
+        begin.wait(LIMIT)
+        for _ in range(200):
+            count = []
+            made(count.append, 1)
+            made_by[number] += len(count)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * LIMIT)
+        assert not thread.is_alive()
+    assert made_by == [200] * 8
+    send_idle_home()
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("rtvi-")])
+
+
+def test_exit_sends_them_home():
+    """When the sessions have ended at exit, what is free leaves."""
+    made(lambda: None)
+    lifecycle._at_exit()
+    assert not module._crew.offers

@@ -1,0 +1,99 @@
+"""What a message leaves in memory: while it waits for its handler, and afterwards."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+
+from benchmarks import parts
+from benchmarks.peers.ours import Ours
+from benchmarks.scenarios.session import Counting
+from benchmarks.server import Command
+from rtvi_sync import RTVIClient
+from rtvi_sync.transports.memory import MemoryTransport
+
+MANY = 1000
+
+
+def held() -> tuple[int, int]:
+    """Blocks of memory that are in use, and objects that the garbage collector looks at."""
+    gc.collect()
+    return sys.getallocatedblocks(), len(gc.get_objects())
+
+
+def more(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
+    """What has come to be."""
+    return after[0] - before[0], after[1] - before[1]
+
+
+def test_a_message_that_waits() -> None:
+    """A message that waits for its handler takes 15 blocks of memory and 4 tracked objects at most, and leaves none."""
+    transport = MemoryTransport()
+    client = RTVIClient(transport=transport, events="manual")
+    heard: list[object] = []
+    client.on("user-transcription", heard.append)
+
+    def receive() -> None:
+        for _ in range(MANY):
+            transport.receive(parts.TEXT)
+
+    def handle() -> int:
+        count = 0
+        while some := client.process_events(0):
+            count += some
+        heard.clear()
+        return count
+
+    with client:
+        handle()
+        for _ in range(3):  # what is kept and used again is there by then
+            receive()
+            assert handle() == MANY
+        before = held()
+        receive()
+        waiting = held()
+        assert handle() == MANY
+        after = held()
+
+    blocks, objects = more(before, waiting)
+    assert MANY < blocks <= 15.1 * MANY
+    assert MANY < objects <= 4.1 * MANY
+    blocks, objects = more(before, after)
+    assert blocks < MANY / 20
+    assert objects < MANY / 20
+
+
+@pytest.mark.parametrize("work", ["events", "audio down", "audio up", "requests"])
+def test_nothing_is_left(work: str, url: str) -> None:
+    """After thousands of messages through a WebSocket, handled on the client's threads, memory is as full as before."""
+    counting = Counting()
+    client = Ours(url, counting)
+
+    def burst(command: str, number: int, events: int) -> None:
+        counting.expect(events)
+        client.request(command, {"n": number})
+        counting.wait()
+
+    def do() -> None:
+        if work == "events":
+            burst(Command.EVENTS, 2 * MANY, events=2 * MANY)
+        elif work == "audio down":
+            burst(Command.AUDIO, 2 * MANY, events=1)
+        for _ in range(MANY // 20):
+            if work == "audio up":
+                client.send_pieces(20)
+            for _ in range(20 if work == "requests" else 1):
+                client.request(Command.ECHO)
+
+    client.connect()
+    for _ in range(2):  # what is kept and used again is there by then
+        do()
+    before = held()
+    do()
+    blocks, objects = more(before, held())
+    client.close()
+
+    assert blocks < MANY / 10
+    assert objects < MANY / 20

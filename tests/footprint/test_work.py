@@ -1,0 +1,108 @@
+"""What a message costs, in numbers that do not depend on how fast the machine is: instructions and system calls."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from . import counted
+
+#: Of what was measured, with the build of Python that needs most; that is a tenth more than the one that needs least.
+ALLOWED: Final = 1.2
+
+#: Instructions of each part, those of `json.loads` of a message being 1: with Python 3.10, and with later ones.
+PARTS: Final = {
+    "codec, a message in": (0.39, 0.38),
+    "codec, a message out": (0.13, 0.10),
+    "codec, audio in": (0.12, 0.12),
+    "codec, audio out": (0.20, 0.15),
+    "frame reader, a message": (0.28, 0.19),
+    "frame reader, a piece of audio": (0.30, 0.22),
+    "frame writer, a piece of audio": (0.36, 0.27),
+    "envelope, decode": (1.15, 1.10),
+    "payload, decode": (0.51, 0.42),
+    "engine, an event": (1.15, 1.05),
+    "lane, post and run": (0.64, 0.39),
+    "signal, nobody listens": (0.38, 0.28),
+    "signal, one receiver": (1.07, 0.85),
+}
+#: Instructions of the whole way, those of the simplest client of threads being 1: likewise.
+SESSIONS: Final = {
+    "an event": (0.63, 0.64),
+    "audio down": (0.26, 0.25),
+    "audio up": (0.47, 0.38),
+    "a request": (1.05, 0.95),
+}
+#: System calls of all threads. A burst is read many frames at a time, and each frame is sent by one call.
+CALLS: Final = {
+    "an event": 0.1,
+    "audio down": 0.1,
+    "audio up": 1.5,
+    "a request": 11.0,
+}
+
+Show = Callable[..., None]
+#: What was found, and the most that it may be, by name.
+Rows = dict[str, tuple[float, float]]
+
+
+def hundredths(rows: Rows) -> Counter[tuple[str, str]]:
+    """For the table in the summary of the test run, whose counts are whole numbers."""
+    return Counter({(name, f"{most:.2f}"): round(100 * number) for name, (number, most) in rows.items()})
+
+
+def lines(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Those of the table."""
+    return (f"  {name:34}{count / 100:8.2f}, at most {most}" for (name, most), count in counts.items())
+
+
+def tell_instructions(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """A table in the summary of the test run."""
+    yield "Instructions: of a part beside json.loads, of a session beside the simplest client"
+    yield from lines(counts)
+
+
+def tell_calls(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """A table in the summary of the test run."""
+    yield "System calls of all threads, when much comes or goes"
+    yield from lines(counts)
+
+
+def too_much(rows: Rows) -> Rows:
+    """What is above its limit."""
+    return {name: row for name, row in rows.items() if row[0] > row[1]}
+
+
+@pytest.mark.real
+def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
+    """No part and no way through a session takes a fifth more instructions, beside a reference, than it did."""
+    found = counted.instructions(url, tmp_path)
+    column = 0 if sys.version_info < (3, 11) else 1
+    rows: Rows = {}
+    for name, expected in PARTS.items():
+        rows[name] = found[name] / found["json.loads"], expected[column] * ALLOWED
+    for name, expected in SESSIONS.items():
+        rows[f"session, {name}"] = found[f"ours, {name}"] / found[f"ref, {name}"], expected[column] * ALLOWED
+    show_table(tell_instructions, hundredths(rows))
+
+    # Far below its limit, it would not be the work that was counted.
+    assert all(number > most / 4 for number, most in rows.values()), rows
+    assert not too_much(rows)
+
+
+@pytest.mark.real
+def test_system_calls_of_a_burst(url: str, tmp_path: Path, show_table: Show) -> None:
+    """Frames that come together are read together, and each frame that goes out takes one call."""
+    found = counted.system_calls(url, tmp_path)
+    rows: Rows = {name: (sum(found[f"ours, {name}"].values()), most) for name, most in CALLS.items()}
+    show_table(tell_calls, hundredths(rows))
+
+    # What the simplest client takes shows that all calls are seen.
+    assert 3 <= sum(found["ref, an event"].values()) < 4
+    assert found["ours, audio up"]["sendto"] > 1
+    assert not too_much(rows), found

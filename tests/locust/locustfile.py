@@ -1,0 +1,54 @@
+"""Users who make a known number of calls each, after which they go; the run is over when all have gone."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gevent
+from locust import constant, events, runners, task
+from locust.exception import StopUser
+
+from rtvi_sync import RTVIError
+from rtvi_sync.locust import RTVIUser
+
+CALLS = int(os.environ["CALLS"])
+
+runners.WORKER_REPORT_INTERVAL = 0.1  # seconds; else a run could not end for three
+
+
+class Caller(RTVIUser):
+    """Asks twice in each call, and is not put out by a bot that fails."""
+
+    wait_time = constant(0)
+    calls = 0
+
+    @task
+    def call(self) -> None:
+        if self.calls == CALLS:
+            raise StopUser
+        self.calls += 1
+        try:
+            with self.client as client:
+                client.send_client_request("order", self.calls, timeout=10)
+                client.send_text("What time is it?", audio_response=False)
+                client.hear_answer(timeout=0.5)
+        except RTVIError:
+            pass  # it has been counted
+
+
+@events.init.add_listener
+def end_with_the_last_user(environment: Any, **_: object) -> None:
+    """On the master."""
+    runner = environment.runner
+    if not isinstance(runner, runners.MasterRunner):
+        return
+
+    def watch() -> None:
+        while runner.user_count == 0:
+            gevent.sleep(0.05)
+        while runner.user_count:
+            gevent.sleep(0.05)
+        runner.quit()
+
+    gevent.spawn(watch)

@@ -1,0 +1,167 @@
+"""A master and two workers, each a process of its own: what they count is what the bot did."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync.testing import BotSession, EmbeddedBot
+
+ROOT = Path(__file__).parents[2]
+USERS, CALLS = 4, 6
+TOTAL = USERS * CALLS
+LIMIT = 60.0
+
+Counts = dict[tuple[str, str], tuple[int, int]]
+Failures = dict[tuple[str, str, str], int]
+
+
+def free_port() -> str:
+    """A port that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failures]:
+    """Let the users of `locustfile.py` loose on a bot, from a master and two workers.
+
+    Args:
+        url: of the bot.
+        folder: for what is written.
+        forked: the master makes the workers; else all are started alike, as on several machines.
+
+    Returns:
+        The master's exit status, how often what was done and failed, and which errors there were.
+    """
+    command = [sys.executable, "-m", "locust", "-f", "tests/locust/locustfile.py", "--host", url]
+    test = ["--headless", f"--users={USERS}", "--spawn-rate=100", "--run-time=50s", f"--csv={folder / 'run'}"]
+    bind, reach = ["--master-bind-host=127.0.0.1", "--master-bind-port"], ["--master-host=127.0.0.1", "--master-port"]
+    port = free_port()
+    if forked:
+        parts = [["--processes=2", *test, *bind, port, *reach, port]]
+    else:
+        worker = ["--worker", *reach, port]
+        parts = [["--master", "--expect-workers=2", *test, *bind, port], worker, worker]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CALLS": str(CALLS)}
+    with contextlib.ExitStack() as stack:
+        logs = [stack.enter_context((folder / f"{number}.log").open("w+")) for number in range(len(parts))]
+        running = [
+            stack.enter_context(subprocess.Popen([*command, *options], cwd=ROOT, env=environ, stdout=log, stderr=log))
+            for options, log in zip(parts, logs, strict=True)
+        ]
+        for process in running:
+            stack.callback(process.kill)
+        statuses = [process.wait(LIMIT) for process in running]
+        for log in logs:
+            log.seek(0)
+        told = "".join(log.read() for log in logs)
+    # A worker's status tells whether anything failed among its own users, and the master's among all.
+    assert set(statuses) <= {0, 1}, told
+    assert "Traceback" not in told
+    counts = {
+        (row["Type"], row["Name"]): (int(row["Request Count"]), int(row["Failure Count"]))
+        for row in rows(folder / "run_stats.csv")
+    }
+    failures = {
+        (row["Method"], row["Name"], row["Error"].partition("(")[0]): int(row["Occurrences"])
+        for row in rows(folder / "run_failures.csv")
+    }
+    return statuses[0], counts, failures
+
+
+def bot_with(handler: Callable[[BotSession, dict[str, Any]], bool]) -> tuple[EmbeddedBot, Counter[str]]:
+    """A bot, and what it is told how often."""
+    seen: Counter[str] = Counter()
+
+    def count(session: BotSession, message: dict[str, Any]) -> bool:
+        seen[message["type"]] += 1
+        return handler(session, message)
+
+    return EmbeddedBot(handler=count, replies="Noon."), seen
+
+
+def test_all_goes_well(tmp_path: Path) -> None:
+    """Each session, request and answer is counted once, none of them failed, and the workers shared them."""
+    bot, seen = bot_with(lambda *_: False)
+    with bot:
+        status, counts, failures = swarm(bot.ws_url, tmp_path, forked=False)
+        assert bot.sessions == []
+    assert seen == {"client-ready": TOTAL, "client-message": TOTAL, "send-text": TOTAL}
+    assert counts == {
+        ("CONNECT", "connect"): (TOTAL, 0),
+        ("REQUEST", "order"): (TOTAL, 0),
+        ("ANSWER", "first text"): (TOTAL, 0),
+        ("ANSWER", "whole"): (TOTAL, 0),
+        ("", "Aggregated"): (4 * TOTAL, 0),
+    }
+    assert (status, failures) == (0, {})
+
+
+def test_the_bot_fails(tmp_path: Path) -> None:
+    """Of four requests one is refused, one ends the session, one is answered by a bot that says nothing more: so
+    often it is counted, by its error, and the users go on."""
+    number = itertools.count()
+    fates: dict[int, int] = {}
+
+    def fail(session: BotSession, message: dict[str, Any]) -> bool:
+        if message["type"] == "client-message":
+            fate = fates[id(session)] = next(number) % 4
+            if fate == 0:
+                raise LookupError("no such order")
+            if fate == 1:
+                session.close(1011, "out of memory")
+                return True
+        return message["type"] == "send-text" and fates[id(session)] == 2
+
+    bot, seen = bot_with(fail)
+    with bot:
+        status, counts, failures = swarm(bot.ws_url, tmp_path, forked=True)
+        assert bot.sessions == []
+    quarter = TOTAL // 4
+    assert seen == {"client-ready": TOTAL, "client-message": TOTAL, "send-text": 2 * quarter}
+    assert counts == {
+        ("CONNECT", "connect"): (TOTAL, 0),
+        ("REQUEST", "order"): (TOTAL, 2 * quarter),
+        ("ANSWER", "first text"): (2 * quarter, quarter),
+        ("ANSWER", "whole"): (quarter, 0),
+        ("", "Aggregated"): (TOTAL + TOTAL + 3 * quarter, 3 * quarter),
+    }
+    assert failures == {
+        ("REQUEST", "order", "RequestRejectedError"): quarter,
+        ("REQUEST", "order", "DisconnectedError"): quarter,
+        ("ANSWER", "first text", "RequestTimeoutError"): quarter,
+    }
+    assert status == 1
+
+
+def test_the_sample(tmp_path: Path) -> None:
+    """`samples/load_test` says how it is called, tests its own bot by two workers, and keeps what Locust is told to."""
+    entry = ROOT / "samples" / "load_test" / "__main__.py"
+    assert "python3 run.py sample load_test --url ws://" in entry.read_text(encoding="utf-8")
+    port = free_port()
+    ports = ["--master-bind-port", port, "--master-port", port]
+    options = ["--users=4", "--spawn-rate=100", "--run-time=2s", f"--csv={tmp_path / 'run'}", *ports]
+    done = subprocess.run(
+        [sys.executable, "-m", "samples.load_test", *options], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    counts = {(row["Type"], row["Name"]): row for row in rows(tmp_path / "run_stats.csv")}
+    for entry_of in [("CONNECT", "connect"), ("REQUEST", "get-order"), ("ANSWER", "first text"), ("ANSWER", "whole")]:
+        assert int(counts[entry_of]["Request Count"]) >= 2
+        assert counts[entry_of]["Failure Count"] == "0"

@@ -1,0 +1,96 @@
+"""What Locust's users tell and leave, in a process that Locust has patched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync.testing import BotSession, EmbeddedBot
+
+ROOT = Path(__file__).parents[2]
+
+
+def never(_: BotSession, message: dict[str, Any]) -> bool:
+    """A bot that does not answer one kind of request."""
+    return message["type"] == "client-message" and message["data"]["t"] == "never"
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
+    """What `users.py` has found, and the sessions that the bots still have."""
+    with EmbeddedBot(handler=never, replies="No.", hang_over=0.1) as bot, EmbeddedBot(ready=False) as mute:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.locust.users", bot.ws_url, mute.ws_url],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        sessions = [*bot.sessions, *mute.sessions]
+        for session in sessions:
+            session.wait_ended(10)
+        yield json.loads(done.stdout), sessions
+
+
+def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
+    """A session, its spoken answer, a request and a step, each with its time and the context of the user."""
+    entries = lives[0]["entries"]
+    assert [(entry["request_type"], entry["name"]) for entry in entries] == [
+        ("CONNECT", "connect"),
+        ("ANSWER", "first text"),
+        ("ANSWER", "first sound"),
+        ("ANSWER", "whole"),
+        ("REQUEST", "order"),
+        ("STEP", "nothing"),
+        ("REQUEST", "never"),
+    ]
+    assert all(entry["context"] == {"who": "me"} and entry["response_time"] > 0 for entry in entries)
+    assert [entry["exception"] for entry in entries] == [None] * 6 + ["RequestTimeoutError"]
+    assert entries[4]["response_length"] == len('{"number": 7}')
+    text, whole = entries[1]["response_time"], entries[3]["response_time"]
+    assert 90 < text < whole  # milliseconds: the bot waits for 100 of silence
+    began = [entry["start_time"] for entry in entries]
+    assert began[0] < began[1] < began[4] < began[5]
+
+
+def test_without_a_host(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
+    """A user without an address ends the test, and says what is missing."""
+    assert lives[0]["no host"].startswith("No host: pass --host")
+
+
+@pytest.mark.parametrize("way", ["connecting", "asking", "hearing", "waiting", "sleeping", "flapping"])
+def test_killed(lives: tuple[dict[str, Any], list[BotSession]], way: str) -> None:
+    """A user that is stopped ends, whatever it is doing."""
+    assert lives[0]["running"][way] == 0
+
+
+def test_nothing_is_left(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
+    """Users who were killed leave no greenlet, no descriptor and no session."""
+    found, _ = lives
+    assert found["left"] == []
+
+
+def test_the_package_does_not_need_locust() -> None:
+    """`import rtvi_sync` loads neither Locust nor gevent, and without the one the other says what to install."""
+    script = """
+import sys
+import rtvi_sync.testing
+assert not {"locust", "gevent"} & set(sys.modules)
+sys.modules["locust"] = None
+try:
+    import rtvi_sync.locust
+except rtvi_sync.MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert (
+        done.stdout == 'rtvi_sync.locust needs the extra "locust". Install it with: pip install "rtvi_sync[locust]"\n'
+    )

@@ -1,0 +1,149 @@
+"""A program that is patched by Locust: users talk, and are killed wherever they may be. It prints what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent.pool import Group
+from locust import task
+from locust.env import Environment
+from locust.exception import StopTest
+
+from rtvi_sync import RequestTimeoutError
+from rtvi_sync.concurrency import hub, lane_workers
+from rtvi_sync.locust import RTVIUser
+from rtvi_sync.media import ToneSource
+from rtvi_sync.testing import MeasuredClient
+
+SOON = 10.0
+
+good, mute = sys.argv[1:]
+environment = Environment()
+told: list[dict[str, Any]] = []
+
+
+@environment.events.request.add_listener
+def listen(exception: BaseException | None = None, **entry: Any) -> None:
+    told.append({**entry, "exception": exception and type(exception).__name__})
+
+
+class Talker(RTVIUser):
+    """A user with a voice, whose `does` is one of the ways to spend one's time below."""
+
+    host = good
+
+    def make_client(self) -> MeasuredClient:
+        return MeasuredClient.for_url(self.host or "", mic=ToneSource(duration=0.2), connect_timeout=SOON)
+
+    def context(self) -> dict[str, str]:
+        return {"who": "me"}
+
+    @task
+    def live(self) -> None:
+        self.does(self.client)
+
+    does: Callable[[MeasuredClient], object]
+
+
+def entries() -> list[dict[str, Any]]:
+    """What a user's calls tell Locust."""
+    client = Talker(environment).client
+    with client:
+        client.hear_answer(SOON)
+        client.send_client_request("order", {"number": 7})
+        with client.measure("nothing"):
+            pass
+        with contextlib.suppress(RequestTimeoutError):
+            client.send_client_request("never", timeout=0.05)
+    client.close()
+    return told.copy()
+
+
+def no_host() -> str:
+    """What happens without an address."""
+
+    class Nowhere(RTVIUser):
+        pass
+
+    try:
+        Nowhere(environment)
+    except StopTest as error:
+        return str(error)
+    return "it was made"
+
+
+def ask(client: MeasuredClient) -> None:
+    with client:
+        client.send_client_request("never", timeout=None)
+
+
+def hear(client: MeasuredClient) -> None:
+    with client:
+        client.hear_answer(None)
+        client.hear_answer(None)
+
+
+def wait(client: MeasuredClient) -> None:
+    with client:
+        client.wait_for("server-message")
+
+
+def sleep(client: MeasuredClient) -> None:
+    client.connect()
+    gevent.sleep(SOON)
+
+
+def flap(client: MeasuredClient) -> None:
+    with client:
+        pass
+
+
+def kill(does: Callable[[MeasuredClient], object], url: str, pause: float) -> int:
+    """Kill users who do that, each in another moment; how many live on."""
+    group = Group()
+    kind = type("Victim", (Talker,), {"does": staticmethod(does), "host": url})
+    users = [kind(environment) for _ in range(10)]
+    for user in users:
+        user.start(group)
+        gevent.sleep(pause * random.random() / 10)
+    gevent.sleep(pause)
+    gevent.joinall([gevent.spawn(user.stop, True) for user in users], timeout=SOON)
+    return len(group)
+
+
+def left() -> list[str]:
+    """The greenlets and descriptors there are."""
+    gc.collect()
+    alive = [thing for thing in gc.get_objects() if isinstance(thing, gevent.Greenlet) and not thing.dead]
+    return [*map(str, alive), *sorted(os.listdir("/proc/self/fd") if Path("/proc/self/fd").exists() else [])]
+
+
+hub.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
+before = left()
+found: dict[str, Any] = {
+    "entries": entries(),
+    "no host": no_host(),
+    "running": {
+        "connecting": kill(MeasuredClient.connect, mute, 0.05),
+        "asking": kill(ask, good, 0.1),
+        "hearing": kill(hear, good, 0.1),
+        "waiting": kill(wait, good, 0.1),
+        "sleeping": kill(sleep, good, 0.1),
+        "flapping": sum(kill(flap, good, 0.02) for _ in range(5)),
+    },
+}
+with gevent.Timeout(SOON, False):
+    while left() != before:
+        gevent.sleep(0.1)
+json.dump({**found, "left": [line for line in left() if line not in before]}, sys.stdout)
+sys.stdout.flush()
+os._exit(0)  # with Python 3.10 finalizers of `logging` fail at the exit of every process that Locust has patched

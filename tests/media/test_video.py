@@ -1,0 +1,290 @@
+"""Films and screens in place of a camera."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.errors import DeviceError, MissingExtraError
+from rtvi_sync.media import FileVideoSource, ScreenSource, VideoFrame
+from rtvi_sync.media.video import Pace
+
+from .fake_camera import LIMIT, Shoot
+from .real_video import opencv, write_film, xvfb
+
+
+def shade(frame: VideoFrame) -> int:
+    """Which image of `write_film()` it is."""
+    return round(frame.image[0] / 40)
+
+
+# -- pace
+
+
+def test_pace_keeps_time():
+    """Lateness of single calls does not add up."""
+    pace = Pace(100)
+    begun = time.monotonic()
+    missed = 0
+    for number in range(21):
+        missed += pace.wait()
+        if number % 5 == 0:
+            threading.Event().wait(0.004)
+    assert 0.199 <= (took := time.monotonic() - begun) < 0.3 + missed * 0.01, took
+
+
+def test_pace_tells_what_was_missed():
+    """Who was held up knows how much to leave out."""
+    pace = Pace(100)
+    pace.wait()
+    threading.Event().wait(0.055)
+    assert pace.wait() >= 4
+
+
+def test_pace_goes_on_after_a_long_stop():
+    """A process that was stopped for seconds goes on from where it was."""
+    pace = Pace(100)
+    pace.wait()
+    pace._due -= 5
+    assert pace.wait() == 0
+
+
+# -- files
+
+
+@pytest.fixture
+def film(tmp_path) -> Path:
+    """Five images at ten a second."""
+    return write_film(tmp_path / "film.avi", 5)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Every image is read, as fast as it can be."""
+    monkeypatch.setattr(Pace, "wait", lambda self: 0)
+
+
+def test_a_file_plays_in_real_time(film):
+    """The frames come in order, at the rate of the file; on a busy machine one may be left out."""
+    source = FileVideoSource(film, loop=False)
+    begun = time.monotonic()
+    frames = []
+    while (frame := source.read()) is not None:
+        frames.append(frame)
+    took = time.monotonic() - begun
+    source.close()
+    shades = [shade(frame) for frame in frames]
+    assert shades[0] == 0
+    assert shades == sorted(set(shades))
+    assert 0.4 <= took < 1.5
+    assert {(frame.width, frame.height, frame.format, len(frame.image)) for frame in frames} == {
+        (64, 48, "RGB", 64 * 48 * 3)
+    }
+    assert [frame.timestamp for frame in frames] == sorted(frame.timestamp for frame in frames)
+
+
+def test_a_file_ends(film, hurried):
+    """Without `loop` None follows the last image, until it is closed."""
+    source = FileVideoSource(film, loop=False)
+    assert [shade(source.read()) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert (source.read(), source.read()) == (None, None)
+    source.close()
+    assert shade(source.read()) == 0
+    source.close()
+
+
+def test_a_file_begins_again(film, hurried):
+    """By default a film has no end, as a camera has none."""
+    source = FileVideoSource(film)
+    assert [shade(source.read()) for _ in range(12)] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+    source.close()
+    assert shade(source.read()) == 0
+    source.close()
+
+
+def test_a_slow_reader_misses_images(film):
+    """The film goes on while nobody reads."""
+    source = FileVideoSource(film, loop=False)
+    assert shade(source.read()) == 0
+    threading.Event().wait(0.25)
+    assert shade(source.read()) >= 2
+    source.close()
+
+
+def test_a_picture_stays(tmp_path, hurried):
+    """An image is a film that stands still, though others of its name lie beside it."""
+    import numpy
+
+    cv2 = opencv()
+    for number in (1, 2):
+        cv2.imwrite(str(tmp_path / f"photo{number}.png"), numpy.full((4, 6, 3), 40 * number, numpy.uint8))
+    source = FileVideoSource(tmp_path / "photo1.png")
+    assert shade(source.read()) == 1
+    aside = (tmp_path / "photo1.png").rename(tmp_path / "aside.png")  # it is not read anew for each frame
+    assert [shade(source.read()) for _ in range(4)] == [1, 1, 1, 1]
+    source.close()
+    aside.rename(tmp_path / "photo1.png")
+    series = FileVideoSource(tmp_path / "photo%d.png")
+    assert [shade(series.read()) for _ in range(4)] == [1, 2, 1, 2]
+    series.close()
+
+
+def test_colours_are_red_first(tmp_path):
+    """OpenCV has blue first; we have not."""
+    import numpy
+
+    cv2 = opencv()
+    image = numpy.zeros((4, 6, 3), numpy.uint8)
+    image[:, :] = (10, 20, 30)
+    cv2.imwrite(str(tmp_path / "photo.png"), image)
+    source = FileVideoSource(tmp_path / "photo.png")
+    frame = source.read()
+    source.close()
+    assert frame.image[:3] == bytes([30, 20, 10])
+    assert frame.to_numpy()[0, 0].tolist() == [30, 20, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "message"),
+    [
+        ("nowhere.mp4", "not-found", "Cannot read the video file"),
+        ("letter.txt", "unknown", "OpenCV finds no picture in"),
+        ("nothing%d.png", "unknown", "OpenCV finds no picture in"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path, capfd, name, type_, message):
+    """A wrong path or file shows where the source is made."""
+    opencv()
+    tmp_path.joinpath("letter.txt").write_text("Dear Sir,")
+    with pytest.raises(DeviceError, match=message) as caught:
+        FileVideoSource(tmp_path / name)
+    assert (caught.value.type, caught.value.devices) == (type_, ("cam",))
+
+
+@pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf")])
+def test_impossible_rates(fps):
+    """A rate is above zero."""
+    with pytest.raises(ValueError, match="above zero"):
+        FileVideoSource("film.avi", fps=fps)
+    with pytest.raises(ValueError, match="above zero"):
+        ScreenSource(fps=fps)
+
+
+def test_a_file_without_opencv(tmp_path, monkeypatch):
+    """The error has the command that installs it."""
+    import sys
+
+    tmp_path.joinpath("film.avi").touch()
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(MissingExtraError, match=r"FileVideoSource needs .*rtvi_sync\[video\]"):
+        FileVideoSource(tmp_path / "film.avi")
+
+
+def test_opencv_is_never_released_by_another_thread(film):
+    """Sessions that end while the film is being read, again and again: OpenCV would hang or crash."""
+    source = FileVideoSource(film, fps=120)
+    for number in range(40):
+        shoot = Shoot(source)
+        shoot.until(lambda shoot=shoot: shoot.published)
+        if number % 2:
+            shoot.turn(False)
+            shoot.turn(True)
+        assert shoot.end() is None
+        assert shoot.errors == []
+
+
+# -- screens
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """An X server without a screen to look at, of 320 x 240 pixels, which are black."""
+    pytest.importorskip("mss", reason="mss (extra screen) is not installed")
+    program = xvfb()
+    reading, writing = os.pipe()
+    server = subprocess.Popen(
+        [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp"],
+        pass_fds=[writing],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writing)
+    with open(reading, "rb") as told:
+        number = told.readline().decode().strip()
+    assert number, "Xvfb has not begun"
+    monkeypatch.setenv("DISPLAY", f":{number}")
+    yield server
+    server.terminate()
+    server.wait(LIMIT)
+
+
+def test_a_screen(screen):
+    """What is on the screen, at the rate that was asked for."""
+    source = ScreenSource(fps=50)
+    begun = time.monotonic()
+    frames = [source.read() for _ in range(6)]
+    source.close()
+    assert 0.1 <= time.monotonic() - begun < 2
+    assert {(frame.width, frame.height, frame.format, frame.image) for frame in frames} == {
+        (320, 240, "RGB", bytes(3 * 320 * 240))
+    }
+
+
+def test_a_screen_on_the_threads_of_sessions(screen):
+    """Each session opens the screen on its thread, and closes it there."""
+    source = ScreenSource(fps=50)
+    for _ in range(5):
+        shoot = Shoot(source, role="screen")
+        shoot.until(lambda shoot=shoot: len(shoot.published) == 2)
+        assert shoot.end() is None
+        assert shoot.errors == []
+
+
+def test_a_monitor_that_is_not_there(screen):
+    """The error says how many there are."""
+    with pytest.raises(DeviceError, match="no monitor 7, there are 1") as caught:
+        ScreenSource(7).read()
+    assert (caught.value.type, caught.value.devices) == ("not-found", ("screen",))
+
+
+def test_a_screen_that_goes_away(screen):
+    """When the X server ends it is reported, once; it is looked for again like a camera that was unplugged."""
+    shoot = Shoot(ScreenSource(fps=50), role="screen")
+    shoot.camera.wait_opened(Deadline(LIMIT))
+    screen.kill()
+    shoot.until(lambda: shoot.errors)
+    assert shoot.end() is None
+    assert [error.devices for error in shoot.errors] == [("screen",)]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="other systems have a screen always")
+@pytest.mark.parametrize(("display", "message"), [(None, "DISPLAY is not set"), (":9999", "DISPLAY is ':9999'")])
+def test_a_machine_without_a_screen(monkeypatch, display, message):
+    """Reading it says so."""
+    pytest.importorskip("mss", reason="mss (extra screen) is not installed")
+    if display is None:
+        monkeypatch.delenv("DISPLAY", raising=False)
+    else:
+        monkeypatch.setenv("DISPLAY", display)
+    with pytest.raises(DeviceError, match=message) as caught:
+        ScreenSource().read()
+    assert (caught.value.type, caught.value.devices) == ("not-found", ("screen",))
+    shoot = Shoot(ScreenSource(), role="screen")
+    with pytest.raises(DeviceError, match=message):
+        shoot.camera.wait_opened(Deadline(LIMIT))
+    shoot.end()
+    assert shoot.errors == []
+
+
+def test_a_screen_without_mss(monkeypatch):
+    """The error has the command that installs it."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "mss", None)
+    with pytest.raises(MissingExtraError, match=r"ScreenSource needs .*rtvi_sync\[screen\]"):
+        ScreenSource()

@@ -1,0 +1,304 @@
+"""Many sessions in one process: rows, limits, Ctrl-C, and what the report says."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync.testing import (
+    BotSession,
+    EmbeddedBot,
+    MeasuredClient,
+    Measurement,
+    Report,
+    Row,
+    run_many,
+)
+
+ROOT = Path(__file__).parents[2]
+SOON = 5.0
+
+
+def handle(_: BotSession, message: dict[str, Any]) -> bool:
+    return message["type"] == "client-message" and message["data"]["t"] == "never"
+
+
+@pytest.fixture(scope="module")
+def bot() -> Iterator[EmbeddedBot]:
+    with EmbeddedBot(handler=handle, replies="No.") as bot:
+        yield bot
+
+
+def ask(client: MeasuredClient) -> None:
+    client.send_client_request("order", 7)
+    client.send_text("Well?", audio_response=False)
+    client.hear_answer(SOON)
+
+
+def never(client: MeasuredClient) -> None:
+    client.send_client_request("never", timeout=None)
+
+
+class TestRunning:
+    def test_all_pass(self, bot: EmbeddedBot) -> None:
+        """A row for each session, in order, with what was measured in it; and nothing of them is left."""
+        rows: list[Row] = []
+        report = run_many(ask, 30, bot.ws_url, spawn_rate=math.inf, on_row=rows.append)
+        assert sorted(rows, key=lambda row: row.number) == list(report.rows)
+        assert [(row.number, row.outcome, row.error, row.traceback) for row in report.rows] == [
+            (number, "passed", None, None) for number in range(30)
+        ]
+        assert report.failed == ()
+        for row in report.rows:
+            assert list(row.durations) == ["connect", "request order", "answer first text", "answer whole"]
+            assert 0 <= row.began < row.began + row.seconds <= report.seconds
+            assert sum(row.durations.values()) - row.durations["answer first text"] <= row.seconds
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-scenario")]
+
+    def test_one_fails(self, bot: EmbeddedBot) -> None:
+        """What a scenario raises, be it an exit, fails its session and no other, and says where."""
+        numbers = iter(range(4))
+
+        def scenario(client: MeasuredClient) -> None:
+            number = next(numbers)
+            if number == 1:
+                client.send_client_request("never", timeout=0.01)
+            if number == 2:
+                sys.exit("enough\n\x1b[31mred")
+
+        report = run_many(scenario, 4, bot.ws_url, at_once=1)
+        assert [row.outcome for row in report.rows] == ["passed", "failed", "failed", "passed"]
+        first, second = report.failed
+        assert (first.error or "").startswith("RequestTimeoutError: ")
+        assert "send_client_request" in (first.traceback or "")
+        assert second.error == "SystemExit: enough [31mred"
+
+    def test_no_session(self) -> None:
+        """A bot that cannot be reached, and a client that cannot be made."""
+        report = run_many(ask, 2, "ws://127.0.0.1:9", spawn_rate=math.inf)
+        assert [row.outcome for row in report.rows] == ["not connected"] * 2
+        assert [(of.name, of.count, of.failed, of.p50) for of in report.percentiles] == [("connect", 2, 2, None)]
+
+        def make() -> MeasuredClient:
+            raise OSError("no such file")
+
+        (row,) = run_many(ask, 1, make).rows
+        assert (row.outcome, row.error) == ("not connected", "OSError: no such file")
+
+    def test_another_way_to_connect(self, bot: EmbeddedBot) -> None:
+        """The client is made and connected as the caller says."""
+
+        def start(client: MeasuredClient) -> None:
+            client.start_bot_and_connect(f"{bot.base_url}/start")
+
+        report = run_many(ask, 2, lambda: MeasuredClient.for_url(bot.base_url), connect=start)
+        assert report.failed == ()
+        assert report.percentiles[0].name == "start_bot_and_connect"
+
+    def test_not_a_measured_client(self) -> None:
+        """Another client is refused, by name."""
+        (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
+        assert row.error == "TypeError: run_many() needs what makes a MeasuredClient, not object"
+
+    @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"at_once": 0}), (1, {"spawn_rate": 0})])
+    def test_impossible(self, n: int, options: dict[str, Any]) -> None:
+        """Numbers that make no sense are refused at once."""
+        with pytest.raises(ValueError, match="or more"):
+            run_many(ask, n, "ws://127.0.0.1:9", **options)
+
+    def test_at_once(self, bot: EmbeddedBot) -> None:
+        """No more sessions than allowed are there at a time, and as many as allowed are."""
+        together = threading.Barrier(3)
+        lock, now, most = threading.Lock(), [0], [0]
+
+        def scenario(_: MeasuredClient) -> None:
+            with lock:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+            together.wait(SOON)
+            with lock:
+                now[0] -= 1
+
+        report = run_many(scenario, 9, bot.ws_url, at_once=3, spawn_rate=math.inf)
+        assert report.failed == ()
+        assert most == [3]
+
+    def test_ramp_up(self, bot: EmbeddedBot) -> None:
+        """They begin one after the other, at the rate that is asked for."""
+        report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
+        assert all(row.began >= row.number / 50 for row in report.rows)
+        assert report.rows[-1].began < 1
+
+    def test_none(self) -> None:
+        """No sessions are soon held."""
+        report = run_many(ask, 0, "ws://127.0.0.1:9")
+        assert (report.rows, report.percentiles, str(report).splitlines()[0]) == ((), (), "0 sessions in 0.0 s: none")
+
+
+class TestEnding:
+    def test_too_long(self, bot: EmbeddedBot) -> None:
+        """A session whose time is up is closed; its calls end, and it has failed whatever the scenario makes of it."""
+
+        def stubborn(client: MeasuredClient) -> None:
+            with contextlib.suppress(ConnectionError):
+                never(client)
+
+        report = run_many(stubborn, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
+        assert [(row.outcome, row.error) for row in report.rows] == [
+            ("failed", "TimeoutError: the session was not over within 0.2 s")
+        ] * 3
+        assert all(0.2 <= row.seconds < SOON for row in report.rows)
+
+    def test_given_up(
+        self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A scenario that is at something of its own is left to it, and where it is gets logged."""
+        from rtvi_sync.testing import many
+
+        monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.1)
+        free = threading.Event()
+        report = run_many(lambda _: free.wait(SOON), 1, bot.ws_url, session_timeout=0.1)
+        assert [row.outcome for row in report.rows] == ["failed"]
+        assert "free.wait(SOON)" in caplog.text
+        free.set()
+
+    def test_ctrl_c(self, bot: EmbeddedBot) -> None:
+        """It ends the sessions there are, begins no others, and has the rows so far."""
+        begun = threading.Semaphore(0)
+
+        def scenario(client: MeasuredClient) -> None:
+            begun.release()
+            never(client)
+
+        def strike() -> None:
+            for _ in range(3):
+                assert begun.acquire(timeout=SOON)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        striking = threading.Thread(target=strike)
+        striking.start()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_many(scenario, 100, bot.ws_url, at_once=3, spawn_rate=math.inf)
+        striking.join()
+        rows = caught.value.args[0].rows
+        assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
+        assert all(row.durations.keys() == {"connect"} for row in rows)
+
+    def test_ctrl_c_in_a_program(self, bot: EmbeddedBot) -> None:
+        """A program that does not look for them ends as by Ctrl-C, and shows what there was."""
+        script = """
+import os, signal, sys
+from rtvi_sync.testing import run_many
+run_many(lambda client: os.kill(os.getpid(), signal.SIGINT), 1, sys.argv[1])
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script, bot.ws_url], cwd=ROOT, capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == -signal.SIGINT
+        assert "\nKeyboardInterrupt: 1 sessions in " in done.stderr
+        assert "\nconnect      1       0  " in done.stderr
+
+
+def done(name: str, seconds: float, *, kind: Any = "request", error: BaseException | None = None) -> Measurement:
+    return Measurement(kind=kind, name=name, began=0.0, seconds=seconds, error=error)
+
+
+@pytest.fixture
+def report() -> Report:
+    """A hundred sessions that took 10, 20, ... ms, and one that failed."""
+    rows = [
+        Row(number=n, outcome="passed", began=0.0, seconds=1.0, measurements=(done("x", n / 100), done("x", n / 100)))
+        for n in range(101)
+    ]
+    refused = (done("connect", 0.5, kind="connect"), done("x", 9.0, error=ValueError("bad\nidea")))
+    rows.append(
+        Row(number=101, outcome="failed", error="ValueError: bad, idea", began=0.0, seconds=9.5, measurements=refused)
+    )
+    return Report(rows=tuple(rows), seconds=12.0)
+
+
+class TestReport:
+    def test_percentiles(self, report: Report) -> None:
+        """They are over all sessions, without what failed, which is counted."""
+        request, connect = report.percentiles
+        assert (request.name, request.count, request.failed) == ("x", 203, 1)
+        assert [request.p50, request.p95, request.p99, request.longest] == pytest.approx([0.5, 0.95, 0.99, 1.0])
+        assert (connect.p50, connect.p99, connect.longest) == (0.5, 0.5, 0.5)
+
+    def test_as_text(self, report: Report) -> None:
+        """A table in ms, and each error with its number."""
+        assert str(report).splitlines() == [
+            "102 sessions in 12.0 s: 101 passed, 1 failed",
+            "ms         count  failed    p50    p95    p99  longest",
+            "request x    203       1  500.0  950.0  990.0   1000.0",
+            "connect        1       0  500.0  500.0  500.0    500.0",
+            "1 x ValueError: bad, idea",
+        ]
+
+    def test_many_errors(self) -> None:
+        """The most frequent are shown, and how many others there are."""
+        rows = [Row(number=n, outcome="failed", error=f"E: {min(n, 11)}", began=0, seconds=0) for n in range(20)]
+        lines = str(Report(rows=tuple(rows), seconds=0.0)).splitlines()[2:]
+        assert (lines[0], len(lines), lines[-1]) == ("9 x E: 11", 11, "and 2 other errors")
+
+    def test_on_a_terminal(self, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With rich it is a table with lines; without it, and elsewhere, it is plain."""
+
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        monkeypatch.setenv("COLUMNS", "100")
+        terminal, pipe, poor = Terminal(), io.StringIO(), Terminal()
+        report.show(terminal)
+        report.show(pipe)
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+        report.show(poor)
+        assert "┃" in terminal.getvalue()
+        for word in ("102 sessions", "request x", "990.0", "ValueError: bad, idea"):
+            assert word in terminal.getvalue()
+        assert pipe.getvalue() == poor.getvalue() == f"{report}\n"
+
+    def test_json(self, report: Report, tmp_path: Path) -> None:
+        """All there is, in seconds, as text and in a file."""
+        text = report.to_json(tmp_path / "report.json")
+        assert (tmp_path / "report.json").read_text() == text
+        document = json.loads(text)
+        assert (document["sessions"], document["failed"], document["seconds"]) == (102, 1, 12.0)
+        assert document["percentiles"][0]["p50"] == pytest.approx(0.5)
+        assert document["rows"][-1]["measurements"][1] == {
+            "kind": "request",
+            "name": "x",
+            "began": 0.0,
+            "seconds": 9.0,
+            "size": 0,
+            "error": "ValueError: bad idea",
+        }
+
+    def test_csv(self, report: Report, tmp_path: Path) -> None:
+        """A line for each session, a column for each thing that was measured."""
+        text = report.to_csv(tmp_path / "report.csv")
+        with (tmp_path / "report.csv").open(newline="") as file:
+            assert file.read() == text
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert len(rows) == 102
+        assert list(rows[0]) == ["number", "outcome", "error", "began", "seconds", "request x", "connect"]
+        assert (rows[50]["outcome"], float(rows[50]["request x"]), rows[50]["connect"]) == ("passed", 0.5, "")
+        assert (rows[101]["error"], rows[101]["request x"], float(rows[101]["connect"])) == (
+            "ValueError: bad, idea",
+            "",
+            0.5,
+        )

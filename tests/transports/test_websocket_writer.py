@@ -1,0 +1,158 @@
+"""The writer of a connection, and a signal handler that strikes the main thread while the system takes a frame."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+
+import pytest
+
+from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+
+from ..loopback import LIMIT, running
+from .test_websocket_connection import MB, tcp_pair
+
+
+@contextlib.contextmanager
+def struck_in_the_next_system_call(handler):
+    """Another thread gets to run only when this one waits for the system, and then a signal strikes: it runs `handler`
+    on this thread, as soon as the system call is done. If the other thread is too slow, there is no strike.
+    """
+    now, over = threading.Lock(), threading.Event()
+    now.acquire()
+
+    def strike() -> None:
+        now.acquire()
+        if not over.is_set():
+            signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    interval = sys.getswitchinterval()
+    try:
+        with running(strike):
+            sys.setswitchinterval(LIMIT)
+            now.release()
+            yield
+            over.set()
+            sys.setswitchinterval(interval)
+    finally:
+        sys.setswitchinterval(interval)
+        signal.signal(signal.SIGUSR1, before)
+
+
+def read(sock: socket.socket, size: int) -> bytes:
+    """So many bytes, or what there is of them."""
+    data = bytearray()
+    with contextlib.suppress(BlockingIOError):
+        while len(data) < size:
+            data += sock.recv(MB)
+    return bytes(data)
+
+
+def send_and_be_struck(size: int) -> bool:
+    """Send a frame of so many bytes; False if no signal struck meanwhile."""
+    ours, theirs = tcp_pair(False)
+    frame, arrived, free = b"x" * size, bytearray(), []
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        writer = FrameWriter(ours, 64 * MB)
+
+        def use_elsewhere() -> bool:
+            got = writer.lock.acquire(timeout=LIMIT / 10)
+            if got:
+                writer.lock.release()
+            return got
+
+        def handler() -> None:
+            sys.setswitchinterval(0.005)
+            with running(use_elsewhere) as elsewhere:
+                free.append(elsewhere.get())
+            arrived.extend(read(theirs, size))  # now the socket has room for what follows
+            writer.take(Outgoing(b"handler", 0.0))
+
+        with struck_in_the_next_system_call(handler):
+            writer.take(Outgoing(frame, 0.0))
+            struck = bool(free)
+        if not struck:
+            return False
+        while len(arrived) < size + len(b"handler"):
+            writer.flush(room=True)
+            arrived += read(theirs, size)
+        assert free == [True]
+        assert arrived == frame + b"handler"
+        assert writer.bytes_sent == len(arrived)
+        return True
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no signal to strike with")
+@pytest.mark.parametrize("size", [MB, 32 * MB], ids=["whole", "part"])
+def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
+    """It may wait for other threads that use the connection, and what it sends comes after all of the frame."""
+    assert any(send_and_be_struck(size) for _ in range(100)), "no signal struck"
+
+
+def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
+    """Ctrl-C may keep it from telling the io thread: whoever sends next goes on with the rest."""
+    ours, theirs = tcp_pair(False)
+    frame, arrived = b"x" * (32 * MB), bytearray()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        writer = FrameWriter(ours, 64 * MB)
+        assert writer.take(Outgoing(frame, 0.0))
+        with running(lambda: writer.take(Outgoing(b"next", 0.0))) as elsewhere:
+            assert elsewhere.get(), "the io thread has to be told"
+        assert writer.blocked
+        while len(arrived) < len(frame) + len(b"next"):
+            writer.flush(room=True)
+            arrived += read(theirs, len(frame))
+        assert arrived == frame + b"next"
+        assert not writer.blocked
+
+
+def test_the_main_thread_sends_after_the_end():
+    """What comes after the close frame is refused, though the socket would take it."""
+    ours, theirs = tcp_pair(False)
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        writer, late = FrameWriter(ours, MB), Outgoing(b"late", 0.0)
+        writer.take_last(Outgoing(b"close", 0.0))
+        writer.flush()
+        assert not writer.take(late)
+        assert late.refused
+        assert read(theirs, MB) == b"close"
+        writer.end()
+
+
+def test_the_main_thread_does_not_overtake():
+    """What another thread has sent, and could not write because somebody else was writing, comes first."""
+    ours, theirs = tcp_pair(False)
+    with ours, theirs:
+        ours.setblocking(False)
+        writer = FrameWriter(ours, MB)
+        with writer.lock, running(lambda: writer.take(Outgoing(b"first ", 0.0))) as elsewhere:
+            assert not elsewhere.get(), "whoever writes looks again"
+        assert writer.arrived == 1
+        assert writer.take(Outgoing(b"second ", 0.0)), "the io thread has to be told"
+        writer.flush()
+        assert not writer.take(Outgoing(b"third", 0.0))
+        assert theirs.recv(MB, socket.MSG_PEEK).startswith(b"first second ")
+        assert writer.bytes_sent == len(b"first second third")
+
+
+def test_audio_that_the_main_thread_sent_is_counted():
+    """In seconds; what waits for the socket is not sent yet."""
+    ours, theirs = tcp_pair(False)
+    with ours, theirs:
+        ours.setblocking(False)
+        writer = FrameWriter(ours, 64 * MB)
+        assert not writer.take(Outgoing(b"x", 0.02))
+        assert writer.audio_sent == 0.02
+        assert writer.take(Outgoing(b"x" * (32 * MB), 0.5))
+        writer.flush()
+        assert writer.audio_sent == 0.02
