@@ -24,8 +24,8 @@ TEARDOWN_LIMIT = 5.0
 _OWN_SHARE = 0.9
 # A transport that does not come back leaves the rest of the limit to the handlers of the last events.
 _TRANSPORT_SHARE = 0.8
-# What was received and not played yet is played to the end, at most so long.
-_FLUSH_TIMEOUT = 1.0
+# What was received and not played yet is played to the end, at most so long. A speaker beside busy threads has 0.6 s.
+_FLUSH_TIMEOUT = 1.5
 # A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
 # look-up or in the caller's own code is left behind after it.
 _SETTLE_TIMEOUT = 0.1

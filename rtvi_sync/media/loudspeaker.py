@@ -12,9 +12,10 @@ two frames, as Pipecat does; the buffer of the sound card holds 240 ms, which is
 - If nothing comes, silence is written when 20 ms are left. Until then it may be a late frame.
 
 Beside threads that keep the interpreter busy, not only this thread is late but the one, too, that receives the audio:
-by 10 to 20 ms whenever they need it, which is often, and by a third of a second once in some minutes. So where this
-thread is held up again and again, the device is opened anew with a buffer of 600 ms, and speech begins 480 ms after it
-has come; until it is on time again.
+by 10 to 20 ms whenever they need it, which is often, and by a third of a second once in some minutes. So this thread
+measures how long it waits for its turn: before it opens the device, with each portion of silence, and with each frame
+that it had waited for. While that is long, again and again, speech begins 480 ms after it has come, and the device is
+open with a buffer of 600 ms. It is opened anew for that when nothing is said, or when speech begins or has broken off.
 
 A call of the library gives the interpreter away, and to get it back takes 10 ms and more beside busy threads. So there
 is one call for 40 ms of speech, which waits for room in the buffer: an interruption is followed once it returns.
@@ -22,6 +23,7 @@ is one call for 40 ms of speech, which waits for room in the buffer: an interrup
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -47,12 +49,14 @@ LOW = 0.02
 # The same beside busy threads: two of them made 360 ms run dry in one minute of ten.
 _LONG_DEVICE_PERIOD = 0.2
 _LONG_LEAD = 0.48
-# Seconds until the thread has the interpreter back, as a moving average: beside one busy thread 0.005, beside two 0.01
-# and more. So much of the average is forgotten each time; one pause of the machine, however long, is no busy thread.
-_HELD_UP = 0.007
-_ON_TIME = 0.0055
+# How long this thread waits for its turn, as a moving average: beside one busy thread 5 ms, beside two 10 and more.
+_HELD_UP = 0.0075
+_ON_TIME = 0.006
 _FORGETTING = 0.05
-_LONGEST_COUNTED = 0.1
+# What one turn counts at most: a pause of the machine, however long, is no busy thread.
+_LONGEST_TURN = 0.02
+# So often it is measured before there is anything to be late for.
+_FIRST_TURNS = 8
 # A bot may send faster than it speaks.
 _QUEUE_SECONDS = 120.0
 # What comes so soon after the speaker had to fall silent belongs to the same speech.
@@ -64,6 +68,13 @@ _DRIFT = 0.001
 _CLOSING = 0.2
 
 
+def take_turn() -> float:
+    """Give the interpreter away: after how many seconds this thread has it back."""
+    begun = time.perf_counter()  # the clock of monotonic() ticks in 16 ms on Windows
+    time.sleep(0)
+    return time.perf_counter() - begun
+
+
 class DeviceSpeaker(Device):
     """Plays the bot's audio on a speaker of this machine.
 
@@ -72,13 +83,13 @@ class DeviceSpeaker(Device):
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is each time the device is opened.
+        device_id: None: the system's default, as it is at first and after each failure.
         volume: 0.0 (silence) to 1.0 (as the bot sent it); asked for each time that something is written.
         report: see `Device`.
         opened: see `Device`.
         clock: monotonic seconds.
-        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds. It and `clock`
-            are parameters for the sake of tests.
+        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds.
+        turn: waits for the interpreter; see `take_turn()`. These three are parameters for the sake of tests.
 
     Raises:
         NoThreadError: the process can start no more threads.
@@ -94,12 +105,14 @@ class DeviceSpeaker(Device):
         opened: Callable[[MediaDeviceInfo], None],
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[Bell, Callable[[], object], float], object] = wait_at,
+        turn: Callable[[], float] = take_turn,
     ) -> None:
         super().__init__("speaker", device_id, report=report, opened=opened)
         self._backend = backend
         self._volume = volume
         self._clock = clock
         self._wait = wait
+        self._turn = turn
         self._queue = AudioQueue(_QUEUE_SECONDS)
         self._cut = False  # the thread is to close the device now
         # The rest is the thread's alone, others read the counters.
@@ -108,8 +121,11 @@ class DeviceSpeaker(Device):
         self._generation = 0
         self._dry = clock()  # when the device will have played all it was given, or when it had
         self._look_at = -math.inf  # when to ask it
-        self._late = 0.0  # for how long others keep the interpreter from this thread
-        self._held_up = False  # long and often
+        self._turns = 0  # that were measured
+        self._turn_takes = 0.0  # seconds, the moving average of them
+        self._held_up = False  # by busy threads
+        self._takes_long = True  # the device can be opened with a long buffer, as far as is known
+        self._period = _DEVICE_PERIOD  # with which it was opened
         self._speaking = False  # the last of that is speech
         self._spoken = -math.inf  # when the last of the speech is, or was, played
         self._thread = start_thread("speaker", self._run)
@@ -174,24 +190,45 @@ class DeviceSpeaker(Device):
 
     def _run(self) -> None:
         rate: int | None = _RATE_HZ
+        device_id = self._device_id
+        for _ in range(_FIRST_TURNS):
+            self._has_waited(self._turn())
         while rate is not None and not self._cut:
             try:
-                rate = self._play_at(rate)
+                stream = self._open(device_id, rate)
+                device_id = stream.device.device_id
+                rate = self._play(stream, rate)
             except (DeviceError, MissingExtraError) as error:
                 if not self._has_failed(error):
                     return
                 self._wait(self._queue.bell, lambda: self._halted, RETRY_INTERVAL)
                 if self._halted:
                     return
+                device_id = self._device_id
                 self._pass_over(self._clock())
                 # It may have failed because of the rate, which may be another one by now.
                 rate = next((frame.sample_rate_hz for frame in self._queue.queued()[-1:]), rate)
 
-    def _play_at(self, rate: int) -> int | None:
+    def _open(self, device_id: str | None, rate: int) -> OutputStream:
+        """Open the device, with as long a buffer as is wanted and to be had."""
+        if self._wanted_period() == _LONG_DEVICE_PERIOD:
+            with contextlib.suppress(DeviceError):
+                return self._open_with(_LONG_DEVICE_PERIOD, device_id, rate)
+            stream = self._open_with(_DEVICE_PERIOD, device_id, rate)
+            self._takes_long = False
+            return stream
+        return self._open_with(_DEVICE_PERIOD, device_id, rate)
+
+    def _open_with(self, period: float, device_id: str | None, rate: int) -> OutputStream:
+        stream = self._ask(lambda: self._backend.open_output(device_id, rate, period))
+        self._period = period
+        return stream
+
+    def _wanted_period(self) -> float:
+        return _LONG_DEVICE_PERIOD if self._held_up and self._takes_long else _DEVICE_PERIOD
+
+    def _play(self, stream: OutputStream, rate: int) -> int | None:
         """Play until the device is to be opened anew, at the rate that is returned; None: there is no more to play."""
-        held_up = self._held_up
-        period = _LONG_DEVICE_PERIOD if held_up else _DEVICE_PERIOD
-        stream = self._ask(lambda: self._backend.open_output(self._device_id, rate, period))
         try:
             self._dry = min(self._dry, self._clock())
             self._speaking, self._spoken = False, -math.inf
@@ -199,19 +236,35 @@ class DeviceSpeaker(Device):
             while not self._cut and not self._queue.exhausted:
                 frame = self._next(stream)
                 if frame is None:
-                    if self._held_up != held_up and self._clock() > self._spoken + stream.buffer:
+                    if self._clock() > self._spoken + stream.buffer and self._is_to_be_opened_anew():
                         return rate
                     self._be_silent(stream)
-                elif frame.sample_rate_hz == rate:
-                    self._say(stream, frame)
-                else:
+                elif frame.sample_rate_hz != rate:
                     self._queue.put_back(self._generation, frame)
                     self._drain(stream)
                     return frame.sample_rate_hz
+                elif self._speaking and self._ahead() > 0:
+                    self._say(stream, frame, lead=0.0)
+                else:
+                    if frame.timestamp < self._spoken + _PAUSE:
+                        self._underruns += 1
+                    if self._held_up and self._is_to_be_opened_anew():
+                        self._queue.put_back(self._generation, frame)
+                        return rate
+                    self._say(stream, frame, lead=self._lead(stream))
             self._drain(stream)
         finally:
             self._ask(stream.close)
         return None
+
+    def _is_to_be_opened_anew(self) -> bool:
+        return self._wanted_period() != self._period and not self._queue.exhausted
+
+    def _lead(self, stream: OutputStream) -> float:
+        """How much silence is to be before speech that begins, in seconds."""
+        if not self._held_up:
+            return LEAD
+        return max(LEAD, min(_LONG_LEAD, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
 
     def _next(self, stream: OutputStream) -> AudioFrame | None:
         """The next piece of audio; None if the device needs silence before one has come."""
@@ -230,34 +283,29 @@ class DeviceSpeaker(Device):
             self._look(stream, now)
         generation, frame = self._queue.poll()
         if waited and frame is not None:
-            self._was_held_up(now - frame.timestamp)
+            self._has_waited(now - frame.timestamp)
         self._follow(stream, generation)
         return frame
 
-    def _was_held_up(self, seconds: float) -> None:
-        """So long this thread had to wait for nothing but the interpreter."""
-        self._late += (min(seconds, _LONGEST_COUNTED) - self._late) * _FORGETTING
-        self._held_up = self._late > (_ON_TIME if self._held_up else _HELD_UP)
+    def _has_waited(self, seconds: float) -> None:
+        """So long did a turn take to come."""
+        self._turns += 1
+        weight = max(_FORGETTING, 1 / self._turns)
+        self._turn_takes += (min(seconds, _LONGEST_TURN) - self._turn_takes) * weight
+        if self._turns >= _FIRST_TURNS:
+            self._held_up = self._turn_takes > (_ON_TIME if self._held_up else _HELD_UP)
 
     def _be_silent(self, stream: OutputStream) -> None:
         """Write a period of silence."""
-        begun = self._clock()
-        has_room = self._ahead() + 2 * PERIOD <= stream.buffer
         self._put(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
         self._speaking = False
-        if has_room:  # the call has waited for nothing else
-            self._was_held_up(self._clock() - begun)
+        self._has_waited(self._turn())
 
-    def _say(self, stream: OutputStream, frame: AudioFrame) -> None:
-        """Write a piece of audio, and what follows it until the device is full."""
+    def _say(self, stream: OutputStream, frame: AudioFrame, lead: float) -> None:
+        """Write a piece of audio, and what follows it until the device is full; before it `lead` seconds of silence,
+        less what there is."""
         ahead = self._ahead()
-        lead = 0.0
-        if not (self._speaking and ahead > 0):
-            # With room for the bot's head start.
-            lead = min(_LONG_LEAD if self._held_up else LEAD, stream.buffer - 2 * PERIOD)
-            lead = max(0.0, lead - ahead)
-            if frame.timestamp < self._spoken + _PAUSE:
-                self._underruns += 1
+        lead = max(0.0, lead - ahead)
         pieces = [pcm_tools.silence(round(lead * frame.sample_rate_hz)), frame.pcm]
         room = stream.buffer - ahead - lead - frame.duration
         while room > 0:

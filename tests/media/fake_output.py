@@ -25,6 +25,8 @@ class FakeSpeakers:
         leap: seconds of audio that a device takes at once; 0: it takes one sample after the other.
         speed: how fast the devices' clock is, compared with the world's.
         late: how long the calling thread has to wait, in the library, for the interpreter; asked at each call.
+        longest: the longest period with which it can be opened.
+        most: seconds of audio for which a device has room at most.
         open_error: raised by the next calls of `open_output()`.
         write_error: raised by the next calls of `write()`, also one that waits already.
         hangs: no call returns while it is true.
@@ -39,6 +41,8 @@ class FakeSpeakers:
         self.leap = 0.0
         self.speed = 1.0
         self.late: Callable[[], float] = lambda: 0.0
+        self.longest = math.inf
+        self.most = math.inf
         self.open_error: Exception | None = None
         self.write_error: Exception | None = None
         self.hangs = False
@@ -74,7 +78,9 @@ class FakeSpeakers:
         device = known.get(device_id)
         if device is None:
             raise DeviceError(f"There is no speaker {device_id!r}", devices=("speaker",), type="not-found")
-        self.streams.append(FakeOutput(self, device, sample_rate_hz, 3 * period))
+        if period > self.longest:
+            raise DeviceError("It has no room for so much", devices=("speaker",))
+        self.streams.append(FakeOutput(self, device, sample_rate_hz, min(self.most, 3 * period)))
         return self.streams[-1]
 
     def answer(self) -> None:
