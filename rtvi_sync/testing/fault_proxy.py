@@ -20,6 +20,9 @@ from rtvi_sync.testing.faults import Direction, Fault
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+# A socket that listens can stop and begin again there, and has its port all the while. Elsewhere it must be closed.
+_CAN_PAUSE: Final = sys.platform == "linux"
+_BACKLOG: Final = 128
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -55,8 +58,9 @@ class FaultProxy:
         self._plans: list[Plan] = []
         self._connections: list[ProxyConnection] = []
         self._live: list[ProxyConnection] = []
-        self._listening: socket.socket | None = None
-        self._wanted: socket.socket | None = None  # what shall be listened to, from the next turn on
+        self._port_socket: socket.socket | None = None
+        self._listening = False
+        self._wanted = False  # to listen, from the next turn on
         self._running = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -106,9 +110,7 @@ class FaultProxy:
         """Refuse new connections, like a server that is not there. Those that are made already go on."""
 
         def close() -> None:
-            if self._wanted is not None and self._wanted is not self._listening:
-                self._wanted.close()
-            self._wanted = None
+            self._wanted = False
 
         self._apply(close)
 
@@ -120,8 +122,8 @@ class FaultProxy:
         """
 
         def listen() -> None:
-            if self._running and self._wanted is None:
-                self._wanted = self._listen()
+            if self._running and not self._wanted:
+                self._listen()
 
         self._apply(listen)
 
@@ -136,9 +138,7 @@ class FaultProxy:
             raise RuntimeError("the proxy is running already")
         family, _, _, _, address = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)[0]
         self._target = Address(family, address)
-        self._wanted = self._listen()
-        self.port = self._wanted.getsockname()[1]
-        self._reserved = self._reserve()
+        self._listen()
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
@@ -167,21 +167,41 @@ class FaultProxy:
     ) -> None:
         self.stop()
 
-    def _listen(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        address = (self.host, self.port)
-        listening = socket.create_server(address, family=family, backlog=128, reuse_port=sys.platform == "linux")
-        listening.setblocking(False)
-        return listening
+    def _listen(self) -> None:
+        """Have connections taken from the next turn on; at a new port the first time."""
+        if self._port_socket is None:
+            self._port_socket = self._bind()
+            self._port_socket.setblocking(False)
+            self.port = self._port_socket.getsockname()[1]
+        self._port_socket.listen(_BACKLOG)
+        self._wanted = True
 
-    def _reserve(self) -> socket.socket | None:
-        """Keeps the port ours while it is closed; else the system might give it to the next outgoing connection."""
-        if sys.platform != "linux":  # elsewhere a socket that is only bound might get what is meant for the other
-            return None
-        reserved = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind((self.host, self.port))
-        return reserved
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        if not _CAN_PAUSE:
+            return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
+        port = self.port
+        if not port:
+            # Only a port that was asked for by its number is kept while the socket does not listen.
+            with socket.socket(family) as probe:
+                probe.bind((self.host, 0))
+                port = probe.getsockname()[1]
+        bound = socket.socket(family)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((self.host, port))
+        except OSError:
+            bound.close()
+            raise
+        return bound
+
+    def _stop_listening(self) -> None:
+        assert self._port_socket is not None
+        if _CAN_PAUSE:
+            self._port_socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._port_socket.close()
+            self._port_socket = None
 
     def _apply(self, change: Callable[[], object]) -> None:
         """Make a change, and return when the proxy's thread has acted on it."""
@@ -222,16 +242,17 @@ class FaultProxy:
         """Do what is to be done now. Returns when to come again; None: when a socket is ready."""
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
-        if self._listening is not self._wanted:
-            if self._listening is not None:
-                selector.unregister(self._listening)
-                self._listening.close()
-            if self._wanted is not None:
-                selector.register(self._wanted, selectors.EVENT_READ)
+        if self._listening != self._wanted:
+            assert self._port_socket is not None
+            if self._wanted:
+                selector.register(self._port_socket, selectors.EVENT_READ)
+            else:
+                selector.unregister(self._port_socket)
+                self._stop_listening()
             self._listening = self._wanted
-        while self._listening is not None:
+        while self._listening and self._port_socket is not None:
             try:
-                client, _ = self._listening.accept()
+                client, _ = self._port_socket.accept()
             except OSError:
                 break
             connection = ProxyConnection(client, self._target, selector, self._apply)
@@ -247,7 +268,7 @@ class FaultProxy:
     def _close_everything(self) -> None:
         for connection in self._live:
             connection.close()
-        for sock in (self._listening, self._wanted, self._reserved, self._wake_reader, self._wake_writer):
+        for sock in (self._port_socket, self._wake_reader, self._wake_writer):
             if sock is not None:
                 sock.close()
-        self._live, self._listening, self._wanted = [], None, None
+        self._live, self._port_socket, self._listening, self._wanted = [], None, False, False
