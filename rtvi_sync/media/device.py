@@ -49,7 +49,7 @@ class Device:
 
     Args:
         kind: "mic", "speaker", "cam" or "screen".
-        device_id: None: the system's default, as it is each time the device is opened.
+        device_id: None: the system's default.
         report: told, once, that the device failed, on its thread, or that it hangs, on the one that calls `check()`.
         opened: told on its thread what was opened, each time. After a `report`: once it works again.
     """

@@ -14,8 +14,9 @@ two frames, as Pipecat does; the buffer of the sound card holds 240 ms, which is
 Beside threads that keep the interpreter busy, not only this thread is late but the one, too, that receives the audio:
 by 10 to 20 ms whenever they need it, which is often, and by a third of a second once in some minutes. So this thread
 measures how long it waits for its turn: before it opens the device, with each portion of silence, and with each frame
-that it had waited for. While that is long, again and again, speech begins 480 ms after it has come, and the device is
-open with a buffer of 600 ms. It is opened anew for that when nothing is said, or when speech begins or has broken off.
+that it had waited for. Where that is long again and again, and for half a minute afterwards, speech begins 480 ms after
+it has come, and the device is open with a buffer of 600 ms. It is opened anew for that when nothing is said, or when
+speech begins or has broken off.
 
 A call of the library gives the interpreter away, and to get it back takes 10 ms and more beside busy threads. So there
 is one call for 40 ms of speech, which waits for room in the buffer: an interruption is followed once it returns.
@@ -23,7 +24,6 @@ is one call for 40 ms of speech, which waits for room in the buffer: an interrup
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -51,7 +51,7 @@ _LONG_DEVICE_PERIOD = 0.2
 _LONG_LEAD = 0.48
 # How long this thread waits for its turn, as a moving average: beside one busy thread 5 ms, beside two 10 and more.
 _HELD_UP = 0.0075
-_ON_TIME = 0.006
+_CALM = 30.0
 _FORGETTING = 0.05
 # What one turn counts at most: a pause of the machine, however long, is no busy thread.
 _LONGEST_TURN = 0.02
@@ -121,11 +121,11 @@ class DeviceSpeaker(Device):
         self._generation = 0
         self._dry = clock()  # when the device will have played all it was given, or when it had
         self._look_at = -math.inf  # when to ask it
-        self._turns = 0  # that were measured
-        self._turn_takes = 0.0  # seconds, the moving average of them
-        self._held_up = False  # by busy threads
-        self._takes_long = True  # the device can be opened with a long buffer, as far as is known
-        self._period = _DEVICE_PERIOD  # with which it was opened
+        self._turn_takes = 0.0  # seconds, a moving average
+        self._busy_until = -math.inf  # so long this thread counts as held up by others
+        self._period = _DEVICE_PERIOD  # with which the device was opened
+        self._accepted = False  # since then it has taken something
+        self._takes_long = True  # as far as is known, it accepts the long one
         self._speaking = False  # the last of that is speech
         self._spoken = -math.inf  # when the last of the speech is, or was, played
         self._thread = start_thread("speaker", self._run)
@@ -191,41 +191,30 @@ class DeviceSpeaker(Device):
     def _run(self) -> None:
         rate: int | None = _RATE_HZ
         device_id = self._device_id
-        for _ in range(_FIRST_TURNS):
-            self._has_waited(self._turn())
+        self._turn_takes = sum(min(self._turn(), _LONGEST_TURN) for _ in range(_FIRST_TURNS)) / _FIRST_TURNS
+        self._has_waited(self._turn())
         while rate is not None and not self._cut:
+            self._period, self._accepted = self._wanted_period(), False
             try:
                 stream = self._open(device_id, rate)
                 device_id = stream.device.device_id
                 rate = self._play(stream, rate)
             except (DeviceError, MissingExtraError) as error:
+                if self._period == _LONG_DEVICE_PERIOD and not self._accepted and not self._halted:
+                    self._takes_long = False  # perhaps it is that
+                    continue
                 if not self._has_failed(error):
                     return
                 self._wait(self._queue.bell, lambda: self._halted, RETRY_INTERVAL)
                 if self._halted:
                     return
-                device_id = self._device_id
+                device_id, self._takes_long = self._device_id, True
                 self._pass_over(self._clock())
                 # It may have failed because of the rate, which may be another one by now.
                 rate = next((frame.sample_rate_hz for frame in self._queue.queued()[-1:]), rate)
 
     def _open(self, device_id: str | None, rate: int) -> OutputStream:
-        """Open the device, with as long a buffer as is wanted and to be had."""
-        if self._wanted_period() == _LONG_DEVICE_PERIOD:
-            with contextlib.suppress(DeviceError):
-                return self._open_with(_LONG_DEVICE_PERIOD, device_id, rate)
-            stream = self._open_with(_DEVICE_PERIOD, device_id, rate)
-            self._takes_long = False
-            return stream
-        return self._open_with(_DEVICE_PERIOD, device_id, rate)
-
-    def _open_with(self, period: float, device_id: str | None, rate: int) -> OutputStream:
-        stream = self._ask(lambda: self._backend.open_output(device_id, rate, period))
-        self._period = period
-        return stream
-
-    def _wanted_period(self) -> float:
-        return _LONG_DEVICE_PERIOD if self._held_up and self._takes_long else _DEVICE_PERIOD
+        return self._ask(lambda: self._backend.open_output(device_id, rate, self._period))
 
     def _play(self, stream: OutputStream, rate: int) -> int | None:
         """Play until the device is to be opened anew, at the rate that is returned; None: there is no more to play."""
@@ -236,7 +225,7 @@ class DeviceSpeaker(Device):
             while not self._cut and not self._queue.exhausted:
                 frame = self._next(stream)
                 if frame is None:
-                    if self._clock() > self._spoken + stream.buffer and self._is_to_be_opened_anew():
+                    if self._is_to_be_opened_anew(after=stream.buffer):
                         return rate
                     self._be_silent(stream)
                 elif frame.sample_rate_hz != rate:
@@ -248,7 +237,7 @@ class DeviceSpeaker(Device):
                 else:
                     if frame.timestamp < self._spoken + _PAUSE:
                         self._underruns += 1
-                    if self._held_up and self._is_to_be_opened_anew():
+                    if self._held_up() and self._is_to_be_opened_anew():
                         self._queue.put_back(self._generation, frame)
                         return rate
                     self._say(stream, frame, lead=self._lead(stream))
@@ -257,12 +246,22 @@ class DeviceSpeaker(Device):
             self._ask(stream.close)
         return None
 
-    def _is_to_be_opened_anew(self) -> bool:
-        return self._wanted_period() != self._period and not self._queue.exhausted
+    def _held_up(self) -> bool:
+        """Whether others keep the interpreter from this thread."""
+        return self._clock() < self._busy_until
+
+    def _wanted_period(self) -> float:
+        return _LONG_DEVICE_PERIOD if self._held_up() and self._takes_long else _DEVICE_PERIOD
+
+    def _is_to_be_opened_anew(self, after: float = 0.0) -> bool:
+        """Whether it wants another buffer and can have it, since nothing was heard for so many seconds."""
+        if self._wanted_period() == self._period or self._queue.exhausted:
+            return False
+        return self._clock() > self._spoken + after
 
     def _lead(self, stream: OutputStream) -> float:
         """How much silence is to be before speech that begins, in seconds."""
-        if not self._held_up:
+        if not self._held_up():
             return LEAD
         return max(LEAD, min(_LONG_LEAD, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
 
@@ -289,11 +288,9 @@ class DeviceSpeaker(Device):
 
     def _has_waited(self, seconds: float) -> None:
         """So long did a turn take to come."""
-        self._turns += 1
-        weight = max(_FORGETTING, 1 / self._turns)
-        self._turn_takes += (min(seconds, _LONGEST_TURN) - self._turn_takes) * weight
-        if self._turns >= _FIRST_TURNS:
-            self._held_up = self._turn_takes > (_ON_TIME if self._held_up else _HELD_UP)
+        self._turn_takes += (min(seconds, _LONGEST_TURN) - self._turn_takes) * _FORGETTING
+        if self._turn_takes > _HELD_UP:
+            self._busy_until = self._clock() + _CALM
 
     def _be_silent(self, stream: OutputStream) -> None:
         """Write a period of silence."""
@@ -332,6 +329,7 @@ class DeviceSpeaker(Device):
         dry = max(self._dry, self._clock()) + len(pcm) / (2 * stream.sample_rate_hz)
         self._ask(lambda: stream.write(pcm))
         self._dry = min(dry, self._clock() + stream.buffer)
+        self._accepted = True
         self._works(stream.device)
 
     def _ahead(self) -> float:

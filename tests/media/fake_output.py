@@ -177,6 +177,10 @@ class FakeOutput:
         """When a sample of `heard` was played."""
         return self.begun + index / self._pace
 
+    def fail(self) -> None:
+        """It has failed: only `close()` may follow."""
+        self._failed = True
+
     def _play(self) -> None:
         """Play until now."""
         leaps = int((self._speakers.world.time - self.begun) * self._pace / self._leap + 1e-3)
