@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -98,11 +99,15 @@ def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
 @pytest.mark.real
 def test_system_calls_of_a_burst(url: str, tmp_path: Path, show_table: Show) -> None:
     """Frames that come together are read together, and each frame that goes out takes one call."""
-    found = counted.system_calls(url, tmp_path)
-    rows: Rows = {name: (sum(found[f"ours, {name}"].values()), most) for name, most in CALLS.items()}
+    rows: Rows = {name: (math.inf, most) for name, most in CALLS.items()}
+    for _ in range(3):
+        found = counted.system_calls(url, tmp_path)
+        # What the simplest client takes shows that all calls are seen.
+        assert 3 <= sum(found["ref, an event"].values()) < 4
+        assert found["ours, audio up"]["sendto"] > 1
+        # On a busy machine less comes together. That adds calls; nothing takes any away.
+        rows = {name: (min(calls, sum(found[f"ours, {name}"].values())), most) for name, (calls, most) in rows.items()}
+        if not too_much(rows):
+            break
     show_table(tell_calls, hundredths(rows))
-
-    # What the simplest client takes shows that all calls are seen.
-    assert 3 <= sum(found["ref, an event"].values()) < 4
-    assert found["ours, audio up"]["sendto"] > 1
     assert not too_much(rows), found
