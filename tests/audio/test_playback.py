@@ -84,23 +84,32 @@ def shifts(heard: Samples, said: Samples) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "threads"),
-    [(2, 0), pytest.param(60, 0, marks=pytest.mark.matrix), pytest.param(60, 2, marks=pytest.mark.matrix)],
+    ("seconds", "threads", "busy_since"),
+    [
+        (2, 0, "never"),
+        pytest.param(60, 0, "never", marks=pytest.mark.matrix),
+        pytest.param(60, 2, "before", marks=pytest.mark.matrix),
+        pytest.param(60, 2, "after", marks=pytest.mark.matrix),
+    ],
 )
-def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int) -> None:
-    """What a bot says in real time is heard without a gap or an underrun, beside idle and beside busy threads."""
+def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int, busy_since: str) -> None:
+    """What a bot says in real time is heard without a gap or an underrun, beside idle threads, and beside some that
+    were busy before the speaker was opened, or are since then."""
     said = noise(seconds)
     failures: list[Exception] = []
-    with pulse.record() as recording:
+    with pulse.record() as recording, contextlib.ExitStack() as busy:
+        if busy_since == "before":
+            busy.enter_context(busy_threads(threads))
         speaker = DeviceSpeaker(
             backend(), "ALSA/speaker_a", volume=lambda: 1.0, report=failures.append, opened=lambda _: None
         )
         speaker.wait_opened(Deadline(_LIMIT))
-        recording.wait(0.5)
-        with busy_threads(threads):
-            # So that the speaker has found out how late it is.
-            recording.wait(0.5 + threads)
-            play(speaker, said)
+        if busy_since == "after":
+            recording.wait(0.5)
+            busy.enter_context(busy_threads(threads))
+            recording.wait(2.5)  # so that the speaker has found out
+        play(speaker, said)
+        busy.close()
         speaker.halt()
         assert speaker.join(Deadline(_LIMIT)) is None
         recording.wait(0.3)
