@@ -224,7 +224,7 @@ def other_versions() -> tuple[int, list[str]]:
         if tests == "tests":
             lacking += [f"{name}: {line}" for line in install_devices(python)]
         say(f"Testing with {name}")
-        command = [python, "-m", "pytest", "-q", "-m", "not real and not matrix", tests]
+        command = [python, "-m", "pytest", "-q", "-m", "not real and not matrix", "-n", str(PROCESSES), tests]
         worst = max(worst, show(command, TEST_SECONDS, ROOT))
     return worst, lacking
 
