@@ -49,7 +49,8 @@ LOW = 0.02
 # The same beside busy threads: two of them made 360 ms run dry in one minute of ten.
 _LONG_DEVICE_PERIOD = 0.2
 _LONG_LEAD = 0.48
-# How long this thread waits for its turn, as a moving average: beside one busy thread 5 ms, beside two 10 and more.
+# How long this thread waits for its turn, as a moving average: beside one busy thread 5 ms, beside two 10 and more. It
+# counts as held up until that was less for so many seconds: a load in between would open the device again and again.
 _HELD_UP = 0.0075
 _CALM = 30.0
 _FORGETTING = 0.05
@@ -124,8 +125,8 @@ class DeviceSpeaker(Device):
         self._turn_takes = 0.0  # seconds, a moving average
         self._busy_until = -math.inf  # so long this thread counts as held up by others
         self._period = _DEVICE_PERIOD  # with which the device was opened
-        self._accepted = False  # since then it has taken something
-        self._takes_long = True  # as far as is known, it accepts the long one
+        self._accepted = False  # it has taken something since then
+        self._takes_long = True  # it can be opened with the long one, as far as is known
         self._speaking = False  # the last of that is speech
         self._spoken = -math.inf  # when the last of the speech is, or was, played
         self._thread = start_thread("speaker", self._run)
