@@ -19,7 +19,8 @@ it has come, and the device is open with a buffer of 600 ms. It is opened anew f
 speech begins or has broken off.
 
 A call of the library gives the interpreter away, and to get it back takes 10 ms and more beside busy threads. So there
-is one call for 40 ms of speech, which waits for room in the buffer: an interruption is followed once it returns.
+is one call for 40 ms of speech, which waits for room in the buffer, for a period of the device at most where the bot
+has sent much at once: an interruption is followed once it returns.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class DeviceSpeaker(Device):
             self._queue.put(AudioFrame(pcm=piece, sample_rate_hz=sample_rate_hz, timestamp=now))
 
     def interrupt(self) -> None:
-        """Forget what is not yet heard, within 40 ms. Never blocks."""
+        """Forget what is not yet heard: within 40 ms, or 200 if the device has its long buffer. Never blocks."""
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
