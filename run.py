@@ -86,6 +86,7 @@ PROGRAMS = {
     "Xvfb": ("xvfb",),
     "chromium": ("chromium",),
     "strace": ("strace",),
+    "tmux": ("tmux",),
     "valgrind": ("valgrind",),
 }
 # The extras for devices, whose packages need more of the machine than pip brings: the module that shows that all is

@@ -4,7 +4,7 @@ An id, or a part of it that no other has, is what --mic and --speaker of `rtvi-s
 update_mic(), update_speaker() and update_cam(). An asterisk marks the system's default.
 
 Exit status: 0 if everything could be listed. 1 if not, because a library is missing or does not answer: stderr tells
-what to install, and what there is otherwise is listed.
+what to install, and what there is otherwise is listed. Who has not installed the extra for cameras wants none: still 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from rtvi_sync import DeviceError, RTVIClient, RTVIError
+from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, RTVIError
 from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.notes.text import clean
 
@@ -32,6 +32,7 @@ from .screen import Screen, screen_for
 
 _TICK = 0.1
 _METER = 30
+_CAMERAS = "cameras"
 _HEADERS = ("  id", "name")
 _LEVELS = (*_HEADERS, "level", "dBFS")
 # How long is listened where nobody watches, in seconds.
@@ -66,6 +67,12 @@ class Listing:
     devices: Sequence[MediaDeviceInfo] = ()
     problem: RTVIError | None = None
 
+    @property
+    def failed(self) -> bool:
+        """There is no list, though the program might want one."""
+        optional = self.name == _CAMERAS and isinstance(self.problem, MissingExtraError)
+        return self.problem is not None and not optional
+
     @classmethod
     def of(cls, name: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> Listing:
         """Ask what there is."""
@@ -86,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.levels is None:
         listings += [
             Listing.of("speakers", client.get_all_speakers),
-            Listing.of("cameras", client.get_all_cams),
+            Listing.of(_CAMERAS, client.get_all_cams),
         ]
     problems = [listing.problem for listing in listings if listing.problem is not None]
     with screen_for() as screen, contextlib.ExitStack() as stack:
@@ -105,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     problems += [ear.problem for ear in ears.values() if ear.problem is not None]
     for text in dict.fromkeys(map(str, problems)):
         print(f"rtvi-sync devices: {clean(text)}", file=sys.stderr)
-    return int(any(listing.problem is not None for listing in listings))
+    return int(any(listing.failed for listing in listings))
 
 
 def _listen(screen: Screen, mics: Listing, ears: Mapping[str, Ear], limit: float) -> None:

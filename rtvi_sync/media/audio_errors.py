@@ -17,6 +17,7 @@ _PA_DEVICE_UNAVAILABLE = -9985
 
 _KINDS = {"audioinput": ("mic", "microphone"), "audiooutput": ("speaker", "speaker")}
 _SOUND_FILES = Path("/dev/snd")
+_JACK_LISTS = Path("/dev/shm")  # noqa: S108 - JACK's place, which is only looked at
 
 
 def missing_library(reason: str) -> MissingExtraError:
@@ -55,11 +56,14 @@ def no_answer(kind: str | None = None) -> DeviceError:
     Args:
         kind: of the device concerned; None: of all.
     """
-    return DeviceError(
-        "The sound system of this machine does not answer. Restart its sound server (on Linux: systemctl --user "
-        "restart pipewire pulseaudio), or unplug the device that hangs",
-        devices=_devices(kind),
+    advice = (
+        "Restart its sound server (on Linux: systemctl --user restart pipewire pulseaudio), or unplug the device that "
+        "hangs"
     )
+    this: str = sys.platform
+    if this == "linux" and (of_jack := _JACK_LISTS / f"jack_db-{os.getuid()}").is_dir():
+        advice += f". If neither helps, remove {of_jack}: JACK's list of programs, which a killed one may have spoilt"
+    return DeviceError(f"The sound system of this machine does not answer. {advice}", devices=_devices(kind))
 
 
 def crashed(code: int) -> DeviceError:

@@ -133,7 +133,7 @@ class MediaDeviceInfo:
         device_id: what `update_mic()`, `update_speaker()`, `update_cam()` and the options take.
         kind: "audioinput", "audiooutput" or "videoinput".
         label: name for humans.
-        group_id: the same for devices of one physical unit; "" if unknown.
+        group_id: the same for devices of one physical unit; "" where the system does not tell, as PortAudio never does.
         is_default: it was the system's default when the list was made; the same device all the same if it is not.
     """
 

@@ -75,11 +75,13 @@ class _Lookout:
 
     def end(self) -> None:
         self._over.set()
-        if (prober := self._prober) is not None:
-            prober.kill()  # the thread may be waiting for its answer
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            join_thread(thread, Deadline(_CLOSE_LIMIT))
+        if thread is None or thread is threading.current_thread():
+            return
+        # It may be waiting for an answer.
+        if not join_thread(thread, Deadline(probing.PATIENCE)) and (prober := self._prober) is not None:
+            prober.kill()
+        join_thread(thread, Deadline(_CLOSE_LIMIT))
 
     def _run(self) -> None:
         while not self._over.is_set():

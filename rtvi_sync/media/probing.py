@@ -22,6 +22,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # From here on exit codes of Windows are exceptions such as an access violation.
 _NT_EXCEPTION = 0xC0000000
+#: How long a process may take to end, in seconds. One that is killed inside PortAudio may spoil JACK's list of
+#: programs, and then PortAudio hangs in all.
+PATIENCE = 0.5
 
 
 @attrs.frozen
@@ -131,13 +134,18 @@ def ask(prober: subprocess.Popen[bytes]) -> bytes:
 
 
 def end(prober: subprocess.Popen[bytes]) -> None:
-    """Kill the process, whatever it hangs in, and free what belongs to it."""
-    prober.kill()
+    """Have the process end, kill it if it hangs, and free what belongs to it."""
+    import subprocess
+
     pipe: IO[bytes] | None
     for pipe in (prober.stdin, prober.stdout):
         if pipe is not None:
             pipe.close()
-    prober.wait()
+    try:
+        prober.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        prober.kill()
+        prober.wait()
 
 
 def answer_of(prober: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDevice] | None:

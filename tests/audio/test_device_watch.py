@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from rtvi_sync.media import device_watch
 from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.device_watch import DeviceWatch
 
@@ -60,13 +63,23 @@ def test_coming_and_going(stub: Stub) -> None:
     assert told.threads == {"rtvi-devices-"}
 
 
+def process_of_watches() -> subprocess.Popen[bytes]:
+    """The one that is asked for the devices now."""
+    lookout = device_watch._lookout
+    assert lookout is not None
+    assert lookout._prober is not None
+    return lookout._prober
+
+
 def test_closing_ends_thread_and_process(stub: Stub) -> None:
     """At once, and any number of times."""
     watch = DeviceWatch(Told(), 60.0)
     settle(watch)
     assert len(children()) == 1
+    process = process_of_watches()
     watch.close()
     watch.close()
+    assert process.returncode == 0  # it was not killed
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-devices")]
     assert children() == set()
 
@@ -96,7 +109,9 @@ def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
     stub.set(hang=True)
     # The process reads and answers in turn: one that has begun to hang has nothing to read and writes nothing.
     wait_until(lambda: waits(before), "it does not hang")
+    process = process_of_watches()
     watch.close()
+    assert process.returncode == -signal.SIGKILL
     assert children() == set()
 
 

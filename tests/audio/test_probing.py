@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media import device_probe, probing
+from rtvi_sync.media import audio_errors, device_probe, probing
 
 from .pulse import wait_until
 from .stub import Stub, children, is_alive, stub
@@ -58,6 +60,15 @@ def test_portaudio_hangs(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceError, match="does not answer"):
         probing.probe()
     assert children() == set()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """Where JACK has a list of programs that may be spoilt, the error says so."""
+    monkeypatch.setattr(audio_errors, "_JACK_LISTS", tmp_path)
+    if there:
+        (tmp_path / f"jack_db-{os.getuid()}").mkdir()
+    assert ("jack_db" in str(audio_errors.no_answer())) is there
 
 
 def test_a_process_that_hangs_ends_itself(stub: Stub) -> None:

@@ -93,6 +93,15 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
     )
 
 
+def test_cameras_are_an_extra(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without it stderr tells how to install it, and all is well."""
+    machine(cams=MissingExtraError("The camera", "video"))
+    assert cli.main(["devices"]) == 0
+    shown = capsys.readouterr()
+    assert "Microphones" in shown.out
+    assert 'pip install "rtvi_sync[video]"' in shown.err
+
+
 def test_a_document_for_programs(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
     """All of it as JSON, problems too; what a person is told stays on stderr."""
     machine(cams=DeviceError("cv2 does not load", devices=("cam",)))
