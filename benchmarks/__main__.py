@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from . import measure, parts, plots, report
-from .peers import ENVIRONMENTS, LONG, PEERS
+from .peers import ENVIRONMENTS, LONG, PEERS, WHOLE
 from .results import Results
 from .scenarios import SCENARIOS
 from .tables import PYTHON_PEERS, PYTHON_ROWS
@@ -58,10 +58,13 @@ def main() -> None:
     if not (output / PAGE).exists():
         shutil.copy(measure.ROOT / "docs" / PAGE, output)
     file = output / "performance" / "results.json"
+    if given.peer and output == measure.ROOT / "docs":
+        parser.error("the page compares what was measured together: give --output as well, or leave --peer out")
     results = Results.load(file)
     if not given.text:
         rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
-        measure_all(results, given.only, given.peer, rounds, effort, lambda: results.save(file))
+        whole = () if given.quick else WHOLE
+        measure_all(results, given.only, given.peer, rounds, effort, whole, lambda: results.save(file))
     write_page(results, output)
 
 
@@ -71,10 +74,11 @@ def measure_all(
     peers: Sequence[str],
     rounds: int,
     effort: float,
+    whole: Sequence[str],
     save: Callable[[], None],
 ) -> None:
-    """Measure what was chosen, or all, and save after each step."""
-    results.machine = {**machine(), "measured": f"rounds: {rounds}" + (f", {effort:g} of each" if effort != 1 else "")}
+    """Measure what was chosen, or all, and save after each step; of `whole` all of it, whatever the effort."""
+    results.machine = machine()
     results.lacking = {
         peer: f"there is no environment {ENVIRONMENTS[peer]}" for peer in PEERS if measure.python_of(peer) is None
     }
@@ -85,13 +89,20 @@ def measure_all(
                 for peer in measure.peers_of(scenario, peers)
                 if (python := measure.python_of(peer)) is not None
             }
-            found = measure.measure(scenario, places, rounds, effort, print)
-            results.rounds[scenario] = {**(results.rounds.get(scenario, {}) if peers else {}), **found}
+            its_effort = 1.0 if scenario in whole else effort
+            results.rounds[scenario] = measure.measure(scenario, places, rounds, its_effort, print)
+            results.measured[scenario] = how(rounds, its_effort)
             save()
     for name, measure_other in (("pythons", pythons), ("parts", all_parts), ("mouth-to-ear", mouth_to_ear)):
         if not only or name in only:
             measure_other(results, rounds, effort)
+            results.measured[name] = how(rounds if name == "pythons" else 1, effort)
             save()
+
+
+def how(rounds: int, effort: float) -> str:
+    """How often something was measured, and how much of it."""
+    return f"{rounds} round{'s' * (rounds != 1)}" + (f", {effort:g} of each measurement" if effort != 1 else "")
 
 
 def machine() -> dict[str, str]:

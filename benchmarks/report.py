@@ -86,8 +86,12 @@ def targets(results: Results) -> str:
 
 
 def machine(results: Results) -> str:
-    """What was measured, and on what."""
-    return _table(["", ""], [[name, value] for name, value in sorted(results.machine.items())], 2)
+    """What was measured on, and how often what."""
+    names: dict[str, list[str]] = {}
+    for name, how in results.measured.items():
+        names.setdefault(how, []).append(name)
+    rows = [*sorted(results.machine.items()), *((how, ", ".join(sorted(names[how]))) for how in sorted(names))]
+    return _table(["", ""], rows, 2)
 
 
 def pythons(results: Results) -> str:

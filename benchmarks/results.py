@@ -12,7 +12,8 @@ import attrs
 
 #: What one process found: its figures by name; or `cannot`, why the library cannot do it; or `failed`, the error.
 Round: TypeAlias = Mapping[str, Any]
-#: Scenario -> peer -> rounds. All that have the same number were measured within seconds of each other.
+#: Scenario -> peer -> rounds. All that have the same number were measured within seconds of each other: a scenario is
+#: measured anew as a whole, never one peer of it.
 Rounds: TypeAlias = dict[str, dict[str, list[Round]]]
 
 
@@ -22,6 +23,7 @@ class Results:
 
     Attributes:
         machine: what it is, and the versions of what was measured.
+        measured: scenario, or what else was measured -> how often, and how much of it.
         rounds: by this Python.
         pythons: by each version of Python, a part of the same.
         parts: name of a part of the package -> seconds that it takes, the median.
@@ -30,6 +32,7 @@ class Results:
     """
 
     machine: dict[str, str] = attrs.field(factory=dict)
+    measured: dict[str, str] = attrs.field(factory=dict)
     rounds: Rounds = attrs.field(factory=dict)
     pythons: dict[str, Rounds] = attrs.field(factory=dict)
     parts: dict[str, float] = attrs.field(factory=dict)

@@ -67,8 +67,10 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
         Row("connect is given up late by", "ms", "timeouts", "connect_ms", 2),
         Row("paced sound, off its time, p50", "µs", "jitter", "p50_us"),
         Row("paced sound, off its time, p99", "µs", "jitter", "p99_us"),
-        Row("paced sound, drift in 20 seconds", "µs", "jitter", "drift_us"),
+        Row("paced sound, its drift", "µs", "jitter", "drift_us"),
         Row("paced sound, drift in ten minutes", "µs", "drift", "drift_us"),
+        Row("the same, off its time, p50", "µs", "drift", "p50_us"),
+        Row("the same, off its time, p99", "µs", "drift", "p99_us"),
         Row("system calls in 20 ms of talk", "", "system-calls", "in_20_ms", 1),
     ),
     "many": tuple(

@@ -46,7 +46,7 @@ _PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipeca
 
 #: Of the scenarios that are not for all: the peers that they are measured with.
 AMONG: Final = {
-    "growth": ("ours", "ref"),
+    **dict.fromkeys(("busy-event", "busy-request", "growth", "import", "jitter", "quiet", "timeouts"), ("ours", "ref")),
     "drift": ("ours",),
     "system-calls": (*_PYTHON, "raw"),
     **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100", "sessions-200"), _PYTHON),
@@ -56,6 +56,9 @@ AMONG: Final = {
 
 #: Scenarios that are measured only if they are asked for by name: they take long.
 LONG: Final = ("drift",)
+
+#: Scenarios whose figures say of how much they are.
+WHOLE: Final = ("drift", "growth")
 
 
 def find(name: str) -> type[Peer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from rtvi_sync import Event, RTVIClient, TranscriptData, WebSocketTransport, signals
+from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 
 from ..server import PIECE_RATE_HZ
@@ -35,6 +35,11 @@ class Ours(Peer):
     def _listen(self) -> None:
         on_event = self.on_event
         self._client.on("user-transcription", lambda said: on_event(said.timestamp))
+        if self.talking:  # a session as a program has it, that listens to all that is said and done
+            for event in RTVIEvent:
+                # Levels have to be computed, and devices to be looked for, which nobody wants whose sound is in memory.
+                if not event.snake.endswith(("_audio_level", "s_updated")):
+                    self._client.on(event, _listen)
 
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
         return self._client.send_client_request(command, data, timeout)
@@ -49,6 +54,10 @@ class Ours(Peer):
 
     def close(self) -> None:
         self._client.disconnect()
+
+
+def _listen(_: object) -> None:
+    pass
 
 
 class OursBySignal(Ours):

@@ -41,7 +41,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
         client.request(Command.HEARD)  # what was heard before does not count
     ages.clear()
     begun, spent = time.perf_counter(), time.process_time()
-    time.sleep(max(1.0, 6 * effort))
+    time.sleep(max(1.0, 20 * effort))
     spent, taken = time.process_time() - spent, time.perf_counter() - begun
     measured = ages.copy()
     heard = [client.request(Command.HEARD) for client in clients]

@@ -26,7 +26,7 @@ def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "performance" / "results.json").read_text(encoding="utf-8"))
     assert kept["rounds"].keys() == {"request"}
     assert kept["rounds"]["request"].keys() == {"ref", "raw"}
-    assert kept["machine"]["measured"] == "rounds: 1, 0.1 of each"
+    assert kept["measured"] == {"request": "1 round, 0.1 of each measurement"}
     page = (tmp_path / "performance.md").read_text(encoding="utf-8")
     assert "| x ref | raw |\n" in page
     assert "\n| median | ref | raw |\n" in page
@@ -35,16 +35,27 @@ def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
 
 
 def test_what_was_measured_before_stays(tmp_path: Path) -> None:
-    """Another peer's figures of a scenario, and other scenarios, are kept when only one is measured."""
+    """Other scenarios are kept. Of the same one nothing is: what was not measured together is not to be compared."""
     before = Results(rounds={"request": {"ours": [{"p50_us": 7.0}], "raw": [{"p50_us": 1.0}]}, "events": {}})
+    before.measured = {"request": "7 rounds", "events": "3 rounds"}
     before.save(tmp_path / "performance" / "results.json")
 
     run("--quick", "--only", "request", "--peer", "raw", "--output", tmp_path)
 
-    after = Results.load(tmp_path / "performance" / "results.json").rounds
-    assert after.keys() == {"request", "events"}
-    assert after["request"]["ours"] == [{"p50_us": 7.0}]
-    assert after["request"]["raw"] != [{"p50_us": 1.0}]
+    after = Results.load(tmp_path / "performance" / "results.json")
+    assert after.rounds.keys() == {"request", "events"}
+    assert after.rounds["request"].keys() == {"raw"}
+    assert after.rounds["request"]["raw"] != [{"p50_us": 1.0}]
+    assert after.measured == {"request": "1 round, 0.1 of each measurement", "events": "3 rounds"}
+
+
+def test_the_page_is_not_made_of_single_peers() -> None:
+    """They would be compared with what was measured at another time."""
+    command = [sys.executable, "-m", "benchmarks", "--only", "request", "--peer", "raw"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=100)
+
+    assert done.returncode == 2
+    assert "leave --peer out" in done.stderr
 
 
 def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
