@@ -76,14 +76,31 @@ def message_of(cause: Cause) -> RTVIMessage:
 
 
 @attrs.define(eq=False)
-class _Handler:
+class _Special:
+    """A handler that does not simply take each payload."""
+
     function: Callable[..., Any]
     takes_payload: bool
     once: bool
     messages: frozenset[str] | None = None  # wire types: it takes the messages of these instead
 
+    def call(self, data: Any, cause: Cause | None) -> None:
+        """Hand it what it takes."""
+        if self.takes_payload:
+            self.function(data)
+        elif self.messages is None:
+            self.function()
+        elif cause is not None and (message := message_of(cause)).type in self.messages:
+            self.function(message)
 
+
+# Most handlers stand for themselves. Who listens to all events has seventy in each session, a third of its memory.
+_Handler: TypeAlias = Callable[..., Any] | _Special
 _NONE: list[_Handler] = []
+
+
+def _function_of(handler: _Handler) -> Callable[..., Any]:
+    return handler.function if isinstance(handler, _Special) else handler
 
 
 class Dispatcher:
@@ -117,27 +134,32 @@ class Dispatcher:
 
     def add(self, event: str | RTVIEvent, function: Callable[..., Any], *, once: bool = False) -> None:
         """Call `function` for each `event`, or for the next one only."""
-        type_ = event_from(event)
-        self._handlers.setdefault(type_, []).append(_Handler(function, takes_payload(function), once))
+        type_, payload = event_from(event), takes_payload(function)
+        self._add(type_, function if payload and not once else _Special(function, payload, once))
+
+    def _add(self, type_: RTVIEvent, handler: _Handler) -> None:
+        alone = [handler]
+        if (handlers := self._handlers.setdefault(type_, alone)) is not alone:
+            handlers.append(handler)
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
         """Call `function`, or nothing at all, for `event` any longer. An unknown function is no error."""
         type_ = event_from(event)
         for handler in self._handlers_of(type_):
-            if handler.messages is None and (function is None or handler.function == function):
+            of_helper = isinstance(handler, _Special) and handler.messages is not None
+            if not of_helper and (function is None or _function_of(handler) == function):
                 self._take(handler, type_)
 
     def add_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
         """Call `function` with each message of the bot that is of these wire types, in the order of the events."""
         for type_ in set(map(_event_of, messages)):
-            handler = _Handler(function, takes_payload=False, once=False, messages=messages)
-            self._handlers.setdefault(type_, []).append(handler)
+            self._add(type_, _Special(function, takes_payload=False, once=False, messages=messages))
 
     def remove_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
         """Take back what `add_helper()` did."""
         for type_ in set(map(_event_of, messages)):
             for handler in self._handlers_of(type_):
-                if handler.messages is not None and handler.function == function:
+                if isinstance(handler, _Special) and handler.messages is not None and handler.function == function:
                     self._take(handler, type_)
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
@@ -262,18 +284,14 @@ class Dispatcher:
         if client is None:
             return taken
         for handler in self._handlers.get(type_, _NONE).copy():
-            if handler.once and not self._take(handler, type_):
-                continue
             try:
-                if handler.takes_payload:
-                    handler.function(data)
-                elif handler.messages is None:
-                    handler.function()
-                elif cause is not None and (message := message_of(cause)).type in handler.messages:
-                    handler.function(message)
+                if not isinstance(handler, _Special):
+                    handler(data)
+                elif not handler.once or self._take(handler, type_):
+                    handler.call(data, cause)
             except BaseException as error:  # noqa: BLE001 - whatever user code raises
                 event = event or _event(type_, data, received_at, cause)
-                taken = self._failed(handler.function, error, event) and taken
+                taken = self._failed(_function_of(handler), error, event) and taken
         signal = signals.BY_EVENT[type_]
         if signal.receivers:
             taken = self._send(signal, client, event or _event(type_, data, received_at, cause)) and taken

@@ -51,7 +51,7 @@ AMONG: Final = {
     "system-calls": (*_PYTHON, "raw"),
     **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100", "sessions-200"), _PYTHON),
     # Those that fell behind before are left out.
-    **dict.fromkeys(("sessions-500", "sessions-1000"), ("ours", "ours-default", "ref", "picows")),
+    **dict.fromkeys(("sessions-500", "sessions-1000"), ("ours", "picows")),
 }
 
 #: Scenarios that are measured only if they are asked for by name: they take long.
