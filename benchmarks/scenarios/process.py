@@ -70,7 +70,8 @@ def growth(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     client = peer(url, counting)
     client.connect()
     held = []
-    for number in (200_000, 2_000_000):  # the first ones warm up
+    # The first ones warm up: as many, for what waits at most in a burst is a matter of luck, and is used again.
+    for number in (2_000_000, 2_000_000):
         counting.expect(round(number * effort))
         client.request(Command.EVENTS, {"n": round(number * effort)})
         counting.wait()
