@@ -46,8 +46,8 @@ _PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipeca
 
 #: Of the scenarios that are not for all: the peers that they are measured with.
 AMONG: Final = {
-    **dict.fromkeys(("busy-event", "busy-request", "growth", "import", "jitter", "quiet", "timeouts"), ("ours", "ref")),
-    "drift": ("ours",),
+    **dict.fromkeys(("busy-event", "busy-request", "import", "jitter", "quiet", "timeouts"), ("ours", "ref")),
+    **dict.fromkeys(("drift", "growth"), ("ours",)),
     "system-calls": (*_PYTHON, "raw"),
     **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100", "sessions-200"), _PYTHON),
     # Those that fell behind before are left out.
