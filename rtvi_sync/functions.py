@@ -119,7 +119,7 @@ class FunctionCalls:
             error = RTVIError(f"The bot calls a function while {MAX_RUNNING} of its calls are still running")
             if self._is_new("room"):
                 logger.error("%s. It is told so each time; see that functions return.", error)
-            self._fail(function, call, event, error)
+            self._fail(function, call, event, error, size)
 
     def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
         """True if the call was announced by the other message before: a bot may reuse an id for a later call."""
@@ -172,9 +172,12 @@ class FunctionCalls:
             self._running.pop(number, None)
             self._ended.ring()
 
-    def _fail(self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException) -> None:
-        """Tell the bot and the program that there is no result. Raises nothing."""
-        self._announcer.event(RTVIEvent.HANDLER_ERROR, HandlerError(error=error, event=event, handler=function))
+    def _fail(
+        self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException, size: int = 0
+    ) -> None:
+        """Tell the bot and the program that there is no result. Raises nothing. `size`: see `called()`."""
+        failed = HandlerError(error=error, event=event, handler=function)
+        self._announcer.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
         result = {"error": _words(error)}
         try:
             self._answer(call, result)

@@ -23,7 +23,7 @@ from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
 from .concurrency.hub import Hub, acquire_hub
 from .concurrency.job import Job
-from .concurrency.lifecycle import fork_generation, log_stack_of, register_for_exit
+from .concurrency.lifecycle import NO_THREAD_PAUSE, fork_generation, is_exiting, log_stack_of, register_for_exit
 from .concurrency.pending import Pending
 from .dispatch import Dispatcher, forked_error
 from .effects import Effects
@@ -414,8 +414,12 @@ class Session:
             job.start()
             # Of two that are started at once one does the work, and says so.
             self._closing = self._closing or job
-        except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            self._tear_down(None, Deadline(teardown.TEARDOWN_LIMIT))
+        except RuntimeError:
+            if is_exiting():
+                self._tear_down(None, Deadline(teardown.TEARDOWN_LIMIT))
+            else:  # the system has no thread to give just now, and this one may be the io thread
+                io = self.hub.io
+                io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
 
     def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
         """End the session and wait until it has ended, within the limit of `disconnect()`.

@@ -110,9 +110,10 @@ class IOThread:
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_numbers = itertools.count()
         self._closing = False
+        self._waits = False  # or is about to: it has looked at what there is to do
         self._open()
         #: What happens at given times on this thread, to the microsecond.
-        self.schedule: Schedule = Schedule(self._wake, lambda: self.is_current)
+        self.schedule: Schedule = Schedule(self._wake, lambda: self.looks_again)
         #: Who can take its place; and whether that is to happen before it waits again.
         self.reserve: Reserve | None = None
         self.relief_wanted: bool = False
@@ -143,7 +144,7 @@ class IOThread:
             channel: whose command it is: it is ended if `command` raises.
         """
         self._commands.append((command, channel))
-        if not self.is_current:
+        if not self.looks_again:
             self._wake()
 
     def _wake(self) -> None:
@@ -155,6 +156,11 @@ class IOThread:
     def is_current(self) -> bool:
         """True on the io thread."""
         return threading.get_ident() == self._ident
+
+    @property
+    def looks_again(self) -> bool:
+        """True on the io thread, unless a finalizer runs there just before it waits: it looks for more to do first."""
+        return threading.get_ident() == self._ident and not self._waits
 
     def close(self) -> None:
         """Let the thread end once it has run the commands that were given before."""
@@ -228,11 +234,14 @@ class IOThread:
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that waits holds nothing of whom it has served.
         try:
+            self._waits = True
             at_once = self._commands or self.relief_wanted
             ready = self._selector.select(0.0) if at_once else self._select(next_timer)
         except (OSError, ValueError) as error:
             self._start_over(error)
             return
+        finally:
+            self._waits = False
         self.rested = time.monotonic() - self._looked_at
         for key, events in ready:
             channel = key.data

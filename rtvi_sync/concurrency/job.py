@@ -14,7 +14,7 @@ from typing import Any
 
 from .deadline import Deadline, join_thread
 from .gate import Bell, Gate
-from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
+from .lifecycle import fork_generation, is_exiting, register_for_fork, register_idle, start_thread
 
 # A thread without work leaves after so many seconds.
 IDLE_TIMEOUT = 5.0
@@ -46,9 +46,8 @@ class Job:
         Raises:
             NoThreadError
         """
-        # When the interpreter exits, and the main thread counts as ended, new threads are refused soon, or already.
-        # Work that begins on one that is free would not find the next.
-        if threading.main_thread().is_alive():
+        # At the exit of the interpreter work that begins on a thread that is free would not find the next.
+        if not is_exiting():
             for offer in _crew.offers.copy():
                 if offer.take(self):
                     return

@@ -15,7 +15,7 @@ from .deadline import Deadline
 from .gate import Bell
 from .io_thread import IOThread
 from .lanes import Lane
-from .lifecycle import fork_generation, start_thread
+from .lifecycle import NO_THREAD_PAUSE, fork_generation, start_thread
 
 # An idle worker leaves after this many seconds; starting one costs about 100 microseconds.
 IDLE_TIMEOUT = 5.0
@@ -70,12 +70,12 @@ class LaneWorkers:
         io = self._io
         # Without the lock: if the worker takes the lane in this very moment, it finds what was queued before.
         if lane in self._ready and self._coming:
-            if io is not None and io.relief_wanted and io.is_current:
+            if io is not None and io.relief_wanted and io.looks_again:
                 self._call_instead(io)  # for the second time: there is much to read
             return
         with self._lock:
             self._ready[lane] = None
-            if io is not None and not self._coming and self._idle and io.is_current and io.rested >= _RESTED:
+            if io is not None and not self._coming and self._idle and io.looks_again and io.rested >= _RESTED:
                 self._coming = io.relief_wanted = True
                 return
         self._call_worker()
@@ -150,12 +150,15 @@ class LaneWorkers:
         try:
             start_thread("lane", self._run, worker)
         except RuntimeError:
-            # The interpreter is shutting down and starts no more threads: the exit hook drains the lanes itself.
+            # The system has no thread to give just now: one that is busy takes what is ready when it has done, and the
+            # io thread tries again. Or the interpreter is shutting down: the exit hook drains the lanes itself.
             with self._lock:
                 self._all.remove(worker)
                 self._coming = False
-                self._ready.clear()
             self._started.ring()
+            io = self._io
+            if io is not None:
+                io.call(lambda: io.call_later(NO_THREAD_PAUSE, self._call_worker))
 
     def close(self) -> None:
         """Send idle workers home; busy ones leave when their lane is empty."""

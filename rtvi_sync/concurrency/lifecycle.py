@@ -25,6 +25,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # How long the exit of the interpreter waits for all live sessions together, in seconds.
 EXIT_LIMIT = 5.0
+#: Where the system has no thread to give, it is asked again after so many seconds.
+NO_THREAD_PAUSE = 0.1
 # Threads that have nothing to do leave at once, unless the machine is very busy.
 _IDLE_LIMIT = 1.0
 
@@ -141,6 +143,11 @@ def _refuse_signals() -> None:
 
 def _copied(generation: int) -> bool:
     return generation != _generation and threading.get_ident() != _forking_thread
+
+
+def is_exiting() -> bool:
+    """True when the interpreter shuts down: new threads are refused soon, or already."""
+    return sys.is_finalizing() or not threading.main_thread().is_alive()
 
 
 def fork_generation() -> int:

@@ -190,7 +190,8 @@ class MediaManager:
         """Take audio of the bot's. Called on the io thread; does not block.
 
         Several channels are mixed to mono; a missing number of channels (0) means one. What no one could play is
-        counted and ignored.
+        counted and ignored. Of a piece of several channels that is longer than a second, which no bot sends, the first
+        is heard: to mix them would keep all sessions waiting.
         """
         session = self._session
         if session is None:
@@ -200,7 +201,9 @@ class MediaManager:
                 session.ignore(sample_rate_hz, num_channels)
                 return
             self._heard_rate_hz = sample_rate_hz
-            pcm = pcm_tools.to_mono(pcm, num_channels or 1)
+            channels = num_channels or 1
+            short = len(pcm) <= 2 * channels * sample_rate_hz
+            pcm = (pcm_tools.to_mono if short else pcm_tools.first_channel)(pcm, channels)
         if pcm:
             session.publish_bot(pcm, sample_rate_hz, time.monotonic())
 

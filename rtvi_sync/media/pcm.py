@@ -53,6 +53,12 @@ def to_mono(pcm: bytes, channels: int) -> bytes:
     return mono.tobytes()
 
 
+def first_channel(pcm: bytes, channels: int) -> bytes:
+    """One of interleaved channels, the first; an incomplete last frame is cut off."""
+    samples = memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)].cast("h")
+    return samples[::channels].tobytes()
+
+
 def scaled(pcm: bytes, volume: float) -> bytes:
     """Samples at a volume from 0.0, silence, to 1.0, the same bytes."""
     factor = round(min(max(volume, 0.0), 1.0) * 65536)

@@ -323,6 +323,21 @@ class TestBesideTheLane:
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
 
+    def test_too_many_of_much(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The errors of calls that are refused count in the queue with what the calls hold."""
+        monkeypatch.setattr(functions, "MAX_RUNNING", 0)
+        client.register_function_call_handler("tool", lambda call: None)
+        held = Held()
+        client.on("handler_error", held)
+        call(client, "1")
+        held.wait_entered()
+        session = client._connector.session()
+        data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
+        session._receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
+        assert session.announcer._lane.bytes_queued >= 100_000
+        held.release.set()
+        settle(client)
+
     def test_too_many_that_cannot_be_answered(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         """A refusal that cannot be sent hurts nobody, the thread that delivers messages least."""
         monkeypatch.setattr(functions, "MAX_RUNNING", 0)

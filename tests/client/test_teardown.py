@@ -19,6 +19,8 @@ from rtvi_sync import (
     TransportState,
     signals,
 )
+from rtvi_sync.concurrency.job import Job
+from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
@@ -72,6 +74,27 @@ class TestDisconnect:
         client.disconnect()
         client.disconnect()
         assert len(heard) == 1
+
+    def test_no_thread_to_be_had_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A session that ends while the system has no thread to give ends when it has one, and not on the io thread."""
+        client = memory_client()
+        heard: list[str] = []
+        client.on("disconnected", lambda: heard.append(threading.current_thread().name))
+        client.connect()
+        refused: list[Job] = []
+
+        class Refused(Job):
+            def start(self) -> None:
+                if len(refused) < 3:
+                    refused.append(self)
+                    raise NoThreadError("can't start new thread")
+                super().start()
+
+        monkeypatch.setattr("rtvi_sync.session.Job", Refused)
+        client.disconnect()
+        assert len(refused) == 3
+        assert [name.rpartition("-")[0] for name in heard] == ["rtvi-lane"]
+        assert client.state is TransportState.DISCONNECTED
 
     def test_ten_threads_at_once(self) -> None:
         """All return, none before the end, and it happens once."""

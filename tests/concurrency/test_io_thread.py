@@ -409,6 +409,20 @@ def test_a_finalizer_may_give_a_command(io):
     assert len(seen) == count
 
 
+def test_a_finalizer_just_before_it_waits(io):
+    """What a finalizer asks of the thread on which it runs, when that has looked at what there is to do, is done."""
+    done = threading.Event()
+
+    def select_struck(timeout):
+        io._selector.select = select
+        io.call(done.set)
+        return select(timeout)
+
+    select = io._selector.select
+    on(io, lambda: setattr(io._selector, "select", select_struck))
+    assert done.wait(LIMIT)
+
+
 def test_a_finalizer_inside_the_wake_up_itself(io):
     """A finalizer or signal handler that interrupts `call()` at its innermost point may call it again."""
     inner: list[int] = []

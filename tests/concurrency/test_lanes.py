@@ -12,8 +12,10 @@ import pytest
 from rtvi_sync.concurrency import lane_workers
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.gate import sleepless
+from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lane_workers import LaneWorkers
 from rtvi_sync.concurrency.lanes import Lane, LaneOverflow
+from rtvi_sync.concurrency.lifecycle import NoThreadError
 
 from ..client.helpers import until
 from ..conftest import package_threads
@@ -536,6 +538,31 @@ def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
     lane.post(lambda: seen.append(3), workers)
     drained(lane, workers)
     assert seen == [1, 2, 3]
+
+
+def test_a_thread_that_the_system_has_later_drains_the_lanes(monkeypatch):
+    """Where there is no thread to be had just now, and nothing more is posted, the lane is drained all the same."""
+    lane, seen, refused = Lane(), threading.Event(), []
+
+    def refuse_twice(*args):
+        if len(refused) < 2:
+            refused.append(args)
+            raise NoThreadError("can't start new thread")
+        return start(*args)
+
+    start = lane_workers.start_thread
+    io = IOThread()
+    workers = LaneWorkers(io)
+    monkeypatch.setattr(lane_workers, "start_thread", refuse_twice)
+    try:
+        lane.post(seen.set, workers)
+        assert seen.wait(LIMIT)
+        assert len(refused) == 2
+    finally:
+        workers.close()
+        io.close()
+        for thread in (io.thread, *workers.threads()):
+            thread.join(LIMIT)
 
 
 def test_a_forked_child_starts_with_an_empty_lane(workers):

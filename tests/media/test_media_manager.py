@@ -191,6 +191,15 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, pacer):
     assert sink.pcm == b"ab"
 
 
+@pytest.mark.parametrize(("frames", "heard"), [(8000, b"\x03\0"), (8001, b"\x02\0")])
+def test_channels_of_a_long_piece_are_not_mixed(talk, frames, heard):
+    """Of a piece longer than a second the first channel is heard, because all sessions wait while it is mixed."""
+    sink = BytesSink()
+    session = talk(speaker=sink).begin()
+    session.hear(b"\x02\0\x04\0" * frames, rate=8000, channels=2)
+    assert sink.pcm == heard * frames
+
+
 def test_a_source_set_between_prepare_and_start(talk, pacer):
     """Before the bot is ready the new source waits for it like the old one."""
     session = talk(mic=SilenceSource()).prepare()

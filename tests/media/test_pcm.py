@@ -61,6 +61,12 @@ def test_more_channels_and_incomplete_frames():
     assert pcm.to_mono(b"\1\2\3", 1) == b"\1\2"
 
 
+def test_the_first_channel():
+    """Of interleaved channels the first is taken, and an incomplete last frame is cut off."""
+    assert pcm.first_channel(samples(3, 6, 9, -3, -6, -9) + b"\1\2\3", 3) == samples(3, -3)
+    assert pcm.first_channel(b"\1\2\3", 1) == b"\1\2"
+
+
 def test_chunks_that_are_not_audio_are_skipped():
     """Other chunks, of odd size too, may stand before and after format and data."""
     plain = wav(1, 2, 16000, samples(1, 2, 3))
