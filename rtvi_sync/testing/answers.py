@@ -91,7 +91,7 @@ class AnswerClock:
         self._stale = self._writing or self._speaking
 
     def take(self, event: Event) -> list[tuple[Mark, float, float]]:
-        """Take in an event of the types in `EVENTS`.
+        """Take in an event of the types in `EVENTS`. One that arrived before the user's turn ended is no answer to it.
 
         Returns:
             What it completes: each part's name, when it began and how long it took.
@@ -103,6 +103,9 @@ class AnswerClock:
         elif event.type in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
             self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
         turn = self._turn
+        if turn is not None and event.received_at < turn.asked:  # handlers lag: this is what `ask()` would have found
+            self._stale = self._writing or self._speaking
+            return []
         if turn is None or self._stale:
             return []
         after = event.received_at - turn.asked
@@ -130,9 +133,14 @@ class AnswerClock:
         return None if turn is None else (turn.missing, turn.asked)
 
 
-def end_of_voice(sent: Sequence[AudioFrame]) -> float | None:
-    """When the last audible piece of what was sent last was sent; None if all of it is silence."""
-    frames = list(sent)
+def end_of_voice(sent: Sequence[AudioFrame], until: float) -> float | None:
+    """When the last audible piece of what was sent last was sent; None if all of it is silence.
+
+    Args:
+        sent: the pieces.
+        until: when the bot told that the user had ended. Handlers may lag: what was sent since is another turn.
+    """
+    frames = [frame for frame in sent if frame.timestamp <= until]
     # Sources that have come to their end are followed by perfect silence, and that is most of what there is.
     while frames and not frames[-1].pcm.strip(b"\0"):
         frames.pop()

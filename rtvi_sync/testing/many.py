@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import threading
 import time
@@ -15,9 +17,11 @@ import attrs
 
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.gate import Bell
-from rtvi_sync.concurrency.lifecycle import log_stack_of, start_thread
+from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
 from rtvi_sync.testing.measured import MeasuredClient, Measurement
 from rtvi_sync.testing.report import Outcome, Report, Row, error_text
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What a scenario whose client was closed may still take to end, in seconds; `close()` alone may take 5.
 _LEAVE_TIMEOUT: Final = 8.0
@@ -58,33 +62,37 @@ def run_many(
             called on the thread of the session; transports, sources and sinks belong to one client each. Or the URL
             that `MeasuredClient.for_url()` takes: for scenarios without sound.
         at_once: how many sessions there may be at a time; the others wait until one has ended.
-        spawn_rate: how many begin in a second; `math.inf`: as fast as possible.
+        spawn_rate: how many begin in a second, also of those that waited; `math.inf`: as fast as possible.
         session_timeout: seconds after which a session is closed, which fails it. None: scenarios end by themselves.
         connect: connects a client, if that is not by `connect()`: for a Pipecat runner
             ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
-        on_row: called with each row as its session ends, on the thread of the session.
+        on_row: called with each row as its session ends, on the thread of the session; with that of a session that has
+            got no thread, or does not end when it is closed, on the calling one. What it raises is logged.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C. The sessions are ended. It has the report so far as its argument, which Python
-            shows if nobody catches it.
+        KeyboardInterrupt: Ctrl-C. The sessions are ended, which a second Ctrl-C does not wait for. It has the report so
+            far as its argument, which Python shows if nobody catches it.
         ValueError: a number makes no sense.
     """
     if n < 0 or at_once < 1 or not spawn_rate > 0:
         raise ValueError(f"n is 0 or more, at_once 1 or more, spawn_rate more than 0; not {n}, {at_once}, {spawn_rate}")
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
     run = _Run(scenario, make, connect, on_row, session_timeout)
+    due = run.began
     try:
         for number in range(n):
             run.wait_until(lambda: run.running < at_once)
-            run.wait_until(lambda: False, until=run.began + number / spawn_rate)
+            due = max(due, time.monotonic())  # what is late delays those that follow, and does not make them hurry
+            run.wait_until(lambda: False, until=due)
             run.start(number)
+            due += 1 / spawn_rate
         run.wait_until(lambda: not run.running)
+        return run.report()
     except BaseException as strike:
-        run.interrupt()
+        run.interrupt(type(strike).__name__)
         if isinstance(strike, KeyboardInterrupt):
             raise KeyboardInterrupt(run.report()) from None
         raise
-    return run.report()
 
 
 @attrs.define(eq=False)
@@ -139,14 +147,13 @@ class _Run:
         return len(self._running)
 
     def start(self, number: int) -> None:
-        """Begin a session."""
+        """Begin a session. One that finds no thread has failed."""
         session = _Session(number, time.monotonic())
         self._running[number] = session
         try:
             session.thread = start_thread("scenario", self._hold, session)
-        except Exception:
-            self._running.pop(number)
-            raise
+        except NoThreadError as error:
+            self._finish(session, "not connected", error_text(error), traceback.format_exc())
 
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until `ready()` or until a moment; meanwhile end the sessions whose time is up."""
@@ -160,13 +167,22 @@ class _Run:
                 if thread is not None:
                     join_thread(thread, Deadline(_LEAVE_TIMEOUT))
 
-    def interrupt(self) -> None:
-        """End all sessions, and wait for their threads a while."""
-        for session in list(self._running.values()):
-            self._end(session, "interrupted", "KeyboardInterrupt")
-            if session.thread is None:  # Ctrl-C struck while it was begun; if it begins all the same, it ends at once
-                self._finish(session, "interrupted", "KeyboardInterrupt")
-        self.wait_until(lambda: not self._running)
+    def interrupt(self, error: str) -> None:
+        """End all sessions, and wait for their threads a while; Ctrl-C ends the wait.
+
+        Args:
+            error: what struck.
+        """
+        try:
+            for session in list(self._running.values()):
+                self._end(session, "interrupted", error)
+                if session.thread is None:  # it was about to begin; if it does, it ends at once
+                    self._give_up(session)
+            self.wait_until(lambda: not self._running)
+        except KeyboardInterrupt:
+            for session in list(self._running.values()):
+                self._end(session, "interrupted", error)  # some may not have been
+                self._give_up(session)
 
     def report(self) -> Report:
         """Of the sessions that have ended."""
@@ -191,15 +207,24 @@ class _Run:
             else:
                 # Its scenario is at something that no client of ours ends.
                 log_stack_of([session.thread] if session.thread is not None else [], "run_many()")
-                session.thread = None
-                self._finish(session, *session.interrupted)
+                self._give_up(session)
 
     def _end(self, session: _Session, outcome: Outcome, error: str) -> None:
         if session.interrupted is None:
             session.interrupted = outcome, error
             session.closed_at = time.monotonic()
-            if session.client is not None:
+            if session.client is None:
+                return
+            try:
                 session.closer = start_thread("scenario-end", session.client.close)
+            except NoThreadError:
+                with contextlib.suppress(NoThreadError):  # closing may need one, too; then the session is given up
+                    session.client.close()
+
+    def _give_up(self, session: _Session) -> None:
+        assert session.interrupted is not None, "it is given up after it was ended"
+        session.thread = None  # nobody waits for it
+        self._finish(session, *session.interrupted)
 
     # -- on the thread of a session -----------------------------------------------------------------------------------
 
@@ -239,12 +264,13 @@ class _Run:
             seconds=time.monotonic() - session.began,
             measurements=tuple(session.measurements),
         )
-        if self._rows.setdefault(session.number, row) is not row:
-            return  # it was given up before
         try:
-            if self._on_row is not None:
+            if self._rows.setdefault(session.number, row) is row and self._on_row is not None:
                 self._on_row(row)
+        except Exception:
+            logger.exception("on_row() of run_many() failed")
         finally:
+            # The second time, if it was given up, or is while its `on_row()` takes long: then that is not waited for.
             self._ended.append(session)
-            self._running.pop(session.number)
+            self._running.pop(session.number, None)
             self._bell.ring()

@@ -18,7 +18,7 @@ runners.WORKER_REPORT_INTERVAL = 0.1  # seconds; else a run could not end for th
 
 
 class Caller(RTVIUser):
-    """Asks twice in each call, and is not put out by a bot that fails."""
+    """Asks twice in each call, says of which worker it is, and is not put out by a bot that fails."""
 
     wait_time = constant(0)
     calls = 0
@@ -30,7 +30,7 @@ class Caller(RTVIUser):
         self.calls += 1
         try:
             with self.client as client:
-                client.send_client_request("order", self.calls, timeout=10)
+                client.send_client_request("order", os.getpid(), timeout=10)
                 client.send_text("What time is it?", audio_response=False)
                 client.hear_answer(timeout=0.5)
         except RTVIError:

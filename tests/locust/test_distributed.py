@@ -97,10 +97,18 @@ def bot_with(handler: Callable[[BotSession, dict[str, Any]], bool]) -> tuple[Emb
 
 def test_all_goes_well(tmp_path: Path) -> None:
     """Each session, request and answer is counted once, none of them failed, and the workers shared them."""
-    bot, seen = bot_with(lambda *_: False)
+    workers: Counter[int] = Counter()
+
+    def note(_: BotSession, message: dict[str, Any]) -> bool:
+        if message["type"] == "client-message":
+            workers[message["data"]["d"]] += 1
+        return False
+
+    bot, seen = bot_with(note)
     with bot:
         status, counts, failures = swarm(bot.ws_url, tmp_path, forked=False)
         assert bot.sessions == []
+    assert list(workers.values()) == [TOTAL // 2] * 2
     assert seen == {"client-ready": TOTAL, "client-message": TOTAL, "send-text": TOTAL}
     assert counts == {
         ("CONNECT", "connect"): (TOTAL, 0),

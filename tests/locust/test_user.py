@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
 ROOT = Path(__file__).parents[2]
@@ -23,20 +26,33 @@ def never(_: BotSession, message: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
-    """What `users.py` has found, and the sessions that the bots still have."""
-    with EmbeddedBot(handler=never, replies="No.", hang_over=0.1) as bot, EmbeddedBot(ready=False) as mute:
-        done = subprocess.run(
+    """What `users.py` has found, and the sessions that the bots still have while it is there."""
+    pipe = subprocess.PIPE
+    with (
+        EmbeddedBot(handler=never, replies="No.", hang_over=0.1) as bot,
+        EmbeddedBot(ready=False) as mute,
+        subprocess.Popen(
             [sys.executable, "-m", "tests.locust.users", bot.ws_url, mute.ws_url],
             cwd=ROOT,
-            capture_output=True,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
             text=True,
-            timeout=60,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+        ) as process,
+    ):
+        assert process.stdout is not None
+        limit = threading.Timer(60, process.kill)
+        limit.start()
+        found = process.stdout.readline()
         sessions = [*bot.sessions, *mute.sessions]
-        for session in sessions:
-            session.wait_ended(10)
-        yield json.loads(done.stdout), sessions
+        for session in sessions.copy():
+            with contextlib.suppress(RequestTimeoutError):
+                session.wait_ended(5)
+                sessions.remove(session)
+        _, errors = process.communicate("\n")
+        limit.cancel()
+        assert (process.returncode, errors) == (0, "")
+        yield json.loads(found), sessions
 
 
 def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
@@ -73,8 +89,9 @@ def test_killed(lives: tuple[dict[str, Any], list[BotSession]], way: str) -> Non
 
 def test_nothing_is_left(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     """Users who were killed leave no greenlet, no descriptor and no session."""
-    found, _ = lives
+    found, sessions = lives
     assert found["left"] == []
+    assert sessions == []
 
 
 def test_the_package_does_not_need_locust() -> None:

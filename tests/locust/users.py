@@ -1,4 +1,5 @@
-"""A program that is patched by Locust: users talk, and are killed wherever they may be. It prints what came of it."""
+"""A program that is patched by Locust: users talk, and are killed wherever they may be. It prints what came of it,
+and waits for a line before it ends."""
 
 from __future__ import annotations
 
@@ -145,5 +146,7 @@ with gevent.Timeout(SOON, False):
     while left() != before:
         gevent.sleep(0.1)
 json.dump({**found, "left": [line for line in left() if line not in before]}, sys.stdout)
+sys.stdout.write("\n")
 sys.stdout.flush()
+sys.stdin.readline()  # the exit would end what sessions there are
 os._exit(0)  # with Python 3.10 finalizers of `logging` fail at the exit of every process that Locust has patched

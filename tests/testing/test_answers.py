@@ -61,6 +61,18 @@ def test_an_answer(aloud: bool, events: list[RTVIEvent], told: list[tuple[str, f
     assert clock.give_up() is None
 
 
+def test_handlers_lag() -> None:
+    """What arrived before the question is no answer to it though it is seen after it, and neither is the rest of it."""
+    clock = AnswerClock()
+    clock.ask(10.0, aloud=True)
+    assert feed(clock, *SPOKEN, at=1.0) == []  # a greeting that was over
+    assert feed(clock, *SPOKEN) == [("first text", 2), ("first sound", 3), ("whole", 5)]
+    clock.ask(20.0, aloud=True)
+    assert feed(clock, *SPOKEN[:3], E.BOT_LLM_TEXT, at=17.5) == []  # one that was not
+    assert feed(clock, *SPOKEN[3:], at=21.0) == []
+    assert feed(clock, *SPOKEN, at=23.0) == [("first text", 4), ("first sound", 5), ("whole", 7)]
+
+
 def test_nobody_asked() -> None:
     """A bot that greets answers nothing."""
     assert feed(AnswerClock(), *SPOKEN) == []
@@ -115,6 +127,7 @@ def frame(level: int, at: float) -> AudioFrame:
 def test_the_end_of_a_voice() -> None:
     """It is where the last loud piece was sent: neither the silence after it counts nor what is left of the room."""
     voice = [frame(3000, 1.0), frame(3000, 1.02), frame(50, 1.04), frame(0, 1.06), frame(0, 1.08)]
-    assert end_of_voice(voice) == 1.02
-    assert end_of_voice(voice[3:]) is None
-    assert end_of_voice([]) is None
+    assert end_of_voice(voice, 2.0) == 1.02
+    assert end_of_voice(voice, 1.01) == 1.0
+    assert end_of_voice(voice[3:], 2.0) is None
+    assert end_of_voice([], 2.0) is None

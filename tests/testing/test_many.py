@@ -12,12 +12,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rtvi_sync import RTVIError
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.testing import (
     BotSession,
     EmbeddedBot,
@@ -25,6 +28,7 @@ from rtvi_sync.testing import (
     Measurement,
     Report,
     Row,
+    many,
     run_many,
 )
 
@@ -50,6 +54,17 @@ def ask(client: MeasuredClient) -> None:
 
 def never(client: MeasuredClient) -> None:
     client.send_client_request("never", timeout=None)
+
+
+def no_thread(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
+    """Let the system have none for some roles."""
+
+    def start(role: str, *call: Any) -> threading.Thread:
+        if refused(role):
+            raise NoThreadError("can't start new thread")
+        return start_thread(role, *call)
+
+    monkeypatch.setattr(many, "start_thread", start)
 
 
 class TestRunning:
@@ -142,6 +157,44 @@ class TestRunning:
         assert all(row.began >= row.number / 50 for row in report.rows)
         assert report.rows[-1].began < 1
 
+    def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
+        """Those that waited for others begin at that rate, too, and not all at once to catch up."""
+        together = threading.Barrier(4)
+
+        def scenario(_: MeasuredClient) -> None:
+            together.wait(SOON)
+            time.sleep(0.1)
+
+        report = run_many(scenario, 8, bot.ws_url, at_once=4, spawn_rate=50)
+        assert report.failed == ()
+        assert report.rows[7].began - report.rows[4].began > 0.04
+
+    def test_no_thread(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A session that finds no thread is a row, and the others go on."""
+        started = iter([False, True, False])
+        no_thread(monkeypatch, lambda _: next(started))
+        rows: list[Row] = []
+        report = run_many(ask, 3, bot.ws_url, spawn_rate=math.inf, on_row=rows.append)
+        assert [row.outcome for row in report.rows] == ["passed", "not connected", "passed"]
+        assert report.rows[1].error == "NoThreadError: can't start new thread"
+        assert len(rows) == 3
+
+    def test_who_is_told_fails(
+        self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What `on_row` raises, on whatever thread, is logged, and costs nothing else."""
+        started = iter([False, True, False])
+        no_thread(monkeypatch, lambda _: next(started))
+
+        def on_row(row: Row) -> None:
+            raise LookupError(f"no place for {row.number}")
+
+        report = run_many(ask, 3, bot.ws_url, at_once=1, spawn_rate=math.inf, on_row=on_row)
+        assert [row.outcome for row in report.rows] == ["passed", "not connected", "passed"]
+        assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+            f"no place for {number}" for number in range(3)
+        ]
+
     def test_none(self) -> None:
         """No sessions are soon held."""
         report = run_many(ask, 0, "ws://127.0.0.1:9")
@@ -166,14 +219,29 @@ class TestEnding:
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A scenario that is at something of its own is left to it, and where it is gets logged."""
-        from rtvi_sync.testing import many
-
         monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.1)
         free = threading.Event()
         report = run_many(lambda _: free.wait(SOON), 1, bot.ws_url, session_timeout=0.1)
         assert [row.outcome for row in report.rows] == ["failed"]
         assert "free.wait(SOON)" in caplog.text
         free.set()
+
+    def test_no_thread_to_close_on(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Then the calling one closes."""
+        no_thread(monkeypatch, "scenario-end".__eq__)
+        report = run_many(never, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
+        assert [row.error for row in report.rows] == ["TimeoutError: the session was not over within 0.2 s"] * 3
+        assert all(row.seconds < SOON for row in report.rows)
+
+    def test_given_up_while_its_row_is_told(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who takes too long over the row of a session that was closed is left to it."""
+        monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.2)
+        free = threading.Event()
+        began = time.monotonic()
+        report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
+        free.set()
+        assert time.monotonic() - began < SOON
+        assert len(report.rows) == 1
 
     def test_ctrl_c(self, bot: EmbeddedBot) -> None:
         """It ends the sessions there are, begins no others, and has the rows so far."""
@@ -196,6 +264,35 @@ class TestEnding:
         rows = caught.value.args[0].rows
         assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
         assert all(row.durations.keys() == {"connect"} for row in rows)
+
+    def test_ctrl_c_twice(self, bot: EmbeddedBot) -> None:
+        """The second one does not wait for sessions that take their time to end, and has the rows of all."""
+        ready, free = threading.Semaphore(0), threading.Event()
+
+        def scenario(client: MeasuredClient) -> None:
+            ready.release()
+            with contextlib.suppress(RTVIError):  # BotNotReadyError, if it has been closed already
+                never(client)
+            ready.release()  # the first one has closed it
+            free.wait(SOON)
+
+        def strike() -> None:
+            for _ in range(2):
+                for _ in range(3):
+                    assert ready.acquire(timeout=SOON)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        striking = threading.Thread(target=strike)
+        striking.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_many(scenario, 100, bot.ws_url, at_once=3, spawn_rate=math.inf)
+        took = time.monotonic() - began
+        free.set()
+        striking.join()
+        rows = caught.value.args[0].rows
+        assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
+        assert took < SOON
 
     def test_ctrl_c_in_a_program(self, bot: EmbeddedBot) -> None:
         """A program that does not look for them ends as by Ctrl-C, and shows what there was."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -111,6 +113,43 @@ def test_config_and_actions(told: list[Measurement]) -> None:
             *("lamp:switch", "lamp:switch", "get-config"),
         )
     ]
+    described = [{"name": "tts", "options": [{"name": "voice", "type": "string"}]}]
+    whole, result = len(json.dumps({"config": config})), len(json.dumps({"result": True}))
+    assert [done.size for done in told if done.name != "describe-actions"] == [
+        *(whole, whole, len(json.dumps({"config": described})), whole),
+        *(result, result, whole),
+    ]
+
+
+def test_a_stream(told: list[Measurement]) -> None:
+    """It takes as long as it is waited for, with all that came; it is told, too, when it is closed early or fails."""
+    run = {"service": "llm", "action": "run"}
+    with EmbeddedBot(replies="No.", actions={}) as bot:
+        client = MeasuredClient.for_url(bot.base_url)
+        client.on_measurement = told.append
+        stream = client.action_stream(run)
+        assert told == []
+        began, size, pauses = time.monotonic(), 0, 0
+        for message in stream:
+            size += len(json.dumps(message.data))
+            time.sleep(0.02)
+            pauses += 1
+        whole = time.monotonic() - began
+        with contextlib.closing(client.action_stream(run)) as stream:
+            first = next(stream)
+            time.sleep(0.02)
+        with pytest.raises(RequestRejectedError):
+            list(client.action_stream({**run, "action": "fly"}))
+        client.close()
+    assert pauses > 3
+    assert names(told) == [
+        ("request", "llm:run", None),
+        ("request", "llm:run", None),
+        ("request", "llm:fly", "RequestRejectedError"),
+    ]
+    assert [done.size for done in told[:2]] == [size, len(json.dumps(first.data))]
+    assert 0 < told[0].seconds <= whole - pauses * 0.02
+    assert all(done.seconds > 0 for done in told)
 
 
 def test_starting_a_bot(bot: EmbeddedBot, told: list[Measurement]) -> None:
