@@ -63,7 +63,7 @@ DEMO_PARTS = ("testing", "cli")
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # of those that need more than the others
 SOAK_PARTS = (*DEMO_PARTS, "soak")
-BENCH_PARTS = (*SOAK_PARTS, "speed", "bench")
+BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
 TEST_PARTS = (*SOAK_PARTS, "resample", "screen", "speed", "locust", "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
@@ -353,6 +353,7 @@ def bench(arguments: list[str]) -> int:
     python = own_environment(BENCH_PARTS)
     found, lacking = peers()
     others, more = pythons()
+    lacking += [f"{name}: not here, and not to be installed by this user" for name in install_programs(python)]
     for line in [*lacking, *more, *install_devices(python)]:
         say(f"Cannot be had, is left out by name: {line}")
     return show([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found, **others)

@@ -58,9 +58,11 @@ def main() -> None:
     if not (output / PAGE).exists():
         shutil.copy(measure.ROOT / "docs" / PAGE, output)
     file = output / "performance" / "results.json"
-    if given.peer and output == measure.ROOT / "docs":
+    if given.peer and output.resolve() == measure.ROOT / "docs":
         parser.error("the page compares what was measured together: give --output as well, or leave --peer out")
     results = Results.load(file)
+    if given.only and results.machine not in ({}, machine()):
+        parser.error(f"{output} has figures of another machine, or of other packages: measure all, or give --output")
     if not given.text:
         rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
         whole = () if given.quick else WHOLE
@@ -79,24 +81,23 @@ def measure_all(
 ) -> None:
     """Measure what was chosen, or all, and save after each step; of `whole` all of it, whatever the effort."""
     results.machine = machine()
-    results.lacking = {
-        peer: f"there is no environment {ENVIRONMENTS[peer]}" for peer in PEERS if measure.python_of(peer) is None
-    }
     for scenario in only or [each for each in SCENARIOS if each not in LONG]:
-        if scenario in SCENARIOS:
-            places = {
-                peer: (python, peer)
-                for peer in measure.peers_of(scenario, peers)
-                if (python := measure.python_of(peer)) is not None
-            }
+        chosen = measure.peers_of(scenario, peers) if scenario in SCENARIOS else []
+        if chosen:
+            places = {peer: (python, peer) for peer in chosen if (python := measure.python_of(peer)) is not None}
             its_effort = 1.0 if scenario in whole else effort
-            results.rounds[scenario] = measure.measure(scenario, places, rounds, its_effort, print)
+            lacking = [peer for peer in chosen if peer not in places]
+            results.rounds[scenario] = {
+                **(measure.measure(scenario, places, rounds, its_effort, print) if places else {}),
+                **{peer: [{"failed": f"there is no environment {ENVIRONMENTS[peer]}"}] for peer in lacking},
+            }
             results.measured[scenario] = how(rounds, its_effort)
             save()
     for name, measure_other in (("pythons", pythons), ("parts", all_parts), ("mouth-to-ear", mouth_to_ear)):
-        if not only or name in only:
-            measure_other(results, rounds, effort)
-            results.measured[name] = how(rounds if name == "pythons" else 1, effort)
+        if name in only or not (only or peers):
+            its_effort = 1.0 if name in whole else effort
+            measure_other(results, rounds, its_effort)
+            results.measured[name] = how(rounds if name == "pythons" else 1, its_effort)
             save()
 
 
@@ -119,6 +120,7 @@ def machine() -> dict[str, str]:
 def pythons(results: Results, rounds: int, effort: float) -> None:
     """Measure a part of it with each Python that there is."""
     found = measure.pythons()
+    results.lacking.pop("other Pythons", None)
     if not found:
         results.lacking["other Pythons"] = "run.py sets them up"
     places = {f"{version} {peer}": (python, peer) for version, python in found.items() for peer in PYTHON_PEERS}
@@ -138,6 +140,7 @@ def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa:
     """Measure the way through the devices, where there are any."""
     command = [sys.executable, "-m", "benchmarks.mouth_to_ear", "--json", "--seconds", str(max(5.0, 60 * effort))]
     done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=measure.LIMIT)
+    results.lacking.pop("mouth to ear", None)
     if done.returncode:
         results.lacking["mouth to ear"] = (done.stderr.strip().splitlines() or ["no word"])[-1]
         results.mouth_to_ear = []

@@ -23,7 +23,16 @@ _LATENCIES: Final = (
     ("latency-50", "50 a second"),
     ("latency-1000", "1000 a second"),
 )
-_COLOURS: Final = {"ours": "tab:blue", "ref": "tab:orange", "raw": "0.6"}
+_COLOURS: Final = {
+    "ours": "tab:blue",
+    "ours-default": "tab:cyan",
+    "ref": "tab:orange",
+    "raw": "0.6",
+    "websockets": "tab:green",
+    "picows": "tab:red",
+    "pipecat-session": "tab:purple",
+    "pipecat-pipeline": "tab:brown",
+}
 
 
 def draw(results: Results, folder: Path) -> None:
@@ -49,12 +58,13 @@ def throughput(figure: Figure, results: Results) -> None:
 
 
 def latency(figure: Figure, results: Results) -> None:
-    """From the server to the handler: the median, and as a line the 99th percentile."""
+    """From the server to the handler: the median, and as a line the 99th percentile, where there are enough events."""
     for axes, (scenario, words) in zip(_row(figure, len(_LATENCIES)), _LATENCIES, strict=True):
         for peer in reversed(PEERS):
             p50, p99 = (median(results.rounds, scenario, peer, name) for name in ("p50_us", "p99_us"))
             if p50 is not None and p99 is not None:
-                axes.plot([p50, p99], [peer, peer], "-|", color=_COLOURS.get(peer, "tab:gray"))
+                if scenario != "latency-idle":
+                    axes.plot([p50, p99], [peer, peer], "-|", color=_COLOURS.get(peer, "tab:gray"))
                 axes.plot([p50], [peer], "o", color=_COLOURS.get(peer, "tab:gray"))
         axes.set_xscale("log")
         axes.grid(axis="x", alpha=0.3)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .peers import PEERS
-from .results import Results, Rounds, gap, median, ratio
+from .results import Results, Rounds, gaps, median, ratio
 from .tables import PYTHON_PEERS, PYTHON_ROWS, TABLES, TARGETS, Row
 
 _GAP: Final = "-"
@@ -51,15 +51,14 @@ def _columns(rounds: Rounds, rows: Sequence[Row]) -> list[str]:
 
 
 def ratios(rounds: Rounds, rows: Sequence[Row]) -> str:
-    """Each figure divided by that of `ref` in the same round."""
+    """Each figure divided by that of `ref` in the same round, where there are any."""
     peers = [peer for peer in _columns(rounds, rows) if peer != "ref"]
-    return _table(
-        ["x ref", *peers],
-        [
-            [row.words, *(_times(ratio(rounds, row.scenario, peer, row.figure, "ref")) for peer in peers)]
-            for row in rows
-        ],
+    lines = (
+        [row.words, *(_times(ratio(rounds, row.scenario, peer, row.figure, "ref")) for peer in peers)]
+        for row in rows
+        if row.has_ratio
     )
+    return _table(["x ref", *peers], [line for line in lines if set(line[1:]) != {_GAP}])
 
 
 def absolutes(rounds: Rounds, rows: Sequence[Row]) -> str:
@@ -81,6 +80,9 @@ def targets(results: Results) -> str:
         at = (results.rounds, target.scenario, target.peer, target.figure)
         value = ratio(*at, target.over) if target.over else median(*at)
         judged = "not measured" if value is None else target.judge(value)
+        failed = len(gaps(results.rounds, target.scenario, target.peer))
+        if failed:
+            judged += f", {failed} of {len(results.rounds[target.scenario][target.peer])} rounds failed"
         lines.append([target.words, target.wanted, _times(value), judged])
     return _table(["", "target", "measured", ""], lines)
 
@@ -133,14 +135,18 @@ def mouth_to_ear(results: Results) -> str:
     )
 
 
-def gaps(results: Results) -> str:
-    """What the tables have no figure of, and why."""
+def lacking(results: Results) -> str:
+    """What the tables have no figure of, or fewer rounds than of others, and why."""
     lines = [f"- {name}: {why}\n" for name, why in results.lacking.items()]
+    # Peer, and why -> the scenarios, and how many rounds where it is not all.
+    found: dict[tuple[str, str], list[str]] = {}
     for scenario, peers in results.rounds.items():
-        for peer in peers:
-            why = gap(results.rounds, scenario, peer)
-            if why is not None:
-                lines.append(f"- {peer}, {scenario}: {why}\n")
+        for peer, rounds in peers.items():
+            reasons = gaps(results.rounds, scenario, peer)
+            for why in dict.fromkeys(reasons):
+                some = f" ({reasons.count(why)} of {len(rounds)} rounds)" if len(reasons) < len(rounds) else ""
+                found.setdefault((peer, why), []).append(scenario + some)
+    lines += [f"- {peer}, {', '.join(scenarios)}: {why}\n" for (peer, why), scenarios in found.items()]
     return "".join(lines) or "Nothing.\n"
 
 
@@ -150,5 +156,5 @@ PARTS: Final[dict[str, Callable[[Results], str]]] = {
     "pythons": pythons,
     "parts": parts,
     "mouth-to-ear": mouth_to_ear,
-    "gaps": gaps,
+    "gaps": lacking,
 }

@@ -68,10 +68,7 @@ def ratio(rounds: Rounds, scenario: str, peer: str, figure: str, over: str) -> f
     return statistics.median(found) if found else None
 
 
-def gap(rounds: Rounds, scenario: str, peer: str) -> str | None:
-    """Why a peer has no figures of a scenario."""
-    for each in rounds.get(scenario, {}).get(peer, []):
-        reason: str | None = each.get("cannot", each.get("failed"))
-        if reason is not None:
-            return reason
-    return None
+def gaps(rounds: Rounds, scenario: str, peer: str) -> Sequence[str]:
+    """Why a peer has no figures of a scenario, a reason for each round that has none."""
+    reasons = (each.get("cannot", each.get("failed")) for each in rounds.get(scenario, {}).get(peer, []))
+    return [reason for reason in reasons if reason is not None]

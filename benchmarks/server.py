@@ -49,6 +49,8 @@ _BINARY, _CLOSE, _PING = 0x82, 0x88, 0x89
 _INPUT: Final = memoryview(bytearray(1 << 18))
 # Bytes of a burst that are written at a time, so that other sessions have their turn.
 _BLOCK_BYTES: Final = 1 << 17
+# What is sent at its time before the server looks again what has come.
+_TURN: Final = 64
 
 
 def _varint(number: int) -> bytes:
@@ -90,20 +92,25 @@ _EVENT_BEFORE, _, _EVENT_AFTER = _message(
 ).partition(b"@" * 20)
 # A square wave: no client may take it for silence.
 _PIECE: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (PIECE_BYTES // 80)
-_AUDIO_FRAME: Final = _framed(
-    _field(_AUDIO, _field(0x1A, _PIECE) + b"\x20" + _varint(PIECE_RATE_HZ) + b"\x28" + _varint(1))
-)
+
+
+def _audio_frame(number: int) -> bytes:
+    """A piece of sound as a bot sends it: with an id, and a name that has a number."""
+    about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
+    return _framed(
+        _field(_AUDIO, about + _field(0x1A, _PIECE) + b"\x20" + _varint(PIECE_RATE_HZ) + b"\x28" + _varint(1))
+    )
+
+
+_AUDIO_FRAMES: Final = [_audio_frame(number) for number in range(10_000, 10_200)]
+_NEXT_AUDIO_FRAME: Final = itertools.cycle(_AUDIO_FRAMES).__next__
 
 
 def _event() -> bytes:
     return _EVENT_BEFORE + _stamp() + _EVENT_AFTER
 
 
-def _piece() -> bytes:
-    return _AUDIO_FRAME
-
-
-_MAKERS: Final = {"events": _event, "audio": _piece}
+_MAKERS: Final = {"events": _event, "audio": _NEXT_AUDIO_FRAME}
 
 
 class Command:
@@ -120,8 +127,10 @@ class Command:
     EVENTS: Final = "events"
     #: Likewise for pieces of audio; a burst is followed by one event.
     AUDIO: Final = "audio"
-    #: Answered with what was heard since it was last asked: `frames`, `bytes`, times of the `first` and the `last`, the
-    #: largest `gap` between two reads, and the `times` of all, if `{"times": true}` was asked for before.
+    #: Answered with what was heard in the `seconds` since it was last asked: `frames`, `bytes`, times of the `first`
+    #: and the `last`, the largest `gap` without any, those at both ends included, and the `times` of all, if
+    #: `{"times": true}` was asked for before. `late` is the server's own: by how many seconds it was at most late with
+    #: what it sends this client at given times.
     HEARD: Final = "heard"
     #: The server ends the session.
     LEAVE: Final = "leave"
@@ -130,19 +139,21 @@ class Command:
 class Heard:
     """What came from one client."""
 
-    __slots__ = ("bytes", "first", "frames", "gap", "last", "times")
+    __slots__ = ("bytes", "first", "frames", "gap", "last", "late", "seconds", "times")
 
-    def __init__(self, times: list[float] | None = None) -> None:
+    def __init__(self, last: float = 0.0, times: list[float] | None = None) -> None:
         self.frames = self.bytes = 0
-        self.first = self.last = self.gap = 0.0
+        self.first = self.gap = self.late = 0.0
+        self.last = last  # when something was heard before; 0: never
+        self.seconds = -time.monotonic()
         self.times = times
 
     def note(self, frames: int, size: int) -> None:
         """So many came with one read."""
         now = time.monotonic()
-        if self.frames:
+        if self.last:
             self.gap = max(self.gap, now - self.last)
-        else:
+        if not self.frames:
             self.first = now
         self.last = now
         self.frames += frames
@@ -151,7 +162,11 @@ class Heard:
             self.times += [now] * frames
 
     def told(self) -> dict[str, Any]:
-        """As an answer."""
+        """As an answer; the last thing that is asked of it."""
+        now = time.monotonic()
+        self.seconds += now
+        if self.last:
+            self.gap = max(self.gap, now - self.last)
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -256,7 +271,7 @@ class Session:
         answer = arguments
         if command == Command.HEARD:
             answer = self._heard.told()
-            self._heard = Heard([] if arguments and arguments.get("times") else None)
+            self._heard = Heard(self._heard.last, [] if arguments and arguments.get("times") else None)
         elif command == Command.CLOCK:
             answer = {"now": time.monotonic()}
         self.send(_message("server-response", {"t": command, "d": answer}, id))
@@ -265,7 +280,14 @@ class Session:
             if rate:
                 self._server.pace(self, _MAKERS[command], rate, number)
             else:
-                self._begin_burst(_MAKERS[command](), number, _event() if command == Command.AUDIO else b"")
+                end = _event() if command == Command.AUDIO else b""
+                self._begin_burst([_event()] if command == Command.EVENTS else _AUDIO_FRAMES, number, end)
+
+    def send_due(self, data: bytes, late: float) -> None:
+        """As `send()`, so many seconds after its time."""
+        if late > self._heard.late:
+            self._heard.late = late
+        self.send(data)
 
     def send(self, data: bytes) -> None:
         """Write, now if the line takes it."""
@@ -274,9 +296,10 @@ class Session:
             self._out.append(memoryview(data)[sent:])
             self._wait()
 
-    def _begin_burst(self, frame: bytes, number: int, end: bytes) -> None:
-        each = max(1, _BLOCK_BYTES // len(frame))
-        blocks = ((frame * each, number // each), (frame * (number % each), 1), (end, 1))
+    def _begin_burst(self, frames: list[bytes], number: int, end: bytes) -> None:
+        each = _BLOCK_BYTES // len(frames[0])
+        block = [frames[place % len(frames)] for place in range(each)]
+        blocks = ((b"".join(block), number // each), (b"".join(block[: number % each]), 1), (end, 1))
         self._burst.extend((block, times) for block, times in blocks if block and times)
         self.writable()
 
@@ -396,23 +419,25 @@ class Server:
         )
 
     def _send_due(self) -> float:
-        """Send what is due; how many seconds nothing is."""
+        """Send what is due, of much the first; how many seconds nothing is."""
         paced = self._paced
-        while paced:
+        for _ in range(_TURN):
+            if not paced:
+                return -1
             entry = paced[0]
             wait: float = entry[0] - time.monotonic()
             if wait > 0:
                 return wait
             session = entry[2]
             if session.open:
-                session.send(entry[3]())
+                session.send_due(entry[3](), -wait)
                 entry[5] -= 1
             if session.open and entry[5]:
                 entry[0] += entry[4]
                 heapq.heapreplace(paced, entry)
             else:
                 heapq.heappop(paced)
-        return -1
+        return 0
 
 
 @contextlib.contextmanager

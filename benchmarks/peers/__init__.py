@@ -57,8 +57,8 @@ AMONG: Final = {
 #: Scenarios that are measured only if they are asked for by name: they take long.
 LONG: Final = ("drift",)
 
-#: Scenarios whose figures say of how much they are.
-WHOLE: Final = ("drift", "growth")
+#: What is always measured as a whole: its figures say of how much they are, or little of it would say nothing.
+WHOLE: Final = ("drift", "growth", "quiet", "mouth-to-ear")
 
 
 def find(name: str) -> type[Peer]:

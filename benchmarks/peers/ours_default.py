@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-sys.modules["orjson"] = None  # type: ignore[assignment] # the mark of a module that cannot be imported
+for module in ("orjson", "websockets"):  # the latter masks what is sent
+    sys.modules[module] = None  # type: ignore[assignment] # the mark of a module that cannot be imported
 
 from .ours import Ours  # noqa: E402 - after that
 
 
 class OursDefault(Ours):
-    """Events through `client.on`, with the JSON of the standard library."""
+    """Events through `client.on`, with the JSON of the standard library, and masks made in Python."""

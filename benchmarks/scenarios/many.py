@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import resource
 import time
 from pathlib import Path
@@ -37,6 +38,13 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
         client.connect()
     connecting = time.perf_counter() - begun
     time.sleep(_SETTLE)
+    figures = {"threads": float(_threads())}
+    if number > 1:  # now, because what is noted below takes memory too
+        figures |= {
+            "kb_each": (_held() - held) / (number - 1) / 1e3,
+            "threads_each": (figures["threads"] - threads) / (number - 1),
+            "connect_ms": connecting / (number - 1) * 1e3,
+        }
     for client in clients:
         client.request(Command.HEARD)  # what was heard before does not count
     ages.clear()
@@ -45,13 +53,6 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
     spent, taken = time.process_time() - spent, time.perf_counter() - begun
     measured = ages.copy()
     heard = [client.request(Command.HEARD) for client in clients]
-    figures = {"threads": float(_threads())}
-    if number > 1:
-        figures |= {
-            "kb_each": (_held() - held) / (number - 1) / 1e3,
-            "threads_each": (figures["threads"] - threads) / (number - 1),
-            "connect_ms": connecting / (number - 1) * 1e3,
-        }
     for client in clients:
         client.close()
     # What counts is what came: a client that falls behind has spent little.
@@ -62,7 +63,8 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
         "p99_ms": percentile(measured or [taken], 0.99) * 1e3,
         "gap_ms": max(each["gap"] for each in heard) * 1e3,
         "events_share": len(measured) / (expected * _EVENTS_PER_SECOND),
-        "sound_share": min((each["frames"] - 1) / (each["last"] - each["first"]) for each in heard) / PIECES_PER_SECOND,
+        "sound_share": min(each["frames"] / math.floor(each["seconds"] * PIECES_PER_SECOND) for each in heard),
+        "server_late_ms": max(each["late"] for each in heard) * 1e3,
     }
 
 

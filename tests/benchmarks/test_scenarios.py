@@ -11,7 +11,8 @@ import time
 import pytest
 
 from benchmarks import measure
-from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, find
+from benchmarks.__main__ import OTHERS
+from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, WHOLE, find
 from benchmarks.peers.base import PIECE
 from benchmarks.scenarios import SCENARIOS, many, process, session
 from benchmarks.server import PIECE_BYTES, Command
@@ -70,21 +71,21 @@ def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, url: str) -> N
     assert measure.measure_once(sys.executable, peer, "events", url, TINY).keys() == {"per_second", "cpu_us"}
 
 
-def test_the_default_install_has_no_orjson() -> None:
-    """The peer that stands for an installation without extras runs without orjson, the other one with it."""
-    ask = "import sys; from benchmarks.peers import find; find(%r); from rtvi_sync.protocol import envelope; print(%s)"
+def test_the_default_install_has_no_extra() -> None:
+    """The peer that stands for an installation without extras has neither orjson nor C's mask, the other has both."""
+    ask = (
+        "import sys; from benchmarks.peers import find; find(%r); from rtvi_sync.protocol import envelope; "
+        "from rtvi_sync.transports import websocket_frames; "
+        "print(bool(sys.modules.get('orjson')), websocket_frames._mask is not websocket_frames._mask_by_number)"
+    )
     facts = [
         subprocess.run(
-            [sys.executable, "-c", ask % (peer, "sys.modules.get('orjson') is not None")],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=measure.ROOT,
-        ).stdout.strip()
+            [sys.executable, "-c", ask % peer], capture_output=True, text=True, check=True, cwd=measure.ROOT
+        ).stdout.split()
         for peer in ("ours", "ours-default")
     ]
 
-    assert facts == ["True", "False"]
+    assert facts == [["True", "True"], ["False", "False"]]
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
@@ -106,6 +107,25 @@ def test_sound_goes_both_ways(peer: str, url: str) -> None:
     assert len(heard) >= 5
     assert size == 50 * PIECE_BYTES
     assert [float(stamp) <= time.monotonic() for stamp in events] == [True]
+
+
+def test_silence_at_the_end_is_heard(url: str) -> None:
+    """Whoever stops talking is noticed, before and after he is asked about, and so is what is missing."""
+    client = find("raw")(url)
+    client.connect()
+    client.send_audio(PIECE)
+    begun = client.request(Command.CLOCK)["now"]
+    while (spent := client.request(Command.CLOCK)["now"] - begun) < 0.1:
+        pass
+    first = client.request(Command.HEARD)
+    client.send_audio(PIECE)
+    second = client.request(Command.HEARD)
+    client.close()
+
+    assert first["gap"] >= 0.1
+    assert first["seconds"] >= 0.1
+    assert second["gap"] >= spent
+    assert (first["frames"], second["frames"]) == (1, 1)
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
@@ -151,3 +171,4 @@ def test_names_are_those_of_peers_and_scenarios() -> None:
     assert {target.peer for target in TARGETS} | {target.over for target in TARGETS} - {""} <= set(PEERS)
     assert set(ENVIRONMENTS) | set(ONLY) | {peer for peers in AMONG.values() for peer in peers} <= set(PEERS)
     assert set(AMONG) | set(LONG) <= set(SCENARIOS)
+    assert set(WHOLE) <= {*SCENARIOS, *OTHERS}

@@ -24,7 +24,7 @@ PARTS: Final = {
     "codec, audio out": (0.20, 0.15),
     "frame reader, a message": (0.28, 0.19),
     "frame reader, a piece of audio": (0.30, 0.22),
-    "frame writer, a piece of audio": (0.36, 0.27),
+    "frame writer, a piece of audio": (1.65, 1.61),
     "envelope, decode": (1.15, 1.10),
     "payload, decode": (0.51, 0.42),
     "engine, an event": (1.15, 1.05),
@@ -36,7 +36,7 @@ PARTS: Final = {
 SESSIONS: Final = {
     "an event": (0.63, 0.64),
     "audio down": (0.26, 0.25),
-    "audio up": (0.47, 0.38),
+    "audio up": (0.77, 0.72),
     "a request": (1.05, 0.95),
 }
 #: System calls of all threads. A burst is read many frames at a time, and each frame is sent by one call.
