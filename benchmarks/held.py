@@ -17,6 +17,8 @@ from .server import PIECES_PER_SECOND, Command
 EVENTS_PER_SECOND: Final = 5
 #: Seconds between two looks at a session.
 PAUSE: Final = 2.0
+#: Seconds until what connecting has stirred up is over. More than a pause: then no look tells of what was before.
+SETTLE: Final = 3.0
 
 
 def client_of(url: str) -> MeasuredClient:
@@ -41,12 +43,15 @@ def look(client: MeasuredClient) -> tuple[float, float]:
     return heard["gap"], (heard["frames"] - 1) / max(1e-9, max(heard["last"] - heard["first"], 1e-9))
 
 
-def hold(client: MeasuredClient, until: float) -> list[tuple[float, float]]:
-    """Look at a session every two seconds until a moment (monotonic seconds); what was seen."""
+def hold(client: MeasuredClient, since: float, until: float) -> list[tuple[float, float]]:
+    """Look at a session every two seconds until a moment (monotonic seconds); what was seen since another."""
     looks = []
     while time.monotonic() < until:
         time.sleep(PAUSE)
-        looks.append(look(client))
+        begun = time.monotonic()
+        seen = look(client)
+        if begun >= since:
+            looks.append(seen)
     return looks
 
 

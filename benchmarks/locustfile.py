@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import time
 
-from locust import constant, task
+import gevent
+from locust import constant, events, task
+from locust.env import Environment
 
-from benchmarks.held import PAUSE, client_of, look  # Locust knows no package around this file
+from benchmarks.held import PAUSE, SETTLE, client_of, look  # Locust knows no package around this file
 from benchmarks.server import PIECES_PER_SECOND
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.testing import MeasuredClient
+
+
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def count_from_settling_on(environment: Environment, **_: object) -> None:
+    """As `--reset-stats` does, but later: at once, the first look of each session would tell of connecting."""
+
+    def settle(**_: object) -> None:
+        gevent.spawn_later(SETTLE, environment.stats.reset_all)
+
+    environment.events.spawning_complete.add_listener(settle)  # type: ignore[no-untyped-call]
 
 
 class Holder(RTVIUser):
