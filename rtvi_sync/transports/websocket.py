@@ -85,11 +85,12 @@ class WebSocketTransport(Transport):
         self._ping_timeout = ping_timeout
         self._receiver: _Receiver | None = None
         self._last_stats = TransportStats()
-        # Guards `_connection` and `_abort`: an attempt that was abandoned must not install its connection later.
+        # Guards the three below: an attempt that was abandoned must not install its connection later.
         # Re-entrant, because a finalizer may come in between.
         self._lock = threading.RLock()
         self._connection: WebSocketConnection | None = None
         self._abort: AbortSignal | None = None
+        self._leftover: bytes | None = None  # what came with the handshake; None: the connection is read
         register_for_fork(self)
 
     def __repr__(self) -> str:
@@ -127,19 +128,29 @@ class WebSocketTransport(Transport):
         with self._lock:
             abandoned = abort.aborted
             if not abandoned:
-                self._connection, self._abort, self._receiver = connection, abort, receiver
+                self._connection, self._abort, self._leftover = connection, abort, leftover
+                self._receiver = receiver
         detach()
         if abandoned:
             sock.close()
             abort.raise_if_aborted()
-        connection.start(leftover)
+
+    def send_ready_message(self) -> None:
+        """From now on the bot is heard: what was read in `connect()` would be told before the event `connected`."""
+        with self._lock:
+            connection, leftover, self._leftover = self._connection, self._leftover, None
+        if connection is not None and leftover is not None:
+            connection.start(leftover)
+        super().send_ready_message()
 
     def disconnect(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
             abort, self._abort = self._abort, None
+            leftover, self._leftover = self._leftover, None
         if connection is not None:
-            given_up = abort is not None and abort.aborted
+            # What is not read is not waited for either.
+            given_up = leftover is not None or (abort is not None and abort.aborted)
             connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT)
             self._last_stats = stats = connection.stats()
             if stats.audio_unsent:
@@ -178,7 +189,7 @@ class WebSocketTransport(Transport):
     def after_fork_in_child(self) -> None:
         """The session is the parent's; whoever held the lock does not exist here."""
         self._lock = threading.RLock()
-        self._connection = self._abort = None
+        self._connection = self._abort = self._leftover = None
 
     # -- where to -----------------------------------------------------------------------------------------------------
 

@@ -88,8 +88,8 @@ class WebSocketConnection:
         self._stall_timer: Timer | None = None
         self._ping_timer: Timer | None = None
         self._pinged_at = 0.0
-        self._ping = b""  # the last one's payload
-        self._heard_at = 0.0
+        self._ping: bytes | None = None  # the payload of the one that waits for its answer
+        self._heard_at = 0.0  # 0.0: nobody listens yet
         self._round_trip: float | None = None
         self._watching_writes = False
         self._reading_on = False  # a command that goes on reading is on its way
@@ -167,9 +167,11 @@ class WebSocketConnection:
         writer.flush(room=True)
         if writer.failure is not None:
             self._finish(self._broken(writer.failure))
-        elif writer.blocked != self._watching_writes:
-            self._io.watch_writes(self, writer.blocked)
-            self._watching_writes = writer.blocked
+            return
+        blocked = writer.blocked  # read once: a sender may set it meanwhile, and then tells
+        if blocked != self._watching_writes and self._heard_at:
+            self._io.watch_writes(self, blocked)
+            self._watching_writes = blocked
 
     def on_failure(self, error: BaseException) -> None:
         self._finish(CloseInfo(initiator="network", error=error))
@@ -219,7 +221,7 @@ class WebSocketConnection:
                 break
             more = self._deliver(turn_ends) and more
         if self._writer.blocked or self._writer.arrived:
-            self.on_writable()  # a TLS write may have waited for what was just read, or for its end
+            self._wait_for_room()  # a TLS write may have waited for what was just read, or for its end
 
     def _read_on(self) -> None:
         """It is the others' turn."""
@@ -251,7 +253,8 @@ class WebSocketConnection:
             with contextlib.suppress(DisconnectedError):
                 self.send(PONG, payload)
         elif opcode == PONG:
-            if payload and payload == self._ping:
+            if payload == self._ping:
+                self._ping = None  # a peer that repeats its answer would set a timer each time
                 self._round_trip = self._heard_at - struct.unpack("!d", payload)[0]
                 if self._ping_interval is not None:
                     self._look_in(self._ping_interval)  # not when the answer was due: an idle thread sleeps on

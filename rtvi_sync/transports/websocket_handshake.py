@@ -107,6 +107,13 @@ def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, li
     return host, [f"{name}: {value}" for name, value in fields.values()]
 
 
+def _subprotocols(lines: list[str]) -> list[str]:
+    """What the caller's headers ask for."""
+    fields = (line.partition(":") for line in lines)
+    asked = (value for name, _, value in fields if name.lower() == "sec-websocket-protocol")
+    return [name.strip() for value in asked for name in value.split(",")]
+
+
 def _handshake(fence: _Fence, url: SplitResult, host: str) -> bytes:
     try:
         WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
@@ -142,6 +149,7 @@ class _Fence:
         self._signal = signal
         resource = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._first_lines = "\r\n".join([f"GET {resource} HTTP/1.1", *lines, ""]).encode("ascii")
+        self._subprotocols = [value.encode() for value in _subprotocols(lines)]
         self._head: bytes | None = None  # of the answer: what websocket-client has not read yet
         self.status: int | None = None
         self.leftover = b""  # what follows the head
@@ -181,11 +189,17 @@ class _Fence:
         if self.status != 101:
             # Not left to the library: one release takes a redirect that it is not to follow for a success.
             raise WebSocketException("refused")
-        names = [line.partition(b":")[0].lower() for line in lines]
-        if b"sec-websocket-extensions" in names:
-            # None is ever asked for: permessage-deflate would let a small message grow to any size.
-            raise WebSocketException("the server answered with an extension that it was not asked for")
-        shown = (line for name, line in zip(names, lines, strict=True) if name in _SHOWN_HEADERS)
+        shown = []
+        for line in lines:
+            name, _, value = line.partition(b":")
+            name = name.lower()
+            if name == b"sec-websocket-extensions":
+                # None is ever asked for: permessage-deflate would let a small message grow to any size.
+                raise WebSocketException("the server answered with an extension that it was not asked for")
+            if name == b"sec-websocket-protocol" and value.strip() not in self._subprotocols:
+                raise WebSocketException("the server answered with a subprotocol that it was not asked for")
+            if name in _SHOWN_HEADERS:
+                shown.append(line)
         return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])
 
     def gettimeout(self) -> float:

@@ -18,6 +18,9 @@ from ..errors import DisconnectedError
 # One TLS record. What was handed to SSL_write and did not fit must be handed to it again, unchanged, before anything
 # else.
 _CHUNK_BYTES = 16 * 1024
+# So many seconds of writing, and the io thread, which waits for the lock or writes itself, gets to the other sessions.
+# Each chunk gives the interpreter away, and a busy thread keeps it for 5 ms.
+_TURN = 0.01
 _MAX_QUEUED_AUDIO = 1.0  # seconds
 # What a queued frame costs besides its bytes: many small ones must not get past the limit of what may be queued.
 _ITEM_BYTES = 128
@@ -262,11 +265,14 @@ class FrameWriter:
         self._queue = kept
 
     def _write(self) -> bool:
-        """Write what the socket takes. True if nothing is left to write."""
+        """Write what the socket takes, for a turn. True if nothing is left to write."""
+        began = 0.0
         while self.failure is None:
+            if self._begun is None and not self._queue:
+                return True
+            if began and self.progress_at - began >= _TURN:
+                return False  # the io thread goes on, as if the socket took no more
             if self._begun is None:
-                if not self._queue:
-                    return True
                 self._begun = item = self._queue.popleft()
                 self.bytes_waiting -= item.size
                 self._queued_audio = max(0.0, self._queued_audio - item.audio) if self._queue else 0.0
@@ -279,6 +285,7 @@ class FrameWriter:
                 self.failure = error
                 return False  # the io thread acts on it
             self.progress_at = time.monotonic()
+            began = began or self.progress_at
             if not item.rest:
                 self._begun = None
                 self.bytes_sent += len(item.frame)

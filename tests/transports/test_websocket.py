@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 import threading
@@ -56,7 +57,10 @@ class BotServer(Server):
         self.stopping.wait()
 
     def bot(self) -> Bot:
-        return self.arrival()[1]
+        """The bot's end of the next connection, once it was told that the client is ready."""
+        bot = self.arrival()[1]
+        assert '"client-ready"' in str(decode(bot.receive()[1]))
+        return bot
 
     def arrival(self) -> tuple[str, Bot]:
         """Head of the request and the bot's end, of the next connection."""
@@ -143,6 +147,7 @@ def opened(hub, attempt, monkeypatch):
         pairs.append((transport, session))
         session.begin(transport)
         transport.connect(bundle, attempt.signal)
+        transport.send_ready_message()
         return session
 
     yield connect
@@ -284,13 +289,16 @@ def test_messages_both_ways(server, opened):
 
 
 def test_the_ready_message(plain, opened):
-    """`send_ready_message()` sends what the session gave."""
+    """`send_ready_message()` sends what the session gave, each time."""
     transport = WebSocketTransport(plain.url)
-    opened(transport)
+    session = opened(transport)
+    bot = plain.bot()
     transport.send_ready_message()
-    sent = decode(plain.bot().receive()[1])
+    sent = decode(bot.receive()[1])
     assert isinstance(sent, MessageFrame)
     assert '"client-ready"' in sent.data
+    bot.send(frame(BINARY, encode(MessageFrame(data="heard"))))
+    session.wait(lambda: session.messages == ["heard"])
 
 
 def test_all_kinds_of_frames(plain, opened, hub, caplog):
@@ -341,11 +349,51 @@ def test_what_comes_together_keeps_its_order(plain, opened, hub, monkeypatch):
     assert transport.stats().audio_received == pytest.approx(0.03)
 
 
-def test_what_came_with_the_handshake_is_delivered(server, opened):
-    """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record."""
+def test_what_came_with_the_handshake_is_delivered(server, hub, attempt, monkeypatch):
+    """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record. It is heard from
+    `send_ready_message()` on: else the program would be told before the event `connected`."""
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
     server.after = frame(BINARY, encode(MessageFrame(data="early")))
-    session = opened(WebSocketTransport(server.url))
+    transport, session = WebSocketTransport(server.url), Session(hub)
+    session.begin(transport)
+    transport.connect(None, attempt.signal)
+    flush(hub)
+    assert session.messages == []
+    transport.send_ready_message()
     session.wait(lambda: session.messages == ["early"])
+    transport.disconnect()
+
+
+def test_an_end_before_the_ready_message(server, hub, attempt):
+    """A bot that hung up as soon as it had answered the handshake: that is told then, with its reason."""
+    server.after = frame(CLOSE, struct.pack("!H", 1008) + b"no")
+    transport, session = WebSocketTransport(server.url), Session(hub)
+    session.begin(transport)
+    transport.connect(None, attempt.signal)
+    flush(hub)
+    assert session.ends == []
+    with contextlib.suppress(DisconnectedError):  # it may be known by then
+        transport.send_ready_message()
+    session.wait(lambda: session.ends)
+    assert (session.ends[0].code, session.ends[0].reason, session.ends[0].initiator) == (1008, "no", "server")
+    transport.disconnect()
+
+
+def test_a_disconnect_before_the_ready_message(server, hub, attempt, monkeypatch):
+    """It says goodbye and waits for no answer, which nobody would hear; the ready message then comes too late."""
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
+    transport, session = WebSocketTransport(server.url), Session(hub)
+    session.begin(transport)
+    transport.connect(None, attempt.signal)
+    with running(transport.disconnect) as disconnecting:
+        disconnecting.get()
+    bot = server.arrival()[1]
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+    with pytest.raises(DisconnectedError):
+        transport.send_ready_message()
+    flush(hub)
+    assert session.ends == []
 
 
 def test_the_size_limit(plain, opened):
@@ -458,7 +506,7 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(plain, hub, attempt, m
     monkeypatch.setattr(module, "open_websocket", open_and_abort)
     with pytest.raises(AbandonedError):
         transport.connect(None, attempt.signal)
-    assert plain.bot().at_end()
+    assert plain.arrival()[1].at_end()
     with pytest.raises(DisconnectedError):
         transport.send_message(READY)
 

@@ -16,6 +16,7 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_connection as module
+from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 
 from ..client.helpers import until
@@ -282,6 +283,15 @@ def test_sending_before_the_start(link):
     assert bot.receive() == (BINARY, b"early")
 
 
+def test_much_is_sent_before_the_start(link):
+    """What the socket did not take before the connection is served leaves when it is."""
+    client, bot = link(start=False)
+    payload = blocked(client)
+    client.connection.start()
+    assert bot.receive() == (BINARY, payload)
+    assert client.ends == []
+
+
 def test_a_message_may_be_answered_at_once(link):
     """A callback may send: it runs on the io thread, and no lock is held around it."""
     _, bot = link(on_message=lambda client, opcode, payload: client.connection.send(opcode, payload))
@@ -342,6 +352,31 @@ def test_after_a_blockage_callers_write_themselves_again(pair):
         assert bot.receive() == (BINARY, b"direct")
 
 
+def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
+    """Who fills the socket while the io thread ceases to watch for room is not forgotten."""
+    client, bot = pair
+    watch, come = client.io.watch_writes, [b"\x5a" * (32 * MB)]
+
+    def watch_and_fill(channel: object, enabled: bool) -> None:
+        watch(channel, enabled)
+        if not enabled and come:
+            client.connection.send(BINARY, come.pop())
+
+    payload, next_ = blocked(client), come[0]
+    monkeypatch.setattr(client.io, "watch_writes", watch_and_fill)
+    assert bot.receive() == (BINARY, payload)
+    assert bot.receive() == (BINARY, next_)
+
+
+def test_much_is_written_in_turns(pair, monkeypatch):
+    """After each the io thread goes on by itself; the whole arrives."""
+    monkeypatch.setattr(websocket_writer, "_TURN", 0.0)
+    client, bot = pair
+    payload = bytes(range(256)) * 16 * 1024
+    with running(lambda: [client.connection.send(BINARY, payload) for _ in range(2)]):
+        assert [bot.receive() for _ in range(2)] == [(BINARY, payload)] * 2
+
+
 def test_a_bot_that_reads_nothing_ends_the_session(link):
     """Bytes that wait longer than the limit without one of them leaving end the connection; nobody hangs."""
     client, _ = link(stall_timeout=0.2)
@@ -352,6 +387,15 @@ def test_a_bot_that_reads_nothing_ends_the_session(link):
     assert "has read nothing" in str(info.error)
     with pytest.raises(DisconnectedError):
         client.connection.send(BINARY, b"x")
+
+
+def test_a_bot_that_only_writes_ends_the_session(link):
+    """So too if the sender found the lock taken, and the io thread writes because it has read."""
+    client, bot = link(stall_timeout=0.2)
+    with client.connection._writer.lock, running(lambda: client.connection.send(BINARY, bytes(32 * MB))):
+        pass
+    bot.send(frame(BINARY, b"still here"))
+    assert "has read nothing" in str(client.ended().error)
 
 
 def test_a_bot_that_reads_slowly_does_not(link):

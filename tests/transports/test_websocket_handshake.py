@@ -355,6 +355,25 @@ def test_an_extension_that_nobody_asked_for(shake, extension):
     assert "sec-websocket-extensions" not in lines_of(server.heads[0])
 
 
+@pytest.mark.parametrize("asked", [None, "chat", "xmpp, chat"])
+@pytest.mark.parametrize("answered", ["mine", "xmp", "Chat", ""])
+def test_a_subprotocol_that_nobody_asked_for(shake, asked, answered):
+    """RFC 6455, 4.1: a server that speaks another protocol than it was asked to is refused."""
+    headers = {} if asked is None else {"Sec-WebSocket-Protocol": asked}
+    server = Acceptor(f"sec-WebSocket-protocol: {answered}")
+    with server, pytest.raises(TransportStartError, match="subprotocol that it was not asked for"):
+        shake(f"ws://{server.authority}/", headers)
+
+
+@pytest.mark.parametrize("asked", ["chat", "xmpp,chat", "xmpp, chat , x"])
+def test_a_subprotocol_that_the_caller_asked_for(shake, asked):
+    """By a header: the server may take one of those, or none."""
+    for answer in ["Sec-WebSocket-Protocol:  chat "], []:
+        with Acceptor(*answer) as server:
+            shake(f"ws://{server.authority}/", {"sec-websocket-protocol": asked})
+        assert lines_of(server.heads[0])["sec-websocket-protocol"] == [asked]
+
+
 def test_an_answer_to_another_key(shake):
     """An Accept that does not belong to our key is refused: a cache, or no WebSocket server."""
 

@@ -108,6 +108,20 @@ def test_a_stray_pong_is_nothing(link):
     assert client.connection.stats().round_trip is None
 
 
+def test_an_answer_that_is_repeated_is_nothing(link):
+    """It sets no timer, and the round trip is that of the first."""
+    client, bot = link(ping_interval=0.3, ping_timeout=LIMIT)
+    payload = answer(bot)
+    bot.send(frame(BINARY, b"first"))
+    client.received(1)
+    round_trip = client.connection.stats().round_trip
+    assert round_trip is not None
+    bot.send(frame(PONG, payload) * 100 + frame(BINARY, b"second"))
+    client.received(2)
+    assert client.connection.stats().round_trip == round_trip
+    assert on(client.io, lambda: len(client.io._timers)) < 10
+
+
 def test_no_interval_no_ping(link):
     """Without an interval the line stays as silent as the program."""
     client, bot = link(ping_interval=None)

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 
 from ..loopback import LIMIT, running
@@ -156,3 +157,21 @@ def test_audio_that_the_main_thread_sent_is_counted():
         assert writer.take(Outgoing(b"x" * (32 * MB), 0.5))
         writer.flush()
         assert writer.audio_sent == 0.02
+
+
+def test_nobody_writes_for_long(monkeypatch):
+    """However much the socket takes: whoever sends leaves the rest to the io thread, and that sees to the others in
+    between."""
+    monkeypatch.setattr(module, "_TURN", 0.0)
+    size = 3 * module._CHUNK_BYTES
+    ours, theirs = tcp_pair(True)
+    with ours, theirs:
+        ours.setblocking(False)
+        writer = FrameWriter(ours, MB)
+        with running(lambda: writer.take(Outgoing(bytes(size), 0.0))) as elsewhere:
+            assert elsewhere.get(), "the io thread has to be told"
+        turns = 1
+        while writer.blocked:
+            writer.flush(room=True)
+            turns += 1
+        assert (turns, writer.bytes_sent) == (3, size)
