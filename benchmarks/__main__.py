@@ -67,7 +67,7 @@ def main() -> None:
         rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
         whole = () if given.quick else WHOLE
         measure_all(results, given.only, given.peer, rounds, effort, whole, lambda: results.save(file))
-    write_page(results, output)
+    write_page(Results.load(file), output)  # as it is kept, so that `--text` makes the same
 
 
 def measure_all(
