@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ._validation import STRING
 from .protocol.decoding import Payload
 from .protocol.session_payloads import (
     AboutBotData,
@@ -165,6 +166,12 @@ class RTVIMessage:
     data: Any = None
     id: str | None = attrs.field(factory=_new_id)
     label: str = "rtvi-ai"
+
+    def __attrs_post_init__(self) -> None:
+        # Validators of each field would take as long as parsing a short message.
+        if not (type(self.type) is type(self.label) is str and (self.id is None or type(self.id) is str)):
+            STRING.check(type=self.type, label=self.label)
+            STRING.or_none.check(id=self.id)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the message as JSON would hold it, without an `id` or `data` that is None."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -13,11 +13,30 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from ._validation import (
+    BOOL,
+    COUNT,
+    FUNCTION,
+    MAPPING,
+    SECONDS,
+    STRING,
+    STRINGS,
+    URL,
+    Rule,
+    described,
+    instance_of,
+    list_of,
+    mapping_of,
+    one_of,
+    positive_or_timedelta,
+)
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, StartBotError, TransportStartError
 from .events import RTVIEvent, event_from
 from .media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from .media.kinds import CHOICES
+from .messages import RTVIClientConfigOption
 from .protocol.config import as_json
 from .transports.base import Transport
 from .transports.net import printable
@@ -38,25 +57,34 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def from_mapping(cls: type[T], value: T | Mapping[str, Any] | None) -> T:
+def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     """An object of the attrs class `cls`: `value` itself, or made of a mapping with snake_case or camelCase keys.
+
+    Args:
+        cls: the class.
+        value: of an option.
+        name: of that option.
 
     Raises:
         TypeError: an unknown key, or neither mapping nor object.
+        TypeError, ValueError: a key has a wrong value; the error names the key as it is spelt in the mapping.
     """
     if isinstance(value, cls):
         return value
-    if value is None:
-        return cls()
     if not isinstance(value, Mapping):
-        raise TypeError(f"{cls.__name__} or a mapping is needed, not {type(value).__name__}")
-    names = [field.alias for field in attrs.fields(cls)]  # type: ignore[arg-type]
+        raise TypeError(f"{name} must be {cls.__name__} or a mapping, not {described(value)}")
+    MAPPING.check_one(name, value)
+    fields = {field.alias: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
     given = {snake_case(key): item for key, item in value.items()}
     if len(given) < len(value):
         raise TypeError(f"{cls.__name__} is given one of {', '.join(value)} in two spellings")
-    unknown = sorted(set(given) - set(names))
+    unknown = sorted(set(given) - set(fields))
     if unknown:
-        raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(names)}")
+        raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
+    for key, item in value.items():
+        rule = fields[snake_case(key)].validator
+        if isinstance(rule, Rule):  # the class would name the field instead
+            rule.check_one(key, item)
     return cls(**given)
 
 
@@ -71,19 +99,24 @@ def _url_shown(url: str | None) -> str:
 
 
 def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if value is None else dict(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 @attrs.define(kw_only=True)
 class Endpoints:
     """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
 
-    connect: str | None = attrs.field(default="connect/", repr=_url_shown)
-    action: str | None = attrs.field(default="action/", repr=_url_shown)
+    connect: str | None = attrs.field(default="connect/", repr=_url_shown, validator=STRING.or_none)
+    action: str | None = attrs.field(default="action/", repr=_url_shown, validator=STRING.or_none)
 
 
 def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
-    return from_mapping(Endpoints, value)
+    if value is None:
+        return Endpoints()
+    return from_mapping(Endpoints, value, "endpoints") if isinstance(value, Mapping) else value
+
+
+_SERVICE = instance_of("a RTVIClientConfigOption or a mapping", RTVIClientConfigOption, Mapping)
 
 
 @attrs.define(kw_only=True)
@@ -99,12 +132,22 @@ class RTVIClientParams:
         services: service key to provider, for servers that choose by it.
     """
 
-    base_url: str | None = attrs.field(default=None, repr=_url_shown)
-    endpoints: Endpoints = attrs.field(factory=Endpoints, converter=_endpoints)
-    request_data: dict[str, Any] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
-    headers: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, repr=_names_only)
-    config: list[Any] | None = attrs.field(default=None, repr=False)
-    services: dict[str, str] | None = None
+    base_url: str | None = attrs.field(default=None, repr=_url_shown, validator=URL.or_none)
+    endpoints: Endpoints = attrs.field(
+        factory=Endpoints,
+        converter=_endpoints,
+        validator=instance_of("Endpoints or a mapping", Endpoints, Mapping).or_none,
+    )
+    request_data: dict[str, Any] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none
+    )
+    headers: dict[str, str] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+    )
+    config: list[Any] | None = attrs.field(
+        default=None, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
+    )
+    services: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, validator=STRINGS.or_none)
 
     def config_as_json(self) -> list[Any]:
         """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
@@ -123,6 +166,7 @@ class RTVIClientParams:
         Raises:
             RTVIError: `base_url` is missing, or the endpoint is None.
         """
+        STRING.check(endpoint=endpoint)
         if not self.base_url:
             raise RTVIError(
                 "There is no base_url to make a URL with: set client.params.base_url to your server, "
@@ -151,10 +195,14 @@ class APIRequest:
         timeout: seconds; None: the client's connect timeout.
     """
 
-    endpoint: str = attrs.field(repr=_url_shown)
-    headers: Mapping[str, str] | None = attrs.field(default=None, repr=_names_only)
-    request_data: Mapping[str, Any] | None = attrs.field(default=None, repr=_names_only)
-    timeout: Seconds | None = None
+    endpoint: str = attrs.field(repr=_url_shown, validator=URL)
+    headers: Mapping[str, str] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+    )
+    request_data: Mapping[str, Any] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none
+    )
+    timeout: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
 
 
 class ConnectTimeout:
@@ -189,6 +237,8 @@ class RTVIEventCallbacks:
 
     def __init__(self, **callbacks: Callable[..., Any]) -> None:
         for name, function in callbacks.items():
+            callback_event(name)
+            FUNCTION.check_one(name, function)
             setattr(self, snake_case(name), function)
 
     def items(self) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
@@ -220,6 +270,7 @@ def callbacks_of(
         return []
     if isinstance(value, RTVIEventCallbacks):
         return value.items()
+    mapping_of(FUNCTION).check(callbacks=value)
     return [(callback_event(name), function) for name, function in value.items()]
 
 
@@ -239,28 +290,16 @@ def connect_limit(
     """The one limit that `timeout` (milliseconds) and `connect_timeout` (seconds) are two spellings of, in seconds.
 
     Raises:
-        TypeError: both are given, or one is not a number.
-        ValueError: it is not positive.
+        TypeError: both are given.
     """
     if timeout is not None and connect_timeout is not None:
         raise TypeError("timeout (milliseconds) and connect_timeout (seconds) are the same limit: give one of them")
     if timeout is not None:
-        limit = _seconds("timeout", timeout)
         if isinstance(timeout, timedelta):
-            return limit
-        _hint_at_the_unit(limit)
-        return limit / 1000
-    return None if connect_timeout is None else _seconds("connect_timeout", connect_timeout)
-
-
-def _seconds(name: str, value: float | timedelta) -> float:
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is a number or a timedelta, not {type(value).__name__}")
-    if not value > 0 or value == float("inf"):
-        raise ValueError(f"{name} must be positive and finite; leave it out for no limit")
-    return float(value)
+            return timeout.total_seconds()
+        _hint_at_the_unit(timeout)
+        return timeout / 1000
+    return connect_timeout.total_seconds() if isinstance(connect_timeout, timedelta) else connect_timeout
 
 
 def is_transient(error: BaseException) -> bool:
@@ -271,6 +310,7 @@ def is_transient(error: BaseException) -> bool:
     it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is refused, a
     broken protocol, and whatever this program itself did.
     """
+    instance_of("an exception", BaseException).check(error=error)
     if isinstance(error, DisconnectedError):
         return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
     if isinstance(error, (StartBotError, TransportStartError)):
@@ -308,64 +348,71 @@ class ReconnectPolicy:
             the `disconnected` of a lost session waits for the answer.
     """
 
-    max_attempts: int | None = 10
-    max_elapsed: Seconds | None = None
-    initial_delay: Seconds = 0.5
-    max_delay: Seconds = 30.0
-    stable_after: Seconds = 30.0
-    retry_on: Callable[[BaseException], bool] | None = None
+    max_attempts: int | None = attrs.field(
+        default=10, validator=COUNT.or_none.but("to make no attempt leave reconnect= out")
+    )
+    max_elapsed: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
+    initial_delay: Seconds = attrs.field(default=0.5, validator=SECONDS)
+    max_delay: Seconds = attrs.field(default=30.0, validator=SECONDS)
+    stable_after: Seconds = attrs.field(default=30.0, validator=SECONDS)
+    retry_on: Callable[[BaseException], bool] | None = attrs.field(default=None, validator=FUNCTION.or_none)
 
-    def __attrs_post_init__(self) -> None:
-        if self.max_attempts is not None and self.max_attempts < 1:
-            raise ValueError(f"max_attempts is 1 or more, not {self.max_attempts!r}; for none leave reconnect= out")
-        for name in ("max_elapsed", "initial_delay", "max_delay", "stable_after"):
-            seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds < float("inf"):
-                raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
+
+_PROXY = Rule("an HTTP proxy's URL (a str), False", lambda proxy: proxy is False or isinstance(proxy, str)).or_none
+
+
+def _is_http_client(value: object) -> bool:
+    httpx = sys.modules.get("httpx")  # an application that has a client has imported it
+    return httpx is not None and isinstance(value, httpx.Client)
 
 
 @attrs.define(kw_only=True)
 class RTVIClientOptions:
     """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
 
-    transport: Transport | None = None
-    params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None
-    timeout: Milliseconds | timedelta | None = None
-    enable_mic: bool = True
-    enable_cam: bool | None = None
-    enable_camera: bool | None = None
-    custom_connect_handler: ConnectHandler | None = None
-    connect_timeout: Seconds | timedelta | None = None
-    request_timeout: Seconds | None = 10.0
-    mic: str | MediaDeviceInfo | AudioSource | None = None
-    speaker: str | MediaDeviceInfo | AudioSink | None = None
-    cam: str | MediaDeviceInfo | VideoSource | None = None
-    http_client: httpx.Client | None = None
-    events: Literal["thread", "manual"] = "thread"
-    ssl_context: ssl.SSLContext | None = attrs.field(default=None, repr=False)
-    proxy: str | bool | None = attrs.field(default=None, repr=False)
-    max_queued_events: int = 100_000
-    max_queued_bytes: int = 64 * 1024 * 1024
-    reconnect: ReconnectPolicy | None = None
+    transport: Transport | None = attrs.field(
+        default=None, validator=instance_of("an object such as WebSocketTransport()", Transport).or_none
+    )
+    params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(
+        default=None,
+        repr=False,
+        validator=instance_of("RTVIClientParams or a mapping", RTVIClientParams, Mapping).or_none,
+    )
+    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = attrs.field(
+        default=None, validator=instance_of("RTVIEventCallbacks or a mapping", RTVIEventCallbacks, Mapping).or_none
+    )
+    timeout: Milliseconds | timedelta | None = attrs.field(
+        default=None, validator=positive_or_timedelta("milliseconds").or_none
+    )
+    enable_mic: bool = attrs.field(default=True, validator=BOOL)
+    enable_cam: bool | None = attrs.field(default=None, validator=BOOL.or_none)
+    enable_camera: bool | None = attrs.field(default=None, validator=BOOL.or_none)
+    custom_connect_handler: ConnectHandler | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    connect_timeout: Seconds | timedelta | None = attrs.field(
+        default=None, validator=positive_or_timedelta("seconds").or_none
+    )
+    request_timeout: Seconds | None = attrs.field(default=10.0, validator=SECONDS.or_none)
+    mic: str | MediaDeviceInfo | AudioSource | None = attrs.field(default=None, validator=CHOICES["mic"])
+    speaker: str | MediaDeviceInfo | AudioSink | None = attrs.field(default=None, validator=CHOICES["speaker"])
+    cam: str | MediaDeviceInfo | VideoSource | None = attrs.field(default=None, validator=CHOICES["cam"])
+    http_client: httpx.Client | None = attrs.field(
+        default=None, validator=Rule("an httpx.Client", _is_http_client).or_none
+    )
+    events: Literal["thread", "manual"] = attrs.field(default="thread", validator=one_of("thread", "manual"))
+    ssl_context: ssl.SSLContext | None = attrs.field(
+        default=None, repr=False, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
+    )
+    proxy: str | bool | None = attrs.field(default=None, repr=False, validator=_PROXY)
+    max_queued_events: int = attrs.field(default=100_000, validator=COUNT)
+    max_queued_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=COUNT)
+    max_queued_audio_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=COUNT)
+    reconnect: ReconnectPolicy | None = attrs.field(
+        default=None, validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.enable_cam is not None and self.enable_camera is not None:
             raise TypeError("enable_cam and enable_camera are the same option: give one of them")
-        if self.events not in ("thread", "manual"):
-            raise ValueError(f'events is "thread" or "manual", not {self.events!r}')
-        if self.transport is not None and not isinstance(self.transport, Transport):
-            raise TypeError(f"transport is an object such as WebSocketTransport(), not {self.transport!r}")
-        for name, value, method in (("mic", self.mic, "read"), ("speaker", self.speaker, "write")):
-            if value is not None and not isinstance(value, str) and not hasattr(value, method):
-                raise TypeError(f"{name} is None, a device id, or an object with {method}(), not {value!r}")
-        if self.reconnect is not None and not isinstance(self.reconnect, ReconnectPolicy):
-            raise TypeError(f"reconnect is a ReconnectPolicy() or None, not {self.reconnect!r}")
-        if self.custom_connect_handler is not None:
-            if not callable(self.custom_connect_handler):
-                raise TypeError(f"custom_connect_handler is a function, not {self.custom_connect_handler!r}")
-            if inspect.iscoroutinefunction(self.custom_connect_handler):
-                raise TypeError("custom_connect_handler is called, not awaited: pass a plain function")
 
 
 def api_request(
@@ -379,8 +426,9 @@ def api_request(
     Raises:
         TypeError: a whole request is given together with parts of one.
     """
+    instance_of("a URL (a str), an APIRequest or a mapping", str, APIRequest, Mapping).check(endpoint=endpoint)
     if isinstance(endpoint, str):
         return APIRequest(endpoint=endpoint, request_data=request_data, headers=headers, timeout=timeout)
     if request_data is not None or headers is not None or timeout is not None:
-        raise TypeError("Give start_bot() either an APIRequest or its parts")
-    return from_mapping(APIRequest, endpoint)
+        raise TypeError("Give start_bot() either an APIRequest or its parts: endpoint, request_data, headers, timeout")
+    return from_mapping(APIRequest, endpoint, "endpoint")

@@ -7,13 +7,23 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from ._validation import BOOL, Rule, instance_of
 from .errors import MessageTooLargeError
 from .messages import RTVIMessage
 from .protocol.dialects import supports
 
 FileLike: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+#: What may be sent as a file.
+FILE: Final = instance_of("bytes, a path or a URL", bytes, bytearray, memoryview, str, os.PathLike)
+#: What may be pressed.
+KEYS: Final = Rule(
+    "a string of DTMF keys (0-9, * and #) such as '123#'",
+    lambda keys: isinstance(keys, str),
+    lambda keys: re.fullmatch(r"[0-9*#]+", keys) is not None,
+)
 
 # "https:", "s3:", "pipecat:"; a single letter is a drive of Windows.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -30,7 +40,6 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
 
     Raises:
         OSError: the file cannot be read.
-        TypeError: it is no file at all.
         MessageTooLargeError: it is larger than a message may be.
     """
     source: dict[str, str]
@@ -43,10 +52,8 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
             _check_size(path.stat().st_size, limit_bytes)
             with path.open("rb") as opened:  # one that grows, or is a device, tells a smaller size
                 name, content = name or path.name, opened.read(limit_bytes + 1)
-        elif isinstance(file, (bytes, bytearray, memoryview)):
-            content = bytes(file)
         else:
-            raise TypeError(f"A file is bytes, a path, or a URL, not {type(file).__name__}")
+            content = bytes(file)
         _check_size(len(content), limit_bytes)
         source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
     import mimetypes  # reads the tables of the system
@@ -64,16 +71,7 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
-    """What sends DTMF keys: one message for all, or one for each where the bot knows no other.
-
-    Raises:
-        TypeError: `keys` is no string.
-        ValueError: something else than 0-9, * and #, or nothing.
-    """
-    if not isinstance(keys, str):
-        raise TypeError(f"DTMF keys are a string such as '123#', not {type(keys).__name__}")
-    if not re.fullmatch(r"[0-9*#]+", keys):
-        raise ValueError(f"DTMF keys are 0-9, * and #, not {keys[:40]!r}")
+    """What sends DTMF keys: one message for all, or one for each where the bot knows no other."""
     if supports("dtmf.buttons", bot_version):
         yield RTVIMessage("dtmf", {"buttons": list(keys)})
     else:
@@ -90,5 +88,6 @@ def cancel_message(job_id: str, reason: str | None, bot_version: str | None) -> 
 
 def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The `options` of messages that the bot may answer."""
+    BOOL.check(run_immediately=run_immediately, audio_response=audio_response)
     options = {"run_immediately": run_immediately, "audio_response": audio_response}
     return {**options, "custom_options": dict(more)} if more else options

@@ -1,0 +1,60 @@
+"""Public parameters that applications do not give: why each of them has no row in the tables.
+
+A name stands for all that begins with it: "Row" for each parameter of its constructor, "Row.method" for a method's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MADE_BY_PACKAGE: Final = "the package makes it, of what it has validated or decoded"
+_CALLED_BY_SESSION: Final = "the session calls it, with what it has validated or decoded"
+_CALLED_BY_TOOL: Final = "the tool it belongs to calls it"
+_LOOKS_UP: Final = "looks something up; what is unknown is not found"
+
+#: Constructors.
+CONSTRUCTORS: Final = {
+    **dict.fromkeys(
+        (
+            *("ClientStats", "TransportStats", "TransportOptions", "AbortController", "AbortSignal", "ConnectTimeout"),
+            *("FunctionCall", "ReconnectFailedData", "ReconnectingData", "BotStartedData", "Event", "EventStream"),
+            *("HandlerError", "Track", "AudioTrack", "VideoTrack", "TrackFrames", "Tracks", "ParticipantTracks"),
+            *("AudioFrame", "MediaState", "DeviceStatus", "AudioLevel", "TrackData", "Participant", "EventSignal"),
+            *("Answer", "BotRequest", "BotSession", "Injection", "Measurement", "Percentiles", "ProxyConnection"),
+            *("Report", "Row", "Latencies", "TurnAudio", "Voices", "AudioDroppedData"),
+        ),
+        _MADE_BY_PACKAGE,
+    ),
+}
+#: Methods.
+METHODS: Final = {
+    **{
+        f"{transport}.{method}": _CALLED_BY_SESSION
+        for transport in ("Transport", "MemoryTransport", "WebSocketTransport")
+        for method in (
+            *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_audio"),
+            *("send_message", "send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
+        )
+    },
+    **dict.fromkeys(
+        (
+            *("EventStream.end", "EventStream.next_before", "EventStream.push", "EventStream.wants"),
+            *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
+            *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
+            *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
+            *("AudioTrack.publish", "VideoTrack.publish"),
+        ),
+        _CALLED_BY_SESSION,
+    ),
+    **dict.fromkeys(
+        (
+            *("BotSession.finish", "BotSession.keep", "BotSession.receive"),
+            *("ProxyConnection.close", "ProxyConnection.follow", "ProxyConnection.move"),
+        ),
+        _CALLED_BY_TOOL,
+    ),
+    **{
+        f"EventSignal.{method}": _LOOKS_UP
+        for method in ("disconnect", "has_receivers_for", "live_receivers", "receivers_for")
+    },
+}

@@ -1,0 +1,92 @@
+"""Objects whose methods are called in vain: none has a session, a thread or a connection to a bot."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, RTVIError
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
+from rtvi_sync.testing.config import LiveConfig
+from rtvi_sync.testing.context import Context
+from rtvi_sync.testing.fault_connection import Address
+from rtvi_sync.testing.faults import Reset
+from rtvi_sync.testing.modes import NEWEST, Mode
+from rtvi_sync.testing.session import State
+
+
+class NoLink:
+    """The connection of a session that has none."""
+
+    path = "/"
+    headers: Mapping[str, str] = {}
+
+    def send(self, data: bytes) -> None:
+        raise DisconnectedError("there is no connection")
+
+    def receive(self, timeout: float | None) -> bytes | str:
+        raise DisconnectedError("there is no connection")
+
+    def close(self, code: int, reason: str) -> None: ...
+
+    def drop(self) -> None: ...
+
+
+class Targets(ExitStack):
+    """Makes them; leaving the context closes what has to be closed."""
+
+    def client(self) -> RTVIClient:
+        client = RTVIClient(transport=MemoryTransport())
+        client.close()  # so that no valid call begins anything
+        return client
+
+    def measured(self) -> MeasuredClient:
+        client = MeasuredClient(transport=MemoryTransport())
+        client.close()
+        return client
+
+    def helper(self) -> LLMHelper:
+        helper = LLMHelper()
+        self._client = self.client()
+        return self._client.register_helper("llm", helper)
+
+    def abort(self) -> AbortController:
+        return AbortController(Deadline(None), lambda: RTVIError("aborted"))
+
+    def transport(self) -> MemoryTransport:
+        return MemoryTransport()
+
+    def bot(self) -> EmbeddedBot:
+        return EmbeddedBot()
+
+    def session(self) -> BotSession:
+        session = BotSession(NoLink(), State(mode=Mode(NEWEST), config=LiveConfig([], {}, None), context=Context(())))
+        session.finish(DisconnectedError("it has ended"))
+        return session
+
+    def proxy(self) -> FaultProxy:
+        return FaultProxy("127.0.0.1", 9)
+
+    def injection(self) -> Injection:
+        return Injection(Reset(), (), lambda change: change())
+
+    def connection(self) -> ProxyConnection:
+        client, _ = pair = socket.socketpair()
+        server = self.enter_context(socket.create_server(("127.0.0.1", 0)))
+        selector = self.enter_context(selectors.DefaultSelector())
+        address = Address(socket.AF_INET, server.getsockname())
+        connection = ProxyConnection(client, address, selector, lambda change: change())
+        self.callback(connection.close)
+        for end in pair:
+            self.enter_context(end)
+        return connection
+
+    def report(self) -> Report:
+        return Report(rows=(), seconds=0.0)
+
+    def socket(self) -> socket.socket:
+        return self.enter_context(socket.socket())
