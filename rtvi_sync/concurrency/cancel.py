@@ -13,11 +13,16 @@ import socket
 import threading
 from collections.abc import Callable
 
+from .._validation import FUNCTION, WAIT, Rule, has_method, instance_of
 from .deadline import Deadline
 from .gate import Gate
 from .lifecycle import register_for_fork
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+
+_SOCKET = Rule("a socket", lambda sock: has_method(sock, "fileno") and hasattr(sock, "family"))
+_REASON = instance_of("an exception", BaseException).or_none
 
 
 class AbortSignal:
@@ -50,6 +55,7 @@ class AbortSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the attempt is abandoned, at most `timeout` seconds. Returns `aborted`."""
+        WAIT.or_none.check(timeout=timeout)
         return self._gate.wait(Deadline(timeout))
 
     def remaining(self) -> float | None:
@@ -58,6 +64,7 @@ class AbortSignal:
 
     def on_abort(self, callback: Callable[[], object]) -> None:
         """Call `callback()` when the attempt is abandoned, on the thread that abandons it; at once if it already is."""
+        FUNCTION.check(callback=callback)
         with self._lock:
             if self._reason is None:
                 self._callbacks.append(callback)
@@ -78,6 +85,7 @@ class AbortSignal:
         Raises:
             BaseException: the reason, if the attempt was abandoned already.
         """
+        _SOCKET.check(sock=sock)
         duplicate = socket.socket(sock.family, sock.type, sock.proto, fileno=socket.dup(sock.fileno()))
         with self._lock:
             reason = self._reason
@@ -130,6 +138,7 @@ class AbortController:
 
     def abort(self, reason: BaseException | None = None) -> bool:
         """Abandon the attempt; it raises `reason`. Returns False if it was abandoned before."""
+        _REASON.check(reason=reason)
         return self.signal._abort(reason if reason is not None else self._default_reason())
 
 

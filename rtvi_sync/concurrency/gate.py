@@ -55,7 +55,9 @@ class Bell:
         """Have everybody who waits look again. Never blocks."""
         if not self._sleepers:
             return
-        for sleeper in self._sleepers.copy():
+        # Not copy(): before Python 3.12 it may collect garbage after it has looked at the length of the list. What a
+        # finalizer lets other threads do to the list meanwhile then ends the process. A display reads it in one step.
+        for sleeper in [*self._sleepers]:
             try:  # noqa: SIM105 - suppress() takes longer than all the rest
                 sleeper.release()
             except RuntimeError:  # it was woken before and has not looked yet

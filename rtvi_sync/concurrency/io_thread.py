@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
 from .gate import forget_sleepless, sleepless
 from .lifecycle import register_for_fork, start_thread
 from .pacer import Schedule
@@ -29,6 +30,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 # Selectors that wait for whole milliseconds, and what select() can watch, which is more exact.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
+# How often a thread that timers wake looks whether its own descriptors are still there, in seconds.
+_CHECK_INTERVAL = 0.5
 
 
 class Channel(Protocol):
@@ -49,6 +52,10 @@ class Channel(Protocol):
     def on_failure(self, error: BaseException) -> None:
         """A method of this channel raised, or its descriptor went bad: end it."""
 
+    @property
+    def intact(self) -> bool:
+        """False if the application has closed the descriptor."""
+
 
 class Reserve(Protocol):
     """Threads that can take the io thread's place."""
@@ -62,6 +69,9 @@ class Reserve(Protocol):
 
     def work(self) -> None:
         """On a thread that was the io thread: be one of the others until there is nothing to do."""
+
+    def replace(self, thread: threading.Thread) -> None:
+        """On `thread`, which has taken the io thread's place: the one that had it sleeps and cannot be woken."""
 
     def dismiss(self) -> None:
         """On the io thread, which ends: its place is nobody's any more."""
@@ -89,14 +99,33 @@ class _Waker(socket.socket):
     it.
     """
 
-    def wake(self) -> None:
-        """Wake the io thread. Never blocks."""
+    def __init__(self, fileno: int) -> None:
+        super().__init__(fileno=fileno)
+        self._guard = DescriptorGuard(self)
+
+    @property
+    def intact(self) -> bool:
+        """False if the application has closed the descriptor."""
+        return self._guard.intact
+
+    def wake(self) -> bool:
+        """Wake the io thread. Never blocks. False: the application has closed the descriptor."""
+        if not self.intact:
+            return False
         # A full pipe means that the thread is awake already; a closed one, that it has ended.
         with contextlib.suppress(OSError):
             self.send(b"\0")
+        return True
 
-    def __del__(self) -> None:
-        self.close()
+    def release(self) -> None:
+        """Close the descriptor."""
+        self._guard.close(self)
+
+    __del__ = release
+
+
+class _ReplacedError(Exception):
+    """Another thread has taken the io thread's place while it waited."""
 
 
 class IOThread:
@@ -111,6 +140,8 @@ class IOThread:
         self._timer_numbers = itertools.count()
         self._closing = False
         self._waits = False  # or is about to: it has looked at what there is to do
+        # Which thread goes on after the wait, under the key 0. Not an attribute, because `setdefault()` is one step.
+        self._turn: dict[int, int] = {}
         self._open()
         #: What happens at given times on this thread, to the microsecond.
         self.schedule: Schedule = Schedule(self._wake, lambda: self.looks_again)
@@ -148,9 +179,24 @@ class IOThread:
             self._wake()
 
     def _wake(self) -> None:
-        waker = self._waker
-        if waker is not None:
-            waker.wake()
+        turn, waker = self._turn, self._waker
+        if waker is not None and not waker.wake():
+            self._start_replacement(turn)
+
+    def check(self) -> None:
+        """Have the thread replaced if it sleeps on descriptors that the application has closed."""
+        turn, waker = self._turn, self._waker
+        if waker is not None and not waker.intact:
+            self._start_replacement(turn)
+
+    def _start_replacement(self, turn: dict[int, int]) -> None:
+        """Start a thread that goes on if the io thread waits in `turn`. A thread that is awake finds out by itself.
+
+        `turn` was read before the waker: if the thread has gone on since, its turn is over.
+        """
+        if self._waits:
+            with contextlib.suppress(RuntimeError):  # there is no thread: the next call tries again
+                start_thread("io", self._replace, turn)
 
     @property
     def is_current(self) -> bool:
@@ -173,13 +219,15 @@ class IOThread:
         self.thread, self._ident = thread, thread.ident
 
     def serve(self) -> bool:
-        """Be the io thread, until it is handed over (True) or closed (False)."""
-        handed_over = False
+        """Be the io thread, until it is handed over (True), or closed or replaced (False)."""
+        handed_over = replaced = False
         with sleepless():
             try:
                 handed_over = self._serve_in_turn()
+            except _ReplacedError:
+                replaced = True
             finally:
-                if not handed_over:
+                if not handed_over and not replaced:
                     if self.reserve is not None:
                         self.reserve.dismiss()
                     self._end_all()
@@ -187,6 +235,8 @@ class IOThread:
 
     def register(self, channel: Channel) -> None:
         """Watch `channel` for readability."""
+        if channel.fileno() in self._selector.get_map():
+            self._start_over()  # whose number it was has lost it, and the selector has not told
         self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
 
     def watch_writes(self, channel: Channel, enabled: bool) -> None:
@@ -196,8 +246,9 @@ class IOThread:
 
     def unregister(self, channel: Channel) -> None:
         """Watch `channel` no longer. Must come before its descriptor is closed."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(channel.fileno())
+        with contextlib.suppress(KeyError, ValueError, RuntimeError):
+            if self._selector.get_key(channel.fileno()).data is channel:  # else it has lost the number to another one
+                self._selector.unregister(channel.fileno())
 
     def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
         """Make `call()` on the io thread in `delay` seconds. `channel` as in `call()`."""
@@ -212,6 +263,21 @@ class IOThread:
         self._ident = threading.get_ident()
         if self.serve() and self.reserve is not None:
             self.reserve.work()
+
+    def _replace(self, turn: dict[int, int]) -> None:
+        """Take the place of the io thread, which waits in a selector that the application has closed.
+
+        Nothing can wake that thread, as the descriptors that it waits for are gone. It owns nothing, and leaves if it
+        wakes at the time of a timer.
+        """
+        if turn.setdefault(0, threading.get_ident()) != threading.get_ident():
+            return  # it has woken
+        thread = threading.current_thread()
+        self.hand_over(thread)
+        if self.reserve is not None:
+            self.reserve.replace(thread)
+        self._start_over(broken=True)
+        self._run()
 
     def _serve_in_turn(self) -> bool:
         while not (self._closing and not self._commands):
@@ -233,21 +299,28 @@ class IOThread:
 
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that waits holds nothing of whom it has served.
+        turn = self._turn = {}
         try:
             self._waits = True
             at_once = self._commands or self.relief_wanted
             ready = self._selector.select(0.0) if at_once else self._select(next_timer)
-        except (OSError, ValueError) as error:
-            self._start_over(error)
+            broken = False
+        except (OSError, ValueError):
+            broken = True
+        if turn.setdefault(0, threading.get_ident()) != threading.get_ident():
+            raise _ReplacedError
+        self._waits = False
+        if broken:
+            self._start_over(broken=True)
             return
-        finally:
-            self._waits = False
+        if not ready and not self._guard.intact_within(_CHECK_INTERVAL):
+            self._start_over()
+            return
         self.rested = time.monotonic() - self._looked_at
         for key, events in ready:
             channel = key.data
             if channel is None:
-                with contextlib.suppress(OSError):
-                    self._wake_reader.recv(4096)
+                self._read_wake_up()
                 continue
             try:
                 if events & selectors.EVENT_WRITE:
@@ -256,6 +329,10 @@ class IOThread:
                     channel.on_readable()
             except BaseException as error:  # noqa: BLE001 - as in _run_call()
                 self._fail(channel, error)
+
+    def _read_wake_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_reader.recv(4096, DONT_WAIT)
 
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait until a channel is ready, or the next timer or the next step of the schedule is due."""
@@ -278,16 +355,22 @@ class IOThread:
                 remaining = 0.0
         return self._selector.select(max(0.0, remaining))
 
-    def _start_over(self, error: BaseException) -> None:
-        """Somebody closed a descriptor that is not his (a daemonizing program, say): fail its channel, go on."""
+    def _start_over(self, *, broken: bool = False) -> None:
+        """The application has closed descriptors that are not its own: end their channels, serve the others."""
         channels = self._channels()
-        self._close()
-        self._open()
+        self._close(broken=broken)
+        try:
+            self._open()
+        except BaseException as error:
+            for key in channels:
+                self._end(key.data, error)
+            raise
         for key in channels:
             try:
-                socket.close(socket.dup(key.fd))  # not every selector looks at what it is given
+                if not key.data.intact:
+                    raise closed_error()
                 self._selector.register(key.fd, key.events, key.data)
-            except OSError:
+            except OSError as error:
                 self._end(key.data, error)
 
     def _channels(self) -> list[selectors.SelectorKey]:
@@ -321,6 +404,8 @@ class IOThread:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
+        if not channel.intact:
+            error = closed_error()
         logger.error("Serving a connection failed; it is closed", exc_info=error)
         self._end(channel, error)
 
@@ -337,22 +422,27 @@ class IOThread:
             self._selector = undo.enter_context(selectors.DefaultSelector())
             self._wake_reader, writer = socket.socketpair()
             undo.callback(self._wake_reader.close)
-            waker = _Waker(fileno=writer.detach())
+            waker = _Waker(writer.detach())
             self._wake_reader.setblocking(False)
             waker.setblocking(False)
             self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
             undo.pop_all()
         self._waker: _Waker | None = waker
+        self._guard = DescriptorGuard(self._wake_reader)
 
-    def _close(self) -> None:
+    def _close(self, *, broken: bool = False) -> None:
         self._waker = None
-        for thing in (self._selector, self._wake_reader):
-            with contextlib.suppress(OSError):
-                thing.close()
+        with contextlib.suppress(OSError):
+            if broken or not self._guard.intact:
+                abandon(self._selector)
+            else:
+                self._selector.close()
+        with contextlib.suppress(OSError):
+            self._guard.close(self._wake_reader)
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. No unregister(): the epoll instance is shared with the parent."""
         forget_sleepless()
         if self._waker is not None:
-            self._waker.close()  # a thread that was writing to it does not exist here
+            self._waker.release()  # a thread that was writing to it does not exist here
         self._close()

@@ -113,6 +113,15 @@ class LaneWorkers:
         (worker,) = (worker for worker in self._workers() if worker.thread is threading.current_thread())
         self._work(worker)
 
+    def replace(self, thread: threading.Thread) -> None:
+        """See `Reserve`."""
+        reader = _Worker()
+        reader.thread = thread
+        with self._lock:
+            # join() must not wait for the thread that sleeps.
+            self._all = [reader if worker is self._reader else worker for worker in self._all]
+            self._reader = reader
+
     def dismiss(self) -> None:
         """See `Reserve`."""
         io, self._io = self._io, None
@@ -177,7 +186,7 @@ class LaneWorkers:
 
     def _workers(self) -> list[_Worker]:
         with self._lock:
-            return self._all.copy()
+            return [*self._all]
 
     def _run(self, worker: _Worker) -> None:
         worker.thread = threading.current_thread()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
+import errno
 import gc
 import itertools
 import logging
@@ -13,7 +15,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
@@ -70,6 +72,37 @@ class NoThreadError(RTVIError, RuntimeError):
     """No thread can be started: the interpreter is shutting down, or the system has none left."""
 
 
+def _no_thread(error: RuntimeError) -> NoThreadError:
+    return NoThreadError(f"{error}. End other threads of this process, or raise its limit of threads (ulimit -u)")
+
+
+@contextlib.contextmanager
+def system_failures_as(kind: Callable[[str], RTVIError], failed: str) -> Iterator[None]:
+    """Raise an error of the caller's choice if the system refuses a thread, a descriptor or anything else in the block.
+
+    Errors of this package pass, though some are an OSError too. Also a decorator.
+
+    Args:
+        kind: makes the error from its message.
+        failed: what failed, as the beginning of the message.
+    """
+    try:
+        yield
+    except NoThreadError as error:
+        raise kind(f"{failed}: {error}") from error
+    except OSError as error:
+        if isinstance(error, RTVIError):
+            raise
+        raise kind(f"{failed}: {error}. {what_to_do(error) or 'See what the system lacks'}") from error
+
+
+def what_to_do(error: OSError) -> str | None:
+    """What helps if the process, or the system, has no descriptor left; None if that is not what is wrong."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Close files and connections that are not needed, or raise the limit of open files (ulimit -n)"
+    return None
+
+
 def start_thread(role: str, target: Callable[..., object], *args: Any) -> threading.Thread:
     """Start a daemon thread named ``rtvi-<role>-<n>``; the one place where threads of this package begin.
 
@@ -104,12 +137,12 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
         try:
             _thread.start_new_thread(start, ())
         except RuntimeError as error:
-            raise NoThreadError(str(error)) from error
+            raise _no_thread(error) from error
         started.wait(Deadline(None))
     if not failures:
         return thread
     if isinstance(failures[0], RuntimeError):
-        raise NoThreadError(str(failures[0])) from failures.pop()
+        raise _no_thread(failures[0]) from failures.pop()
     raise failures.pop()
 
 

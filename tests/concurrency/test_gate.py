@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 import signal
 import sys
 import threading
@@ -10,19 +12,24 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rtvi_sync
 from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import gate as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.gate import Bell, Gate, forget_sleepless, sleepless
+from rtvi_sync.dispatch import Dispatcher
 from rtvi_sync.errors import WouldDeadlockError
+from rtvi_sync.helpers import RTVIClientHelper
 
-from ..client.helpers import until
+from ..client.helpers import run_python, until
 from ..forking import in_child
 from ..loopback import LIMIT, running
+from ..slowness import GUARD
 
 
 class StruckError(BaseException):
@@ -317,3 +324,42 @@ def test_a_child_has_no_such_thread():
     """In a forked child the identity of the thread is free for others, on which one may wait."""
     with sleepless():
         assert in_child(lambda: (forget_sleepless(), Gate().wait(Deadline(0.01)))) == (None, False)
+
+
+COLLECT = """
+import gc, threading
+from rtvi_sync.concurrency.gate import Bell
+
+bell, sleepers = Bell(), [threading.Lock() for _ in range(5)]
+# As if other threads left while a finalizer runs. No list is kept for reuse, so that each new one may collect.
+gc.callbacks.append(lambda phase, info: bell._sleepers.clear())
+kept = [[] for _ in range(200)]
+gc.set_threshold(1)
+for _ in range(300):
+    bell._sleepers.extend(sleepers)
+    bell.ring()
+    kept += ([], [], [], [])
+"""
+
+
+def test_a_collection_while_it_rings() -> None:
+    """Sleepers that leave while garbage is collected do not end the process, as `list.copy()` has it before 3.12."""
+    code, _, err = run_python(COLLECT, timeout=GUARD)
+    assert (code, err) == (0, "")
+
+
+def test_no_shared_list_is_read_in_two_steps() -> None:
+    """Lists that threads share are read by a display: `copy()`, a tuple, a slice or a sum take the same two steps."""
+    found = []
+    for path in sorted(Path(rtvi_sync.__file__).parent.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        for name in set(re.findall(r"self\.(_\w+)(?:: list\[.*\])? = \[\]", source)):
+            two_steps = rf"self\.{name}(\.copy\(\)|\[:\](?! =)| \+ )|tuple\(self\.{name}\)|\+ self\.{name}\b"
+            found += [f"{path.name}: {match[0]}" for match in re.finditer(two_steps, source)]
+    assert found == []
+
+
+def test_handlers_are_read_in_one_step() -> None:
+    """The same for the lists of handlers, which have no attribute of their own."""
+    source = inspect.getsource(Dispatcher) + inspect.getsource(RTVIClientHelper)
+    assert re.findall(r"[hH]andlers\w*(?:\([^()]*\)|\.get\([^()]*\))?\.copy\(\)", source) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import gc
 import threading
 import weakref
 
@@ -17,6 +16,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
 
 from ..client.helpers import until
 from ..forking import in_child
+from ..garbage import collect
 from ..loopback import LIMIT
 
 
@@ -108,7 +108,7 @@ def test_a_free_thread_holds_nothing():
     gone = weakref.ref(thing), weakref.ref(other)
     made(thing.use, other)
     del thing, other
-    gc.collect()
+    collect()
     assert [ref() for ref in gone] == [None, None]
 
 

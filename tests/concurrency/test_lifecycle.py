@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import subprocess
@@ -24,8 +23,10 @@ from rtvi_sync.concurrency.lifecycle import (
     start_thread,
     unregister_for_exit,
 )
+from tests.slowness import GUARD
 
 from ..forking import in_child
+from ..garbage import collect
 from ..loopback import LIMIT
 
 
@@ -182,7 +183,7 @@ def test_registered_objects_are_not_kept():
     register_for_fork(thing)
     register_for_exit(thing)
     del thing
-    gc.collect()
+    collect()
     assert collected == [1]
     lifecycle._at_exit()
 
@@ -247,7 +248,7 @@ def test_the_interpreter_tells_at_its_exit():
         start_thread("test", threading.Event().wait)
     """
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=GUARD, check=True
     )
     assert run.stdout == "told True\n"
     assert run.stderr == ""

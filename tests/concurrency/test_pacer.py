@@ -13,8 +13,9 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.gate import Bell
 from rtvi_sync.concurrency.pacer import Pacer, PacerTask
+from tests.slowness import GUARD, takes
 
-LIMIT = 5.0
+LIMIT = GUARD
 
 
 class ManualClock:
@@ -366,7 +367,7 @@ def test_a_thread_that_cannot_start_leaves_a_working_pacer(monkeypatch):
 
 
 def test_real_time():
-    """100 steps of 20 ms on the real clock take 1.98 s within 3 %, and none comes before its time."""
+    """100 steps of 20 ms on the real clock take 1.98 s and little more, and none comes before its time."""
     pacer = Pacer()
     done = threading.Event()
     calls: list[float] = []
@@ -379,9 +380,9 @@ def test_real_time():
             return None
         return start + len(calls) * 0.02
 
-    pacer.add(step, start)
-    assert done.wait(30)
+    with takes(2.2):
+        pacer.add(step, start)
+        assert done.wait(GUARD)
     pacer.close()
     assert pacer.join(LIMIT)
-    assert calls[-1] - start == pytest.approx(1.98, rel=0.03)
     assert all(now >= start + i * 0.02 for i, now in enumerate(calls))

@@ -10,8 +10,9 @@ import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.pending import Pending, Waiter
+from tests.slowness import GUARD
 
-LIMIT = 5.0
+LIMIT = GUARD
 
 
 class LostError(Exception):
