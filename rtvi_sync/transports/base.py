@@ -50,6 +50,8 @@ class TransportOptions:
         hub: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
         check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
             change what the next session may be using.
+        time_to_close: how many seconds `disconnect()`, which has been called, may take to get through what was sent
+            before. After 4 s, less at the exit of the interpreter, the session goes on without the transport.
     """
 
     client_ready: RTVIMessage
@@ -61,6 +63,7 @@ class TransportOptions:
     network: Network = attrs.field(factory=Network)
     hub: Hub
     check_wanted: Callable[[], None] = lambda: None
+    time_to_close: Callable[[], float] = lambda: 3.0
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +77,7 @@ class TransportStats:
         audio_unsent: seconds of audio, the oldest each time, that were dropped because the server read too slowly.
         round_trip: seconds from the last keep-alive ping to its answer; None if there was none, since the line is not
             pinged while the bot sends.
+        text_frames_ignored: WebSocket text frames, which a bot with a JSON serializer sends, and no other bot.
     """
 
     bytes_sent: int = 0
@@ -83,6 +87,7 @@ class TransportStats:
     audio_received: float = 0.0
     audio_unsent: float = 0.0
     round_trip: float | None = None
+    text_frames_ignored: int = 0
 
 
 class Transport(abc.ABC):
@@ -117,6 +122,9 @@ class Transport(abc.ABC):
     #: Whether what `connect()` is given was answered by an https endpoint, and should not go on in plain text. Set by
     #: the session.
     secure_bundle = False
+    #: Who gave what `connect()` is given, to begin an error with, as in "http://host/connect answered with"; "" if
+    #: there is nothing. Set by the session.
+    bundle_source = ""
     #: Whether it carries audio: then it has `send_audio()`, and gives what the bot says to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
@@ -179,8 +187,13 @@ class Transport(abc.ABC):
 
         Called on the close thread, also when `connect()` failed or has not returned yet, and when the connection ended
         by itself; at the exit of the interpreter on any thread. It may be called at any time, again, and by several
-        threads at once. It should take no more than a second or two: after four the session goes on without it. When
-        it has returned nothing is delivered any more, `on_closed` is not called, and a new session may begin.
+        threads at once. It should take no more than a second or two, or `options.time_to_close()` while bytes leave:
+        after four the session goes on without it. When it has returned nothing is delivered any more, `on_closed` is
+        not called, and a new session may begin.
+
+        Raises:
+            DisconnectedError: messages that `send_message()` accepted could not be sent; the connection is closed all
+                the same. The error is logged, and is the `CloseInfo.error` of a session that the application has ended.
         """
 
     def send_ready_message(self) -> None:
@@ -228,6 +241,13 @@ class Transport(abc.ABC):
     def stats(self) -> TransportStats:
         """What was carried in the session that is, or in the last one. Any thread may call it."""
         return TransportStats()
+
+    def diagnosis(self) -> str | None:
+        """Say, in a sentence or two, what the transport has seen that explains why the bot is not ready; None: nothing.
+
+        It takes the place of the general advice in the error of a `connect()` that timed out. Any thread may call it.
+        """
+        return None
 
     # -- media: for transports that carry it --------------------------------------------------------------------------
 

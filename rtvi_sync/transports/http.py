@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+import attrs
 import httpx
 
 from ..concurrency.cancel import AbortSignal
@@ -26,9 +27,19 @@ from ..errors import (
 )
 from ..protocol.text import one_line
 from . import http_answers
+from .failures import failure_text, status_of
 from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, Purpose
-from .net import USER_AGENT, Detach, Network, basic_authorization, check_headers, parse_url, printable, socket_timeout
-from .tls import explain
+from .net import (
+    USER_AGENT,
+    Detach,
+    Network,
+    basic_authorization,
+    check_headers,
+    parse_url,
+    printable,
+    socket_timeout,
+    url_fault,
+)
 
 if TYPE_CHECKING:
     from .http_sockets import AbandonableClient
@@ -37,15 +48,16 @@ MAX_REDIRECTS = 5
 # What is around a body counts as well, such as `100 Continue` without end.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_HEADERS_WANTED = ". Set params.headers to what the server wants to see"
+_HEADERS_WANTED = "Set params.headers to what the server wants to see"
+_START_HEADERS_WANTED = "Set params.headers, or the headers of start_bot(), to what the server wants to see"
 
 CONNECT = Purpose(
     does="starts the bot",
     advice={
         401: _HEADERS_WANTED,
         403: _HEADERS_WANTED,
-        404: ". Check base_url and endpoints.connect (Pipecat's runner has only /start: use start_bot_and_connect())",
-        405: ". Check base_url and endpoints.connect",
+        404: "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)",
+        405: "Check the URL of the connect endpoint",
     },
     refused=StartBotError,
     failed=StartBotError,
@@ -53,14 +65,23 @@ CONNECT = Purpose(
     unusable=StartBotError,
     no_url=StartBotError,
 )
+START = attrs.evolve(
+    CONNECT,
+    advice={
+        401: _START_HEADERS_WANTED,
+        403: _START_HEADERS_WANTED,
+        404: "Check the URL of the start endpoint",
+        405: "Check the URL of the start endpoint",
+    },
+)
 ACTION = Purpose(
     does="takes actions without a session",
     headers={"Accept": "text/event-stream, application/json"},
     advice={
         401: _HEADERS_WANTED,
         403: _HEADERS_WANTED,
-        404: ". Check base_url and endpoints.action; a server without such an endpoint takes actions in a session only",
-        405: ". Check base_url and endpoints.action",
+        404: "Check base_url and endpoints.action; a server without such an endpoint takes actions in a session only",
+        405: "Check base_url and endpoints.action",
     },
     refused=RequestRejectedError,
     failed=DisconnectedError,
@@ -105,7 +126,8 @@ def origin_of(url: str, purpose: Purpose = CONNECT) -> Origin:
     """
     origin = _origin_of(url)
     if origin is None:
-        raise purpose.no_url(f"{printable(url)!r} is not the URL of a server: it has to begin with http:// or https://")
+        fault = url_fault(url, *_DEFAULT_PORTS)
+        raise purpose.no_url(f"{printable(url)!r} is not the URL of a server: {fault}")
     return origin
 
 
@@ -116,14 +138,15 @@ def _origin_of(url: str) -> Origin | None:
 
 def post_json(
     url: str,
-    body: Any,
+    body: bytes,
     *,
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
     client: httpx.Client | None = None,
+    purpose: Purpose = CONNECT,
 ) -> Any:
-    """POST `body` as JSON and return the JSON of the answer (an empty answer is ``{}``).
+    """POST `body`, a JSON text, and return the JSON of the answer (an empty answer is ``{}``).
 
     Redirects 307 and 308 are followed within the origin of `url`; nothing is ever sent to another one.
 
@@ -132,29 +155,30 @@ def post_json(
             once it has opened its connection, and on a connection of its pool that was open before, once the head of
             the answer is there. Before that a thread is left behind: until the limit of the attempt, or for as long as
             the server goes on sending a head, of which httpx takes 100 kB.
+        purpose: of the request, which decides what the errors advise.
 
     Raises:
         StartBotError: no answer, not 2xx, too large, or not JSON.
         InvalidTransportParamsError: a header or the proxy is not valid.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    exchange = _Exchange(url, CONNECT, network, signal, client, MAX_RECEIVED_BYTES)
+    exchange = _Exchange(url, purpose, network, signal, client, MAX_RECEIVED_BYTES)
     with exchange:
         response = exchange.post(body, headers)
-        return http_answers.read_document(response, exchange.where, CONNECT, signal)
+        return http_answers.read_document(response, exchange.where, purpose, signal)
     raise exchange.failure()
 
 
 def post_stream(
     url: str,
-    body: Any,
+    body: bytes,
     *,
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
     client: httpx.Client | None = None,
 ) -> Iterator[bytes]:
-    """POST `body` as JSON and hand out the JSON texts of the answer as they come; see `http_answers.read_messages()`.
+    """POST `body`, a JSON text, and hand out those of the answer as they come; see `http_answers.read_messages()`.
 
     The rules of `post_json()` hold. Iterate and close it on one thread.
 
@@ -241,10 +265,12 @@ class _Exchange:
         text, unreadable, _ = str(error).replace(self._url, self.where).partition(": bytearray(")
         reason = one_line(text).rstrip(".") or type(error).__name__
         advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
+        if isinstance(error, httpx.ProxyError):  # of the caller's client
+            advice = "Check the proxy that your http_client uses"
         late = self._signal.remaining() == 0.0
-        failure = (purpose.late if late else purpose.failed)(
-            f"{failed}: {explain(error, trust=trust) or f'{reason}. {advice}'}"
-        )
+        why = failure_text(error, reason, urlsplit(self._url), advice=advice, trust=trust)
+        failure = (purpose.late if late else purpose.failed)(f"{failed}: {why}")
+        failure.status = status_of(error)
         # h11 repeats the line of the answer that it cannot read, which may be a cookie.
         failure.__cause__ = None if unreadable else error
         return failure
@@ -254,7 +280,7 @@ class _Exchange:
         if self._ours is not None:
             self._ours.renew_allowance()
 
-    def post(self, body: Any, headers: Mapping[str, str]) -> httpx.Response:
+    def post(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         """Send the request, and follow redirects. Returns an answer whose body is to be read.
 
         Raises:
@@ -269,7 +295,8 @@ class _Exchange:
             response = self._send(body, fields)
             self._answered = True
             if not response.has_redirect_location:
-                http_answers.check_answer(response, self.where, self._purpose, self._signal)
+                proxy = self._ours.forwarding_proxy if self._ours is not None else None
+                http_answers.check_answer(response, self.where, self._purpose, self._signal, proxy)
                 return response
             status = response.status_code
             target = str(response.url.join(response.headers["location"]))
@@ -289,7 +316,7 @@ class _Exchange:
 
     def _fields(self, headers: Mapping[str, str]) -> httpx.Headers:
         # Not a dict, which would send a header twice whose name the caller writes differently.
-        fields = httpx.Headers({"User-Agent": USER_AGENT, **self._purpose.headers})
+        fields = httpx.Headers({"User-Agent": USER_AGENT, "Content-Type": "application/json", **self._purpose.headers})
         fields.update(headers)
         # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes
         # first.
@@ -300,7 +327,7 @@ class _Exchange:
         fields["Accept-Encoding"] = "identity"
         return fields
 
-    def _send(self, body: Any, fields: httpx.Headers) -> httpx.Response:
+    def _send(self, body: bytes, fields: httpx.Headers) -> httpx.Response:
         """One request, whose answer is closed at the end."""
         self._signal.raise_if_aborted()
         watch = self._watch
@@ -308,7 +335,7 @@ class _Exchange:
         request = client.build_request(
             "POST",
             _without_login(self._url),
-            json=body,
+            content=body,
             headers=fields,
             timeout=socket_timeout(self._signal),
             extensions={"trace": watch.trace} if watch is not None else {},

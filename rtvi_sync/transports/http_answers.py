@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from ..concurrency.cancel import AbortSignal
 from ..errors import RTVIError
 from ..protocol import envelope
 from ..protocol.text import one_line
-from .net import socket_timeout
+from .net import Proxy, socket_timeout
+from .refusals import refusal
 
 # A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -25,6 +27,7 @@ MAX_ENCODED_BYTES: Final = MAX_EVENT_BYTES // 3 * 4 + MAX_BODY_BYTES
 # What becomes of a line while its event is not complete: a string of its own, however short.
 _LINE_BYTES = 64
 _PIECE_BYTES = 64 * 1024
+_MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +37,7 @@ class Purpose:
     Attributes:
         does: what the endpoint does, as in "the endpoint that ...".
         headers: sent where the caller has none of that name.
-        advice: by status of a refusal, what follows its text; 500 and above have some anyway.
+        advice: by status of a refusal, a sentence that says what to do; 500 and above have one anyway.
         refused: the server says no.
         failed: it could not be reached, or broke off.
         late: the limit has passed.
@@ -52,13 +55,18 @@ class Purpose:
     no_url: type[RTVIError]
 
     @property
-    def question(self) -> str:
-        """The question behind an answer that makes no sense."""
-        return f"is it the endpoint that {self.does}?"
+    def check(self) -> str:
+        """What to do about an answer that makes no sense."""
+        return f"Check that its URL is the endpoint that {self.does}"
 
 
-def check_answer(response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal) -> None:
+def check_answer(
+    response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal, proxy: Proxy | None = None
+) -> None:
     """Let pass what may be read.
+
+    Args:
+        proxy: the one that has forwarded the answer, and may have made it.
 
     Raises:
         RTVIError: the server refuses, or has compressed its answer.
@@ -68,12 +76,21 @@ def check_answer(response: httpx.Response, where: str, purpose: Purpose, signal:
     encoding = response.headers.get("content-encoding", "").strip().lower()
     compressed = encoding not in ("", "identity")
     if not response.is_success:
-        content = b"" if compressed else _read_body(response, MAX_BODY_BYTES, signal)
-        reason = _error_text(content) or response.reason_phrase or httpx.codes.get_reason_phrase(status)
-        advice = purpose.advice.get(status, ". See the server's log" if status >= 500 else "")
-        raise purpose.refused(
-            f"{where} answered {status}: {one_line(reason) or 'no reason given'}{advice}", status=status
+        if proxy is not None and status == 407:
+            text = proxy.refusal("forward it", status, response.reason_phrase)
+            raise purpose.refused(f"The request to {where} failed: {text}", status=status)
+        advice = purpose.advice.get(status, "See the server's log" if status >= 500 else "")
+        if proxy is not None:
+            advice = f"{advice}. " * bool(advice) + f"If it is the {proxy} that refuses, {proxy.way_around}"
+        text = refusal(
+            f"{where} answered",
+            status,
+            phrase=response.reason_phrase,
+            body=b"" if compressed else _read_body(response, MAX_BODY_BYTES, signal),
+            retry_after=response.headers.get("retry-after"),
+            advice=advice,
         )
+        raise purpose.refused(text, status=status)
     if compressed:
         raise purpose.unusable(
             f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was asked for", status=status
@@ -93,9 +110,10 @@ def read_document(response: httpx.Response, where: str, purpose: Purpose, signal
         if envelope.is_too_deep(document):
             raise ValueError
     except (ValueError, RecursionError):
-        raise purpose.unusable(
-            f"{where} did not answer with JSON; {purpose.question}", status=response.status_code
-        ) from None
+        found = _MEDIA_TYPE.match(response.headers.get("content-type", ""))
+        but = f" but with {found[0]}" if found and found[0] != "application/json" else ""
+        text = f"{where} did not answer with JSON{but}. {purpose.check}"
+        raise purpose.unusable(text, status=response.status_code) from None
     return document
 
 
@@ -143,7 +161,7 @@ def _decode(data: str, where: str, purpose: Purpose, *, broken_off: bool) -> byt
         if broken_off:
             raise purpose.failed(f"{where} broke off in the midst of an event. See the server's log") from None
         raise purpose.unusable(
-            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}; {purpose.question}"
+            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}. {purpose.check}"
         ) from None
     if len(text) > MAX_EVENT_BYTES:
         raise _too_large(where, MAX_EVENT_BYTES, purpose)
@@ -182,7 +200,7 @@ class _Pieces(httpx.SyncByteStream):
 
 
 def _too_large(where: str, limit: int, purpose: Purpose) -> RTVIError:
-    return purpose.unusable(f"{where} answered with more than {limit} bytes; {purpose.question}")
+    return purpose.unusable(f"{where} answered with more than {limit} bytes. {purpose.check}")
 
 
 def _read_whole(response: httpx.Response, limit: int, where: str, purpose: Purpose, signal: AbortSignal) -> bytes:
@@ -210,26 +228,3 @@ def _chunks(response: httpx.Response, signal: AbortSignal) -> Iterator[bytes]:
         socket_timeout(signal)  # the limit is one for all bytes, also on a connection that we cannot shut down
         yield chunk
     signal.raise_if_aborted()
-
-
-def _error_text(content: bytes) -> str | None:
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    for key in ("info", "detail"):
-        value = document.get(key) if isinstance(document, Mapping) else None
-        if value:
-            return _validation_errors(value) or (value if isinstance(value, str) else json.dumps(value))
-    return None
-
-
-def _validation_errors(value: Any) -> str | None:
-    """The messages of a FastAPI server's 422. They come with the values they are about, which are not to be shown."""
-    if not isinstance(value, list) or not all(isinstance(e, Mapping) and isinstance(e.get("msg"), str) for e in value):
-        return None
-    return "; ".join(f"{_path(e.get('loc'))}{e['msg']}" for e in value)
-
-
-def _path(loc: Any) -> str:
-    return ".".join(map(str, loc)) + ": " if isinstance(loc, list) else ""

@@ -19,7 +19,8 @@ import httpx
 
 from ..concurrency.cancel import AbortSignal
 from ..errors import RTVIError
-from .net import Detach, Network, basic_authorization, open_tcp, socket_timeout
+from .net import Detach, Network, Proxy, basic_authorization, naming, open_tunnel, socket_timeout
+from .refusals import check_is_http
 from .tls import start_tls
 
 _CORE_ERRORS: tuple[type[Exception], ...] = (
@@ -46,7 +47,11 @@ class AbandonableClient:
 
     def __init__(self, url: str, network: Network, signal: AbortSignal, max_received: int) -> None:
         self._allowance = _Allowance(max_received)
-        self._transport = _Transport(url, network, signal, self._allowance)
+        proxy = network.proxy_for(url)
+        tls = urlsplit(url).scheme == "https"
+        #: The one that plain requests go through: their answers may be its own.
+        self.forwarding_proxy: Proxy | None = None if tls else proxy
+        self._transport = _Transport(network.tls() if tls else None, proxy, signal, self._allowance)
 
     def close(self) -> None:
         """Close the connection."""
@@ -61,14 +66,14 @@ class AbandonableClient:
         method: str,
         url: str,
         *,
-        json: Any,
+        content: bytes,
         headers: httpx.Headers,
         timeout: float | None,
         extensions: dict[str, Any],
     ) -> httpx.Request:
         """As `httpx.Client.build_request()`."""
         limits = {**extensions, "timeout": httpx.Timeout(timeout).as_dict()}
-        return httpx.Request(method, url, json=json, headers=headers, extensions=limits)
+        return httpx.Request(method, url, content=content, headers=headers, extensions=limits)
 
     def send(self, request: httpx.Request, *, stream: bool, follow_redirects: bool) -> httpx.Response:
         """As `httpx.Client.send()`, with the answer's body unread and no redirect followed."""
@@ -99,17 +104,17 @@ class _Allowance:
 class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
-    def __init__(self, url: str, network: Network, signal: AbortSignal, allowance: _Allowance) -> None:
-        proxy = network.proxy_for(url)
-        options: dict[str, Any] = {"network_backend": _Backend(signal, allowance), "max_connections": 1}
-        if urlsplit(url).scheme == "https":
-            options["ssl_context"] = network.tls()
-        if proxy is None:
-            self._pool = httpcore.ConnectionPool(**options)
+    def __init__(
+        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, allowance: _Allowance
+    ) -> None:
+        backend = _Backend(signal, allowance, proxy, forwards=tls is None)
+        options: dict[str, Any] = {"network_backend": backend, "max_connections": 1, "ssl_context": tls}
+        if tls is not None or proxy is None:
+            self._pool = httpcore.ConnectionPool(**options)  # the backend brings the tunnel through the proxy
         else:
-            authorization = basic_authorization(proxy)
+            authorization = basic_authorization(proxy.url)
             self._pool = httpcore.HTTPProxy(
-                f"http://{proxy.netloc.rpartition('@')[2]}",
+                f"http://{proxy.url.netloc.rpartition('@')[2]}",
                 proxy_headers={"Proxy-Authorization": authorization} if authorization else None,
                 **options,
             )
@@ -160,9 +165,13 @@ def _as_httpx_errors() -> Iterator[None]:
 
 
 class _Backend(httpcore.NetworkBackend):
-    def __init__(self, signal: AbortSignal, allowance: _Allowance) -> None:
+    """Opens connections to the server, or to the proxy that forwards requests to it."""
+
+    def __init__(self, signal: AbortSignal, allowance: _Allowance, proxy: Proxy | None, *, forwards: bool) -> None:
         self._signal = signal
         self._allowance = allowance
+        self._tunnel = None if forwards else proxy
+        self._forwarding = proxy if forwards else None
 
     def connect_tcp(
         self,
@@ -172,26 +181,39 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
-        with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
-            return _Stream(*open_tcp(host, port, self._signal), self._signal, self._allowance)
+        with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError), naming(self._forwarding):
+            opened = open_tunnel(host, port, self._tunnel, self._signal)
+        return _Stream(*opened, self._signal, self._allowance, self._forwarding)
 
 
 class _Stream(httpcore.NetworkStream):
-    def __init__(self, sock: socket.socket, detach: Detach, signal: AbortSignal, allowance: _Allowance) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        detach: Detach,
+        signal: AbortSignal,
+        allowance: _Allowance,
+        proxy: Proxy | None = None,
+    ) -> None:
         self._sock = sock
         self._detach = detach
         self._signal = signal
         self._allowance = allowance
+        self._proxy = proxy  # that is at the other end
+        self._begin = b""  # of all that was received
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        with _mapped(httpcore.ReadTimeout, httpcore.ReadError):
+        with _mapped(httpcore.ReadTimeout, httpcore.ReadError), naming(self._proxy):
             self._sock.settimeout(socket_timeout(self._signal))
             data = self._sock.recv(max_bytes)
+            if len(self._begin) < 5:
+                self._begin += data[:5]
+                check_is_http(self._begin)
         self._allowance.use(len(data))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        with _mapped(httpcore.WriteTimeout, httpcore.WriteError):
+        with _mapped(httpcore.WriteTimeout, httpcore.WriteError), naming(self._proxy):
             self._sock.settimeout(socket_timeout(self._signal))
             self._sock.sendall(buffer)
 

@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._validation import BOOL, BYTES, COUNT, FUNCTION, instance_of
 from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
 from ..media import AudioFrame, VideoFrame
+from ..media.pcm import RATE
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from .base import Inbound, Transport
@@ -21,6 +23,10 @@ Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 
 # What is kept of audio and video that was sent: a minute, in frames of 20 ms, and a second, at 30 frames.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
+
+
+_FRAME = instance_of("a VideoFrame", VideoFrame)
+_INFO = instance_of("a CloseInfo", CloseInfo).or_none
 
 
 def ready_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
@@ -53,6 +59,8 @@ class MemoryTransport(Transport):
     name = "memory"
 
     def __init__(self, bot: Bot = ready_bot, *, audio: bool = False, video: bool = False) -> None:
+        FUNCTION.check(bot=bot)
+        BOOL.check(audio=audio, video=video)
         self._bot = bot
         self.supports_audio = audio
         self.supports_video = video
@@ -137,16 +145,21 @@ class MemoryTransport(Transport):
             sample_rate_hz: samples per second and channel.
             num_channels: interleaved channels.
         """
+        BYTES.check(pcm=pcm)
+        RATE.check(sample_rate_hz=sample_rate_hz)
+        COUNT.check(num_channels=num_channels)
         if self._open:
             shielded(lambda: self.options.media.receive_audio(pcm, sample_rate_hz, num_channels))
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Have the bot show an image. One thread at a time; without a connection it is lost."""
+        _FRAME.check(frame=frame)
         if self._open:
             shielded(lambda: self.options.media.receive_video(frame))
 
     def end(self, info: CloseInfo | None = None) -> None:
         """End the connection from the bot's side."""
+        _INFO.check(info=info)
         with self._lock:
             was_open, self._open = self._open, False
         if was_open:

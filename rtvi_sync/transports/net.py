@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import base64
-import errno
+import contextlib
 import ipaddress
 import os
 import re
-import selectors
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
 
 from .._version import __version__
 from ..concurrency.cancel import AbortSignal
-from ..errors import InvalidTransportParamsError, TransportStartError
+from ..errors import InvalidTransportParamsError, RTVIError
+from ..protocol.text import one_line
+from .happy_eyeballs import Detach as Detach
+from .happy_eyeballs import connect_first
+from .refusals import NoHTTPError, check_is_http, refusal
 from .tls import default_context, start_tls, warn_if_unverified
 
 USER_AGENT = f"rtvi_sync/{__version__}"
-
-Detach = Callable[[], None]
 
 # Real answers to CONNECT have a few hundred bytes.
 _MAX_CONNECT_ANSWER_BYTES = 64 * 1024
@@ -67,7 +67,7 @@ class Network:
     def tls(self) -> ssl.SSLContext:
         return self.ssl_context if self.ssl_context is not None else default_context()
 
-    def proxy_for(self, url: str) -> SplitResult | None:
+    def proxy_for(self, url: str) -> Proxy | None:
         """The proxy to reach `url` through, or None.
 
         Raises:
@@ -75,31 +75,105 @@ class Network:
         """
         if self.proxy is False:
             return None
-        proxy = self.proxy if isinstance(self.proxy, str) else _proxy_of_environment(urlsplit(url))
+        given = self.proxy if isinstance(self.proxy, str) else None
+        proxy, origin = _proxy_of_environment(urlsplit(url)) if given is None else (given, PROXY_OPTION)
         if not proxy:
             return None
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}", "http")
         if parts is None:
             # The scheme is all that is shown: the rest may hold a password.
             raise InvalidTransportParamsError(
-                f"The proxy has the scheme {proxy.partition('://')[0][:20]!r} or is not a valid URL; only HTTP proxies "
-                "are supported. Pass proxy='http://host:port', or proxy=False to use none."
+                f"The proxy ({origin}) has the scheme {one_line(proxy.partition('://')[0][:20])!r} or is not a valid "
+                "URL; only HTTP proxies are supported. Pass proxy='http://host:port', or proxy=False to use none."
             )
-        return parts
+        return Proxy(parts, origin)
 
 
-def _proxy_of_environment(url: SplitResult) -> str | None:
+# -- proxies ----------------------------------------------------------------------------------------------------------
+
+PROXY_OPTION = "proxy= option"
+
+
+@attrs.frozen
+class Proxy:
+    """An HTTP proxy.
+
+    Attributes:
+        url: its URL, which may hold a user and password.
+        origin: where it was named, for errors: the option, a variable, or the settings of the system.
+    """
+
+    url: SplitResult = attrs.field(repr=False)
+    origin: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.url.hostname or "", self.url.port or 80
+
+    def __str__(self) -> str:
+        return f"proxy {_authority(*self.address)} ({self.origin})"
+
+    @property
+    def way_around(self) -> str:
+        """What to do instead of using it."""
+        no_proxy = "" if self.origin == PROXY_OPTION else "add the host to NO_PROXY or "
+        return f"{no_proxy}pass proxy=False to reach the server directly"
+
+    def refusal(self, what: str, status: int, phrase: str) -> str:
+        """Return the text of the error for a refusal of the proxy; `what`: what it refused to do."""
+        login = f"Put user and password into its URL, http://user:password@{_authority(*self.address)}, or "
+        advice = (login if status == 407 else "See the proxy's log, or ") + self.way_around
+        return refusal(f"the {self} refused to {what} with", status, phrase=phrase, advice=advice)
+
+
+class ProxyError(ConnectionError):
+    """The proxy could not be used. The text says which one, and what to do.
+
+    Attributes:
+        status: what it refused with, or None.
+    """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@contextlib.contextmanager
+def naming(proxy: Proxy | None) -> Iterator[None]:
+    """Around calls of a socket that is connected to `proxy`: its errors become ones that name the proxy."""
+    try:
+        yield
+    except OSError as error:
+        # Reasons of an abandoned attempt may be OSErrors by their second base class.
+        if proxy is None or isinstance(error, (RTVIError, ProxyError)):
+            raise
+        text = f"the {proxy} cannot be used: {error}. Check that it is running, or {proxy.way_around}"
+        raise ProxyError(text) from error
+
+
+def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
+    """The URL of the proxy, and what names it."""
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
     # Elsewhere a proxy may be in the settings of the system.
     if sys.platform not in ("darwin", "win32") and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None  # what follows takes each variable in hand three times, and there is nothing to be found
+        return None, ""  # what follows takes each variable in hand three times, and there is nothing to be found
     import urllib.request  # which imports all of HTTP
 
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     # The second form is how NO_PROXY is commonly written for an IPv6 address.
     hosts = (url.netloc.rpartition("@")[2], url.hostname or "")
-    return None if proxy is None or any(map(urllib.request.proxy_bypass, hosts)) else proxy
+    if proxy is None or any(map(urllib.request.proxy_bypass, hosts)):
+        return None, ""
+    wanted = (f"{scheme}_proxy", "all_proxy")
+    names = (name for name, value in os.environ.items() if value == proxy and name.lower() in wanted)
+    variable = next(names, None)
+    return proxy, f"{variable} in the environment" if variable is not None else "settings of the system"
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # -- URLs and headers -------------------------------------------------------------------------------------------------
@@ -115,6 +189,26 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
         return parts if valid else None
     except ValueError:
         return None
+
+
+def url_fault(text: str, *schemes: str) -> str:
+    """What is wrong with a URL that `parse_url()` does not take. It repeats nothing of it: it may hold a key."""
+    if text != text.strip() or not text.isprintable():
+        return "it has a space or a line break at one end, or a control character in it"
+    scheme, separator, _ = text.partition("://")
+    if scheme.lower() not in schemes or not separator:
+        return f"it has to begin with {' or '.join(f'{name}://' for name in schemes)}"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "its host is not valid"
+    try:
+        port_is_valid = parts.port != 0
+    except ValueError:
+        port_is_valid = False
+    if not port_is_valid:
+        return "its port is not a number from 1 to 65535"
+    return "its host is not valid" if parts.hostname else "it names no host"
 
 
 def _normalized(url: str) -> str:
@@ -196,7 +290,7 @@ def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, 
     The name look-up cannot be abandoned: a thread that hangs in it ends with it, and finds out then.
 
     Raises:
-        OSError: no address could be reached.
+        OSError: no address could be reached; with several addresses the message says of each one why.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     signal.raise_if_aborted()
@@ -205,46 +299,16 @@ def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, 
         addresses = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     except (UnicodeError, OverflowError) as error:
         raise OSError(f"there can be no host {host!r} with port {port}") from error
-    failure = OSError(f"{host} has no address")
-    for tried, address in enumerate(addresses):
-        others = len(addresses) - tried - 1
-        timeout = socket_timeout(signal)
-        if timeout is not None and others:
-            timeout = (timeout - _GRACE) / (others + 1)  # a silent address must leave time for the others
-        try:
-            return _connect(address, timeout, signal)
-        except OSError as error:
-            signal.raise_if_aborted()
-            failure = error
-    raise failure
-
-
-def _connect(address: Any, timeout: float | None, signal: AbortSignal) -> tuple[socket.socket, Detach]:
-    family, type_, proto, _, where = address
-    sock = socket.socket(family, type_, proto)
+    if not addresses:
+        raise OSError(f"{host} has no address")
+    sock, detach = connect_first(addresses, signal, socket_timeout(signal))
     try:
-        sock.setblocking(False)
-        begun = sock.connect_ex(where)
-        if begun not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            raise OSError(begun, os.strerror(begun))
-        # Not before connect(): there would be nothing to shut down yet, and an abort in between would be lost.
-        detach = signal.attach(sock)
-    except BaseException:
-        sock.close()
-        raise
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(sock, selectors.EVENT_WRITE)
-            if not selector.select(timeout):
-                raise TimeoutError("the connection was not answered in time")
-        failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            raise OSError(failed, os.strerror(failed))
         _set_options(sock)
         sock.settimeout(socket_timeout(signal))
     except BaseException:
         detach()
         sock.close()
+        signal.raise_if_aborted()
         raise
     return sock, detach
 
@@ -262,15 +326,12 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
     """A connection to the server of a ``ws`` or ``wss`` URL: through the proxy, and wrapped in TLS, as need be.
 
     Raises:
-        OSError, TransportStartError: it could not be opened.
+        OSError: it could not be opened.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     host, port = url.hostname or "", url.port or (443 if url.scheme == "wss" else 80)
-    proxy = network.proxy_for(url.geturl())
-    sock, detach = open_tcp(*((proxy.hostname or "", proxy.port or 80) if proxy else (host, port)), signal)
+    sock, detach = open_tunnel(host, port, network.proxy_for(url.geturl()), signal)
     try:
-        if proxy is not None:
-            _tunnel(sock, proxy, host, port, signal)
         if url.scheme == "wss":
             sock.settimeout(socket_timeout(signal))
             sock = start_tls(sock, network.tls(), host)
@@ -281,11 +342,29 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
     return sock, detach
 
 
-def _tunnel(sock: socket.socket, proxy: SplitResult, host: str, port: int, signal: AbortSignal) -> None:
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    where = f"The proxy {proxy.hostname}:{proxy.port or 80}"
+def open_tunnel(host: str, port: int, proxy: Proxy | None, signal: AbortSignal) -> tuple[socket.socket, Detach]:
+    """A connection as by `open_tcp()`, through `proxy` if there is one.
+
+    Raises:
+        ProxyError: the proxy cannot be reached, or refuses.
+        OSError, BaseException: as `open_tcp()`.
+    """
+    if proxy is None:
+        return open_tcp(host, port, signal)
+    with naming(proxy):
+        sock, detach = open_tcp(*proxy.address, signal)
+        try:
+            _ask_for_tunnel(sock, proxy, _authority(host, port), signal)
+        except BaseException:
+            detach()
+            sock.close()
+            raise
+        return sock, detach
+
+
+def _ask_for_tunnel(sock: socket.socket, proxy: Proxy, target: str, signal: AbortSignal) -> None:
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", f"User-Agent: {USER_AGENT}"]
-    authorization = basic_authorization(proxy)
+    authorization = basic_authorization(proxy.url)
     if authorization is not None:
         lines.append(f"Proxy-Authorization: {authorization}")
     sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
@@ -294,13 +373,13 @@ def _tunnel(sock: socket.socket, proxy: SplitResult, host: str, port: int, signa
         sock.settimeout(socket_timeout(signal))
         chunk = sock.recv(4096)
         answer += chunk
+        check_is_http(answer)
         if not chunk or len(answer) > _MAX_CONNECT_ANSWER_BYTES:
-            raise TransportStartError(f"{where} did not answer CONNECT with HTTP")
-    status = re.match(rb"HTTP/1\.[01] (\d{3})\b", answer)
+            raise NoHTTPError("its answer to CONNECT is not HTTP")
+    status = re.match(rb"HTTP/1\.[01] (\d{3})\b ?([^\r\n]*)", answer)
     if status is None:
-        raise TransportStartError(f"{where} did not answer CONNECT with HTTP")
-    if not status[1].startswith(b"2"):
-        hint = " Put user and password into its URL." if status[1] == b"407" else ""
-        raise TransportStartError(
-            f"{where} refused to connect to {target} with {int(status[1])}.{hint}", status=int(status[1])
-        )
+        raise NoHTTPError("its answer to CONNECT is not HTTP")
+    code = int(status[1])
+    if not 200 <= code <= 299:
+        phrase = status[2].decode("latin-1")
+        raise ProxyError(proxy.refusal(f"connect to {target}", code, phrase), code)

@@ -10,6 +10,8 @@ import ssl
 import traceback
 from typing import Any
 
+from ..concurrency.lifecycle import what_to_do
+
 logger: logging.Logger = logging.getLogger(__name__)
 
 # What OpenSSL calls the errors of a certificate that no authority could help, and what to do about each.
@@ -19,6 +21,8 @@ _ADVICE = {
     62: "Use a name that the certificate has, or give the server one that has this name",
     64: "Use a name that the certificate has, or give the server one that has this address",
 }
+# What OpenSSL makes of an answer that is not TLS; the last one of a server that echoes.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
 
 
 class NoTLSError(OSError):
@@ -84,18 +88,22 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SS
         # Whoever can break a connection must not get anybody to try without TLS: no word of that here.
         raise ConnectionError("the server hung up during the TLS handshake") from error
     except ssl.SSLError as error:
-        if error.reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+        if error.reason not in _NOT_TLS:
             raise
         raise NoTLSError(f"the server does not speak TLS ({error.reason})") from error
 
 
 def explain(error: BaseException | None, *, trust: str = "pass ssl_context=") -> str | None:
-    """What a failure of TLS means and what to do; None if neither `error` nor its causes are one.
+    """What a failure of TLS, or for want of descriptors, means and what to do; None if neither `error` nor its causes
+    are one.
 
     Args:
         trust: where the caller says whom to trust.
     """
     while error is not None and (not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)):
+        advice = what_to_do(error) if isinstance(error, OSError) else None
+        if advice is not None:
+            return f"{error}. {advice}"
         error = error.__cause__ or error.__context__  # httpcore raises `from None`
     if error is None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -11,24 +10,33 @@ from urllib.parse import SplitResult, quote
 
 import attrs
 
+from .._validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
 from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
 from ..protocol import audio_frames, envelope, frames
 from ..protocol.states import CloseInfo
+from .auth_bundle import missing_url
 from .base import Inbound, Transport, TransportOptions, TransportStats
-from .net import parse_url, printable
+from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
 from .websocket_frames import BINARY, TEXT
 from .websocket_handshake import open_websocket
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# A bot answers a close frame within milliseconds; one that does not has hung.
+# A bot answers a close frame within milliseconds; one that does not, and takes no byte meanwhile, has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0
 # So many undecodable messages of a session are worth a warning each.
 _MAX_WARNINGS = 20
+_TEXT_FRAMES = (
+    "A bot with a JSON serializer sends such, and this transport speaks protobuf. "
+    "Give the bot's transport a ProtobufFrameSerializer."
+)
+
+
+_TOKEN_IN = one_of("query", "header")
 
 
 class WebSocketTransport(Transport):
@@ -45,9 +53,10 @@ class WebSocketTransport(Transport):
             token and all that is said then go in plain text.
         max_message_size: largest serialized frame that is sent, in bytes.
         max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
-        stall_timeout: seconds after which a server that reads nothing ends the session.
+        stall_timeout: seconds after which a server that reads nothing ends the session; None: no limit.
         ping_interval: seconds of silence of the server after which it is pinged; None: never.
-        ping_timeout: seconds that it may then go on to be silent before it counts as dead and the session is ended.
+        ping_timeout: seconds that it may then go on to be silent before it counts as dead and the session is ended;
+            None: no limit. Pings then keep the line open and measure the round trip, and end nothing.
     """
 
     name = "websocket"
@@ -63,16 +72,17 @@ class WebSocketTransport(Transport):
         allow_insecure: bool = False,
         max_message_size: int = 1_048_576,
         max_inbound_message_size: int = 16 * 1024 * 1024,
-        stall_timeout: float = 10.0,
+        stall_timeout: float | None = 10.0,
         ping_interval: float | None = 40.0,
-        ping_timeout: float = 10.0,
+        ping_timeout: float | None = 10.0,
     ) -> None:
-        if token_in not in ("query", "header"):
-            raise ValueError(f'token_in is "query" or "header", not {token_in!r}')
-        limits = {"stall_timeout": stall_timeout, "ping_interval": ping_interval, "ping_timeout": ping_timeout}
-        for name, seconds in limits.items():
-            if seconds is not None and not 0 < seconds < float("inf"):
-                raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
+        URL.or_none.check(ws_url=ws_url)
+        STRING.or_none.check(token=token)
+        STRINGS.or_none.check(headers=headers)
+        _TOKEN_IN.check(token_in=token_in)
+        BOOL.check(allow_insecure=allow_insecure)
+        COUNT.check(max_message_size=max_message_size, max_inbound_message_size=max_inbound_message_size)
+        SECONDS.or_none.check(stall_timeout=stall_timeout, ping_interval=ping_interval, ping_timeout=ping_timeout)
         self._ws_url = _parse_url(ws_url) if ws_url is not None else None
         self._token = token
         self._headers = dict(headers or {})
@@ -151,7 +161,7 @@ class WebSocketTransport(Transport):
         if connection is not None:
             # What is not read is not waited for either.
             given_up = leftover is not None or (abort is not None and abort.aborted)
-            connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT)
+            connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
             self._last_stats = stats = connection.stats()
             if stats.audio_unsent:
                 # Audio is dropped rather than delayed, but not in silence.
@@ -159,13 +169,29 @@ class WebSocketTransport(Transport):
                     "Audio was lost in this session: %.2f s were not sent because the server read too slowly",
                     stats.audio_unsent,
                 )
+            (messages, size), info = connection.unsent, connection.info
+            if messages and not given_up and info is not None and info.by_program:
+                raise DisconnectedError(
+                    f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
+                    "session ended. Wait for the bot's answer before you disconnect, or send less over a slow line",
+                    initiator="client",
+                )
 
     def stats(self) -> TransportStats:
         connection, receiver = self._connection, self._receiver
         return attrs.evolve(
             connection.stats() if connection is not None else self._last_stats,
             audio_received=receiver.audio if receiver is not None else 0.0,
+            text_frames_ignored=receiver.text_frames if receiver is not None else 0,
         )
+
+    def diagnosis(self) -> str | None:
+        receiver = self._receiver
+        if receiver is not None and receiver.text_frames:
+            return f"It sent {receiver.text_frames} text frames instead. {_TEXT_FRAMES}"
+        if receiver is not None and receiver.undecodable:
+            return f"It sent {receiver.undecodable} messages that are not Pipecat's protobuf frames; see the log."
+        return None
 
     def start_media(self) -> None:
         """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
@@ -194,20 +220,16 @@ class WebSocketTransport(Transport):
     # -- where to -----------------------------------------------------------------------------------------------------
 
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
-        if bundle is not None and not isinstance(bundle, Mapping):
-            raise InvalidTransportParamsError(
-                "The parameters to connect with, from connect(), the connect endpoint or the connect handler, are "
-                f"a {type(bundle).__name__}; WebSocketTransport needs a mapping with ws_url"
-            )
-        bundle = bundle or {}
-        url = self._ws_url or _parse_url(_url_in(bundle))
+        given = bundle if isinstance(bundle, Mapping) else {}
+        own = self._ws_url if bundle is None or isinstance(bundle, Mapping) else None
+        url = own or _url_in(bundle, self.bundle_source)
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
             raise InvalidTransportParamsError(
                 f"The connect endpoint was asked over https, but {printable(url.geturl())} is not encrypted: whoever "
                 "is on the line could read and change the token and all that is said. Let the server answer with a "
                 "wss:// URL, or allow it by name: WebSocketTransport(allow_insecure=True)"
             )
-        token = self._token if self._token is not None else bundle.get("token")
+        token = self._token if self._token is not None else given.get("token")
         headers = dict(self._headers)
         if isinstance(token, str) and token:
             if self._token_in == "header":  # noqa: S105
@@ -226,13 +248,16 @@ class _Receiver:
         self._on_messages = options.on_messages
         self._receive_audio = options.media.receive_audio
         self._usual_audio = audio_frames.UsualAudio()
-        self._undecodable = itertools.count(1)
+        self.undecodable = 0
+        self.text_frames = 0
         self.audio = 0.0  # seconds of it
 
     def receive(self, opcode: int, payloads: list[bytes]) -> None:
         """WebSocket messages of a kind that came in a row."""
         if opcode == TEXT:
-            logger.debug("The server sent a text frame; RTVI over WebSocket is binary. It is skipped")
+            if not self.text_frames:
+                logger.warning("The bot sends text frames, which are ignored. %s", _TEXT_FRAMES)
+            self.text_frames += len(payloads)
             return
         usual = self._usual_audio
         messages: list[Inbound] = []  # that came in a row
@@ -258,7 +283,8 @@ class _Receiver:
             kind, content = frames.content(payload)
         except ProtocolError as error:
             # A server that sends nothing else must not fill the program's log.
-            level = logging.WARNING if next(self._undecodable) <= _MAX_WARNINGS else logging.DEBUG
+            self.undecodable += 1
+            level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
             logger.log(level, "A message of the server cannot be decoded and is skipped: %s", error)
             return
         if kind == "message":
@@ -272,22 +298,19 @@ class _Receiver:
             self._options.on_interruption()
 
 
-def _url_in(bundle: Mapping[str, Any]) -> str:
-    url = bundle.get("ws_url") or bundle.get("wsUrl")
-    if not isinstance(url, str):
-        raise InvalidTransportParamsError(
-            "There is no WebSocket URL: the parameters to connect with have neither ws_url nor wsUrl. "
-            "Pass WebSocketTransport(ws_url=...), connect({'ws_url': ...}), "
-            "or set params.base_url to a server that gives one."
-        )
-    return url
+def _url_in(bundle: Any, source: str) -> SplitResult:
+    text = (bundle.get("ws_url") or bundle.get("wsUrl")) if isinstance(bundle, Mapping) else None
+    if not isinstance(text, str):
+        raise InvalidTransportParamsError(missing_url(bundle, source, "WebSocketTransport"))
+    return _parse_url(text, source)
 
 
-def _parse_url(text: str) -> SplitResult:
+def _parse_url(text: str, source: str = "") -> SplitResult:
     url = parse_url(text, "ws", "wss")
     if url is None:
         raise InvalidTransportParamsError(
-            f"A WebSocket URL begins with ws:// or wss:// and names a host; {printable(text)!r} does not"
+            f"{source and f'{source} an unusable ws_url. '}"
+            f"{printable(text)!r} is not a WebSocket URL: {url_fault(text, 'ws', 'wss')}"
         )
     return url
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from ..concurrency.deadline import Deadline, on_main_thread
+from ..concurrency.descriptors import DONT_WAIT, closed_error
 from ..concurrency.gate import Gate
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.lifecycle import register_for_fork
@@ -35,6 +38,11 @@ _CATCH_UP_TIMEOUT = 1.0
 # How much the system may hold that it has not sent. By default that is megabytes: minutes of audio that could not be
 # dropped any more, and so much has to leave before the socket takes more that a slow line would look like a dead one.
 _UNSENT_BYTES = 32 * 1024
+# In a burst of messages one look in so many seconds must do: the look is a system call as each message is. An
+# application needs longer to close all descriptors and to open others.
+_BURST = 0.0001
+# A close looks this often, for each span of its patience, whether bytes have left: the system tells only who asks.
+_LOOKS = 10
 
 
 class WebSocketConnection:
@@ -49,9 +57,10 @@ class WebSocketConnection:
         on_closed: called once, when the connection has ended, whoever ended it.
         max_message_bytes: limit of an inbound message.
         max_queued_bytes: limit of what may wait to be sent; more fails the connection.
-        stall_timeout: seconds that queued bytes may wait without one of them leaving, before the connection fails.
+        stall_timeout: seconds that queued bytes may wait without one of them leaving, before the connection fails;
+            None: no limit.
         ping_interval: seconds of silence after which the peer is pinged; None: never.
-        ping_timeout: seconds that it may then remain silent before the connection fails.
+        ping_timeout: seconds that it may then remain silent before the connection fails; None: no limit.
     """
 
     def __init__(
@@ -63,9 +72,9 @@ class WebSocketConnection:
         on_closed: Callable[[CloseInfo], None],
         max_message_bytes: int,
         max_queued_bytes: int,
-        stall_timeout: float,
+        stall_timeout: float | None,
         ping_interval: float | None = None,
-        ping_timeout: float = 10.0,
+        ping_timeout: float | None = 10.0,
     ) -> None:
         sock.setblocking(False)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
@@ -77,7 +86,7 @@ class WebSocketConnection:
         self._on_closed = on_closed
         self._stall_timeout = stall_timeout
         self._ping_interval = ping_interval
-        self._ping_timeout = ping_timeout
+        self._ping_timeout = math.inf if ping_timeout is None else ping_timeout
         self._reader = FrameReader(max_message_bytes)
         self._writer = FrameWriter(sock, max_queued_bytes)
         self._closed = Gate()
@@ -95,6 +104,8 @@ class WebSocketConnection:
         self._reading_on = False  # a command that goes on reading is on its way
         self._inbox: Iterator[tuple[int, list[bytes]]] = iter(())  # what was read and not handed out yet
         self._bytes_received = 0
+        #: Once it has ended: how many messages have not reached the peer, at least, and how many bytes of them.
+        self.unsent: tuple[int, int] = (0, 0)
         register_for_fork(self)
 
     # -- any thread ---------------------------------------------------------------------------------------------------
@@ -112,6 +123,9 @@ class WebSocketConnection:
         Raises:
             DisconnectedError: the connection has ended or is being closed.
         """
+        if not self._writer.guard.intact_within(_BURST) and self._info is None:
+            self._io.call(self._lose_descriptor)
+            raise closed_error()
         item = Outgoing(masked_frame(opcode, payload), audio)
         if self._writer.take(item):
             self._io.call(self._wait_for_room, self)
@@ -122,16 +136,22 @@ class WebSocketConnection:
         if item.refused:
             raise DisconnectedError("The connection is closed; call connect() again", initiator="network")
 
-    def close(self, timeout: float, code: int = 1000) -> None:
-        """Close politely within `timeout` seconds, else hard. Returns when it is closed. Not on the io thread."""
-        deadline = Deadline(timeout)
+    def close(self, patience: float, limit: float = math.inf, *, code: int = 1000) -> None:
+        """Send what waits, save audio, and close: politely if the peer lets it, else hard. Not on the io thread.
+
+        Args:
+            patience: seconds without a byte leaving, or the peer's close frame, after which it is closed hard; 0: at
+                once.
+            limit: seconds after which it is closed hard though bytes leave.
+            code: of the close frame.
+        """
         leaving = CloseInfo(initiator="client")
+        limit = limit if patience > 0 else 0.0
+        ends_at = time.monotonic() + limit
         self._io.call(lambda: self._send_close(code, leaving), self)
-        if timeout > 0 and self._closed.wait(deadline):
-            return
-        self._io.call(lambda: self._finish(leaving))
-        # The io thread runs nothing that blocks, so this is a matter of microseconds; bounded all the same.
-        self._closed.wait(Deadline(1.0))
+        self._io.call(lambda: self._end_close(leaving, patience, ends_at), self)
+        # The io thread runs nothing that blocks, so it is closed in time; the wait is bounded all the same.
+        self._closed.wait(Deadline(limit + 1.0))
 
     @property
     def info(self) -> CloseInfo | None:
@@ -156,7 +176,7 @@ class WebSocketConnection:
 
     def on_readable(self) -> None:
         """Read, unless that goes on by itself already."""
-        if not self._reading_on:
+        if not self._reading_on and self._info is None:
             self._read(time.monotonic() + _TURN)
 
     def on_writable(self) -> None:
@@ -176,8 +196,18 @@ class WebSocketConnection:
     def on_failure(self, error: BaseException) -> None:
         self._finish(CloseInfo(initiator="network", error=error))
 
+    @property
+    def intact(self) -> bool:
+        return self._info is not None or self._writer.guard.intact  # at its end it closes the descriptor itself
+
+    def _lose_descriptor(self) -> None:
+        self.on_failure(closed_error())
+
     def _start(self, first: bytes) -> None:
         if self._info is not None:
+            return
+        if not self.intact:
+            self._lose_descriptor()
             return
         self._io.register(self)
         self._heard_at = time.monotonic()
@@ -199,7 +229,7 @@ class WebSocketConnection:
         while more:
             try:
                 if self._writer.is_plain:
-                    data = self._sock.recv(_READ_BYTES)
+                    data = self._sock.recv(_READ_BYTES, DONT_WAIT)
                 else:
                     with self._writer.lock:
                         data = self._sock.recv(_READ_BYTES)
@@ -280,31 +310,69 @@ class WebSocketConnection:
         self._writer.take_last(Outgoing(masked_frame(CLOSE, struct.pack("!H", code)), 0.0))
         self._wait_for_room()
 
+    def _end_close(
+        self, leaving: CloseInfo, patience: float, ends_at: float, seen: tuple[int, float] = (-1, 0.0)
+    ) -> None:
+        """Close hard when no byte has left for `patience` seconds, or at `ends_at`.
+
+        Args:
+            seen: how many bytes were left at the last look, and since when.
+        """
+        now = self._catch_up()
+        if self._info is not None:
+            return
+        left = self._writer.bytes_left
+        if left != seen[0]:
+            seen = left, now
+        due = min(ends_at, seen[1] + patience)
+        if now >= due:
+            self._finish(leaving)
+            return
+        look = partial(self._end_close, leaving, patience, ends_at, seen)
+        self._io.call_later(min(due - now, patience / _LOOKS), look, self)
+
     def _wait_for_room(self) -> None:
         self.on_writable()
-        if self._writer.blocked and self._stall_timer is None and self._info is None:
+        if self._stall_timeout is None or self._stall_timer is not None:
+            return
+        if self._writer.blocked and self._info is None:
             self._stall_timer = self._io.call_later(self._stall_timeout, self._check_stall, self)
 
+    def _catch_up(self) -> float:
+        """Read and write what the socket has and takes by now, before a timer judges the peer.
+
+        A timer may run late, because the process was stopped or busy, and then precedes what the peer did meanwhile.
+
+        Returns:
+            The time up to which the peer can be judged. It is taken first, because this thread may be held up after it
+            has read, too.
+        """
+        now = time.monotonic()
+        if self._heard_at:
+            self.on_readable()
+        self.on_writable()
+        return now
+
     def _check_stall(self) -> None:
+        now = self._catch_up()
         self._stall_timer = None
-        if self._info is not None or not self._writer.blocked:
+        if self._stall_timeout is None or self._info is not None or not self._writer.blocked:
             return
-        waited = time.monotonic() - self._writer.progress_at
+        waited = now - self._writer.progress_at
         if waited >= self._stall_timeout:
             error = DisconnectedError(
                 f"The server has read nothing for {waited:.1f} s while data was waiting to be sent; "
                 "the session is ended"
             )
-            self._finish(CloseInfo(initiator="network", error=error))
+            self._finish(self._broken(error))
         else:
             self._stall_timer = self._io.call_later(self._stall_timeout - waited, self._check_stall, self)
 
     def _watch_silence(self) -> None:
         """Ping a peer that has been silent for the interval; one that remains so is dead."""
-        self._ping_timer = None
-        if self._info is not None or self._ping_interval is None:
-            return
-        now = time.monotonic()
+        now = self._catch_up()
+        if self._info is not None or self._ping_interval is None or self._leaving is not None:
+            return  # a close has limits of its own
         unanswered = self._pinged_at > self._heard_at
         if unanswered and self._writer.blocked:
             self._pinged_at = now  # the ping may be among what waits; the stall timer watches over that
@@ -316,9 +384,10 @@ class WebSocketConnection:
             self._finish(self._broken(error))
             return
         elif not unanswered and now - self._heard_at >= self._ping_interval:
-            unanswered, self._pinged_at, self._ping = True, now, struct.pack("!d", now)
+            unanswered, self._ping = True, struct.pack("!d", now)
             with contextlib.suppress(DisconnectedError):
                 self.send(PING, self._ping)
+            self._pinged_at = time.monotonic()  # after the send, which the process may have been stopped in
         due = min(self._pinged_at + self._ping_timeout, now + self._ping_interval)
         if not unanswered:
             due = self._heard_at + self._ping_interval
@@ -331,6 +400,8 @@ class WebSocketConnection:
 
     def _broken(self, error: BaseException | None) -> CloseInfo:
         """How to call an end without a close frame: as planned, if the connection was being closed."""
+        if not self.intact:
+            error = closed_error()
         return self._leaving or CloseInfo(initiator="network", error=error)
 
     def _finish(self, info: CloseInfo) -> None:
@@ -342,7 +413,7 @@ class WebSocketConnection:
                 timer.cancel()
         # Unregister first: a forked child may hold a copy of the descriptor, which would keep it in the selector.
         self._io.unregister(self)
-        self._writer.end()
+        self.unsent = self._writer.end()
         self._inbox = iter(())
         self._closed.set()
         self._on_closed(info)
@@ -353,4 +424,7 @@ class WebSocketConnection:
         self._info = CloseInfo(initiator="network")
         self._closed.set()
         with contextlib.suppress(OSError):
-            socket.close(self._sock.detach())
+            intact = self._writer.guard.intact
+            number = self._sock.detach()
+            if intact:
+                socket.close(number)

@@ -19,19 +19,20 @@ from urllib.parse import SplitResult
 from websocket import WebSocket, WebSocketException
 
 from ..concurrency.cancel import AbortSignal
+from ..concurrency.deadline import Deadline
 from ..errors import InvalidTransportParamsError, TransportStartError
+from .failures import failure_text, status_of
 from .net import (
     USER_AGENT,
     Detach,
     Network,
     basic_authorization,
     check_headers,
-    is_nearby,
     open_stream,
     printable,
     socket_timeout,
 )
-from .tls import NoTLSError, explain
+from .refusals import NoHTTPError, check_is_http, refusal
 
 _MAX_HEADER_BYTES = 64 * 1024
 # Headers that the request gets from websocket-client, or that would change what the connection carries.
@@ -44,6 +45,27 @@ _OWN_HEADERS = (
     "transfer-encoding",
     "upgrade",
 )
+# The body of a refusal only explains it: a larger one, or one that comes later, is left out. Seconds.
+_MAX_REASON_BYTES = 64 * 1024
+_REASON_TIMEOUT = 1.0
+_WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's"
+_REDIRECT = "Redirects are not followed: set ws_url to where the bot really is"
+# By status of a refusal: what to do.
+_ADVICE = {
+    200: _WRONG_PATH,
+    301: _REDIRECT,
+    302: _REDIRECT,
+    303: _REDIRECT,
+    307: _REDIRECT,
+    308: _REDIRECT,
+    401: "The token may be missing or wrong: pass the one that the server gives for this session",
+    403: "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection). "
+    "Get a new one from the server",
+    404: _WRONG_PATH,
+    405: _WRONG_PATH,
+    426: _WRONG_PATH,
+    429: "",
+}
 # Headers of the answer that websocket-client gets to see: what it checks, and nothing that it would act upon.
 _SHOWN_HEADERS = (b"connection", b"sec-websocket-accept", b"upgrade")
 
@@ -66,10 +88,8 @@ def open_websocket(
         sock, detach = open_stream(url, network, signal)
     except OSError as error:
         signal.raise_if_aborted()
-        raise TransportStartError(_failure(url, error)) from error
-    except TransportStartError:
-        signal.raise_if_aborted()
-        raise
+        text = f"{printable(url.geturl())} cannot be reached: {_why(error, url)}"
+        raise TransportStartError(text, status=status_of(error)) from error
     try:
         leftover = _handshake(_Fence(sock, url, lines, signal), url, host)
     except BaseException:
@@ -80,16 +100,8 @@ def open_websocket(
     return sock, leftover, detach
 
 
-def _failure(url: SplitResult, error: OSError) -> str:
-    where = printable(url.geturl())
-    advice = "Check the URL, and that the bot is running"
-    if isinstance(error, NoTLSError) and is_nearby(url.hostname or ""):
-        # Elsewhere somebody on the line may have answered so, in order to be sent the secrets in plain text.
-        advice = (
-            "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': pass the plain address, "
-            f"WebSocketTransport(ws_url={where.replace('wss://', 'ws://', 1)!r})"
-        )
-    return f"{where} cannot be reached: {explain(error) or f'{error}. {advice}'}"
+def _why(error: Exception, url: SplitResult) -> str:
+    return failure_text(error, str(error), url, advice="Check the URL, and that the bot is running")
 
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -127,18 +139,22 @@ def _handshake(fence: _Fence, url: SplitResult, host: str) -> bytes:
         )
     except (WebSocketException, OSError, ValueError) as error:
         where = printable(url.geturl())
-        if fence.status is None or fence.status == 101:
-            reason = explain(error) or error
-            raise TransportStartError(f"The WebSocket handshake with {where} failed: {reason}") from None
-        hint = {
-            401: " The token may be missing or wrong.",
-            403: " The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection).",
-            404: " Check the path of ws_url.",
-        }.get(fence.status, " Redirects are not followed: check ws_url." if 300 <= fence.status < 400 else "")
-        raise TransportStartError(
-            f"{where} refused the WebSocket handshake with {fence.status}.{hint}", status=fence.status
-        ) from None
+        if fence.status is None:
+            text = f"The WebSocket handshake with {where} failed: {_why(error, url)}"
+            raise TransportStartError(text) from None
+        if fence.status == 101:
+            invalid = "the server has accepted it without a valid Upgrade, Connection or Sec-WebSocket-Accept header"
+            reason = error if isinstance(error, _UnwantedError) else invalid
+            text = f"The WebSocket handshake with {where} failed: {reason}. {_WRONG_PATH}"
+            raise TransportStartError(text) from None
+        verb = "refused" if fence.status >= 400 else "answered"
+        text = fence.refusal(f"{where} {verb} the WebSocket handshake with")
+        raise TransportStartError(text, status=fence.status) from None
     return fence.leftover
+
+
+class _UnwantedError(WebSocketException):
+    """The answer has something that was not asked for."""
 
 
 class _Fence:
@@ -153,6 +169,8 @@ class _Fence:
         self._head: bytes | None = None  # of the answer: what websocket-client has not read yet
         self.status: int | None = None
         self.leftover = b""  # what follows the head
+        self._phrase = ""
+        self._fields: dict[bytes, bytes] = {}  # of the answer
 
     def send(self, data: bytes) -> int:
         # The library would cut a path at a semicolon, and its tracing would show headers: it is given neither.
@@ -170,6 +188,33 @@ class _Fence:
         part, self._head = self._head[:end], self._head[end:]
         return part
 
+    def refusal(self, what: str) -> str:
+        """Return the text of the error for an answer that is not 101; `what`: who answered what."""
+        assert self.status is not None
+        return refusal(
+            what,
+            self.status,
+            phrase=self._phrase,
+            body=self._read_reason(),
+            retry_after=self._fields.get(b"retry-after", b"").decode("latin-1"),
+            advice=_ADVICE.get(self.status, "See the server's log" if self.status >= 500 else "Check ws_url"),
+        )
+
+    def _read_reason(self) -> bytes:
+        """Return the body of a refusal, if it is a short one that comes at once."""
+        promised = self._fields.get(b"content-length", b"")
+        size = int(promised) if re.fullmatch(rb"\d{1,9}", promised) else 0
+        deadline = Deadline(_REASON_TIMEOUT)
+        # What is left out may have been shut down by an abort, which open_websocket() finds out.
+        with contextlib.suppress(OSError):
+            while len(self.leftover) < size <= _MAX_REASON_BYTES:
+                self._sock.settimeout(deadline.remaining())
+                chunk = self._sock.recv(4096)
+                if not chunk:
+                    break
+                self.leftover += chunk
+        return self.leftover
+
     def _read_head(self) -> bytes:
         received = b""
         while b"\r\n\r\n" not in received:
@@ -177,15 +222,18 @@ class _Fence:
                 raise WebSocketException(f"the answer's head has more than {_MAX_HEADER_BYTES} bytes")
             self._sock.settimeout(socket_timeout(self._signal))
             chunk = self._sock.recv(4096)
-            if not chunk:
-                raise WebSocketException("the server closed the connection without an answer")
             received += chunk
+            check_is_http(received)
+            if not chunk:
+                raise NoHTTPError("the connection was closed in the middle of the answer")
         head, _, self.leftover = received.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
-        status = re.fullmatch(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?", first)
+        status = re.fullmatch(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?", first)
         if status is None or not all(re.fullmatch(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*", line) for line in lines):
-            raise WebSocketException("the answer is not HTTP")
+            raise NoHTTPError("the answer is not HTTP")
         self.status = int(status[1])
+        self._phrase = (status[2] or b"").decode("latin-1")
+        self._fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
         if self.status != 101:
             # Not left to the library: one release takes a redirect that it is not to follow for a success.
             raise WebSocketException("refused")
@@ -195,9 +243,9 @@ class _Fence:
             name = name.lower()
             if name == b"sec-websocket-extensions":
                 # None is ever asked for: permessage-deflate would let a small message grow to any size.
-                raise WebSocketException("the server answered with an extension that it was not asked for")
+                raise _UnwantedError("the server answered with an extension that it was not asked for")
             if name == b"sec-websocket-protocol" and value.strip() not in self._subprotocols:
-                raise WebSocketException("the server answered with a subprotocol that it was not asked for")
+                raise _UnwantedError("the server answered with a subprotocol that it was not asked for")
             if name in _SHOWN_HEADERS:
                 shown.append(line)
         return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
+import sys
 import threading
 import time
 from collections import deque
@@ -13,7 +15,13 @@ from types import BuiltinMethodType
 import attrs
 
 from ..concurrency.deadline import on_main_thread
+from ..concurrency.descriptors import DescriptorGuard
 from ..errors import DisconnectedError
+from .websocket_frames import CLOSE
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 # One TLS record. What was handed to SSL_write and did not fit must be handed to it again, unchanged, before anything
 # else.
@@ -24,6 +32,8 @@ _TURN = 0.01
 _MAX_QUEUED_AUDIO = 1.0  # seconds
 # What a queued frame costs besides its bytes: many small ones must not get past the limit of what may be queued.
 _ITEM_BYTES = 128
+# What TLS puts around a frame, at most.
+_RECORD_BYTES = 64
 #: The socket takes, or has, nothing now.
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -41,6 +51,11 @@ class Outgoing:
     def size(self) -> int:
         """What it takes while it waits."""
         return len(self.frame) + _ITEM_BYTES
+
+    @property
+    def is_message(self) -> bool:
+        """Tell whether it is neither audio nor a control frame, so that its loss matters."""
+        return not self.audio and self.frame[0] & 0x0F < CLOSE
 
     @property
     def rest(self) -> memoryview:
@@ -64,6 +79,7 @@ class FrameWriter:
 
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
         self._sock = sock
+        self.guard: DescriptorGuard = DescriptorGuard(sock)
         self._max_bytes = max_bytes
         #: The socket's functions are one step of the interpreter: it is neither encrypted nor gevent's.
         self.is_plain: bool = isinstance(sock.send, BuiltinMethodType)
@@ -90,6 +106,10 @@ class FrameWriter:
         self.bytes_sent: int = 0
         self.audio_sent: float = 0.0
         self.audio_unsent: float = 0.0
+        # Of the bytes that left, those after the end of the last message: if no more than these are unacknowledged, all
+        # messages have arrived.
+        self._after_message = 0
+        self._overhead = 0 if self.is_plain else _RECORD_BYTES
 
     @property
     def arrived(self) -> int:
@@ -105,36 +125,65 @@ class FrameWriter:
             return False
         if not on_main_thread():
             if not self._begin(item):
-                self._arrived.append(item)
+                self._arrive(item)
             return self.flush() if self._begun is not None or self._arrived else False
         written = self._write_at_once(item)
         if not written:
-            self._arrived.append(item)
+            self._arrive(item)
         return written < len(item.frame) or bool(self._arrived)
+
+    def _arrive(self, item: Outgoing) -> None:
+        self._arrived.append(item)
+        # Only now: what arrives while `take_last()` runs is either taken by it or refused here, and never lost.
+        item.refused = not self._accepts
 
     def take_last(self, close: Outgoing) -> None:
         """Queue the close frame after what is queued, save audio: nobody wants to hear the rest."""
         with self.lock:
-            self._take_arrived()
             self._accepts = False
             self._flags.clear()
+            self._queue_arrived()
             self._drop_audio(0.0)
             self._queue.append(close)
             self.bytes_waiting += close.size
 
-    def end(self) -> None:
-        """Forget what waits, and close the socket."""
+    @property
+    def bytes_left(self) -> int:
+        """Count the bytes that have not reached the peer: those that wait, and on Linux those that the system holds."""
+        begun = self._begun
+        return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + _unacknowledged(self._sock)
+
+    def end(self) -> tuple[int, int]:
+        """Forget what waits, and close the socket.
+
+        Returns:
+            How many messages have not reached the peer, at least, and how many bytes of them.
+        """
         with self.lock:
             self._accepts = False
             self._flags.clear()
-            self._cut.clear()
+            self._take_cut()
+            self._queue_arrived()
+            unsent = self._unsent()
             self._queue.clear()
             self._begun = None
             self.bytes_waiting, self._queued_audio = 0, 0.0
-            with contextlib.suppress(OSError):
-                # Not SSLSocket.shutdown(), which forgets that the socket is encrypted.
-                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
-            self._sock.close()
+            if self.guard.intact:
+                with contextlib.suppress(OSError):
+                    # Not SSLSocket.shutdown(), which forgets that the socket is encrypted.
+                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            self.guard.close(self._sock)
+        return unsent
+
+    def _unsent(self) -> tuple[int, int]:
+        messages = [item for item in self._queue if item.is_message]
+        after = self._after_message
+        if self._begun is not None and self._begun.is_message:
+            messages.append(self._begun)
+        elif self._begun is not None:
+            after += self._begun.written + self._overhead
+        held = max(0, _unacknowledged(self._sock) - after)
+        return len(messages) or int(held > 0), held + sum(len(item.rest) for item in messages)
 
     def after_fork_in_child(self) -> None:
         """Whoever held the lock does not exist here."""
@@ -151,7 +200,7 @@ class FrameWriter:
         """
         if not self.is_plain or not self._flags or self._arrived:
             return 0
-        size = len(item.frame)
+        size, is_message = len(item.frame), item.is_message
         sent: list[int] = []
         # Whether it may write is asked when the list is walked, under the lock.
         step = map(self._sock.send, (item.frame,), self._flags)
@@ -164,6 +213,7 @@ class FrameWriter:
                 self._cut += cut * (not done)
                 self.bytes_sent += size * done
                 self.audio_sent += item.audio * done
+                self._after_message = (self._after_message + size * done) * (1 - done * is_message)
         except OSError:  # the io thread finds out why
             return 0
         return sum(sent)
@@ -183,8 +233,7 @@ class FrameWriter:
                 self._flags.clear()
                 self.progress_at = time.monotonic()
             else:
-                self.bytes_sent += item.written
-                self.audio_sent += item.audio
+                self._count(item)
             return True
         except (OSError, ValueError):  # flush() finds out why
             return False
@@ -224,11 +273,12 @@ class FrameWriter:
         self._cut.clear()
 
     def _take_arrived(self) -> None:
-        if not self._accepts:
-            for item in self._arrived:
-                item.refused = True
-            self._arrived.clear()
-            return
+        if self._accepts:
+            self._queue_arrived()
+        else:
+            self._arrived.clear()  # `_arrive()` has refused it
+
+    def _queue_arrived(self) -> None:
         while True:
             try:
                 item = self._arrived.popleft()
@@ -288,6 +338,20 @@ class FrameWriter:
             began = began or self.progress_at
             if not item.rest:
                 self._begun = None
-                self.bytes_sent += len(item.frame)
-                self.audio_sent += item.audio
+                self._count(item)
         return False
+
+    def _count(self, item: Outgoing) -> None:
+        """Count a frame that has left as a whole."""
+        size = len(item.frame)
+        self.bytes_sent += size
+        self.audio_sent += item.audio
+        self._after_message = 0 if item.is_message else self._after_message + size + self._overhead
+
+
+def _unacknowledged(sock: socket.socket) -> int:
+    """Count the bytes that the system has taken and the peer has not acknowledged; 0 where the system does not tell."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # it is closed
+            return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
+    return 0

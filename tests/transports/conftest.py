@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import httpx
@@ -39,7 +40,9 @@ def post(attempt, poster):
 
     def call(url, body=None, *, headers=(), network=None, signal=attempt.signal, client=None):
         network = network or Network(ssl_context=trusting(), proxy=False)
-        return poster(url, body, headers=dict(headers), network=network, signal=signal, client=client)
+        return poster(
+            url, json.dumps(body).encode(), headers=dict(headers), network=network, signal=signal, client=client
+        )
 
     return call
 

@@ -20,6 +20,7 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from rtvi_sync.transports.websocket_handshake import open_websocket
+from tests.slowness import GUARD
 
 from ..required import missing
 
@@ -101,7 +102,7 @@ def io():
     thread = IOThread()
     yield thread
     thread.close()
-    thread.thread.join(10)
+    thread.thread.join(GUARD)
 
 
 def tell(counts: Counter[str]) -> list[str]:

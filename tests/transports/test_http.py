@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import tracemalloc
 
@@ -370,7 +371,7 @@ def test_the_default_port_belongs_to_the_origin():
 )
 def test_what_is_not_a_url_of_a_server(any_post, url):
     """A bad URL is refused before anything is sent."""
-    with pytest.raises(StartBotError, match="has to begin with http"):
+    with pytest.raises(StartBotError, match="is not the URL of a server: it"):
         any_post(url)
 
 
@@ -488,6 +489,17 @@ def test_a_proxy_that_refuses(post, tls):
         network = Network(proxy=f"http://ada:secret@{proxy.authority}")
         with pytest.raises(StartBotError, match="407") as caught:
             post(f"http{'s' if tls else ''}://127.0.0.1:9/", network=network)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_proxy_of_the_callers_client(post):
+    """The refusal of a proxy that the caller's client uses is reported, and the advice is about the proxy."""
+    with (
+        Proxy(refuse="407 Proxy Authentication Required") as proxy,
+        httpx.Client(proxy=f"http://ada:secret@{proxy.authority}", trust_env=False) as client,
+        pytest.raises(StartBotError, match=r"407 Proxy Authentication Required\. Check the proxy that") as caught,
+    ):
+        post("https://127.0.0.1:9/", client=client)
     assert "secret" not in str(caught.value)
 
 
@@ -704,3 +716,12 @@ def test_errors_without_a_text_have_a_name(post):
 
     with httpx.Client(transport=httpx.MockTransport(fail)) as client, pytest.raises(StartBotError, match="ReadError"):
         post("http://server.test/", client=client)
+
+
+def test_a_silent_address_holds_up_no_request(post, monkeypatch):
+    """The next address of the server is tried beside one that does not answer."""
+    with Server(lambda peer: (peer.read_request(), peer.answer("200 OK", b"{}"))) as server, black_hole() as hole:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in (hole, server.port)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with running(lambda: post("http://host.test/")) as posting:
+            assert posting.get() == {}

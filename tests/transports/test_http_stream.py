@@ -77,7 +77,7 @@ def texts_of(body: bytes, content_type: str = "text/event-stream", pieces: list[
     signal = AbortController(Deadline(None), AbandonedError).signal
     with httpx.Client(transport=httpx.MockTransport(handle)) as client:
         stream = post_stream(
-            "http://server.test/", None, headers={}, network=Network(proxy=False), signal=signal, client=client
+            "http://server.test/", b"null", headers={}, network=Network(proxy=False), signal=signal, client=client
         )
         return list(stream)
 
@@ -285,7 +285,9 @@ def test_events_that_are_not_base64(any_post, data):
     with Endpoint(answering(body, "200 OK", EVENTS)) as server:
         stream = any_post(server.url)
         assert next(stream) == b"{}"
-        with pytest.raises(ProtocolError, match=r"base64 of a JSON text.*; is it the endpoint that takes actions"):
+        with pytest.raises(
+            ProtocolError, match=r"base64 of a JSON text.* Check that its URL is the endpoint that takes"
+        ):
             next(stream)
         assert list(stream) == []
 
@@ -360,7 +362,7 @@ def test_an_untrusted_certificate(post):
 @pytest.mark.parametrize("url", ["", "host", "ftp://host", "http://[x"])
 def test_what_is_not_a_url_of_a_server(any_post, url):
     """Without a URL there is no endpoint."""
-    with pytest.raises(ActionEndpointNotSetError, match="has to begin with http"):
+    with pytest.raises(ActionEndpointNotSetError, match="is not the URL of a server: it"):
         list(any_post(url))
 
 

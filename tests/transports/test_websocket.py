@@ -11,8 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import attrs
 import pytest
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.concurrency.hub import acquire_hub
 from rtvi_sync.errors import (
+    ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
     MessageTooLargeError,
@@ -203,7 +205,7 @@ def test_there_is_no_url(hub, attempt, bundle):
 @pytest.mark.parametrize("url", ["http://host", "host", "ws://", "ws://host:99999", "ws://user:secret@[x", ""])
 def test_a_url_that_is_none(hub, attempt, url):
     """A URL that cannot work is refused, by the constructor already if it was given there, and without its secrets."""
-    with pytest.raises(InvalidTransportParamsError, match="begins with ws://") as caught:
+    with pytest.raises(InvalidTransportParamsError, match="is not a WebSocket URL: it") as caught:
         WebSocketTransport(url)
     assert "secret" not in str(caught.value)
     transport = WebSocketTransport()
@@ -321,6 +323,41 @@ def test_all_kinds_of_frames(plain, opened, hub, caplog):
     assert sink.pcm == b"\1\2" * 80
     assert "cannot be decoded" in caplog.text
     assert "text frame" in caplog.text
+
+
+def test_text_frames_are_counted_and_warned_of_once(plain, opened, hub, caplog):
+    """They are what a bot with a JSON serializer sends: the log says so once a session, and they are counted."""
+    transport = WebSocketTransport(plain.url)
+    session = opened(transport)
+    bot = plain.bot()
+    for n in range(3):
+        bot.send(frame(TEXT, b'{"label": "rtvi-ai"}') * 2 + frame(BINARY, encode(MessageFrame(data=str(n)))))
+    session.wait(lambda: session.messages == ["0", "1", "2"])
+    assert transport.stats().text_frames_ignored == 6
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "text frames" in warning.getMessage()
+    assert "ProtobufFrameSerializer" in warning.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"),
+    [
+        (frame(TEXT, b'{"label": "rtvi-ai", "type": "bot-ready"}') * 3, "3 text frames .* ProtobufFrameSerializer"),
+        (frame(BINARY, b'{"label": "rtvi-ai", "type": "bot-ready"}'), "1 messages that are not Pipecat's protobuf"),
+        (b"", "See the bot's log"),
+    ],
+    ids=["text", "undecodable", "nothing"],
+)
+def test_a_bot_of_another_serializer_is_named_when_connect_times_out(plain, sent, named):
+    """The error of a `connect()` whose bot did not get ready says what the transport has seen instead."""
+    plain.after = sent
+    client = RTVIClient(
+        transport=WebSocketTransport(plain.url), connect_timeout=1.0, proxy=False, enable_mic=False, speaker=NullSink()
+    )
+    with pytest.raises(ConnectionTimeoutError, match=named) as caught:
+        client.connect()
+    assert caught.value.phase == "bot-ready"
+    client.close()
 
 
 def test_what_comes_together_keeps_its_order(plain, opened, hub, monkeypatch):
@@ -533,7 +570,7 @@ def test_lost_audio_is_told(plain, opened, caplog, monkeypatch):
     for _ in range(3):
         transport.send_audio(bytes(32_000), 16000)
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), pytest.raises(DisconnectedError, match="at least 1"):
         transport.disconnect()
     assert "2.00 s were not sent" in caplog.text
 

@@ -20,6 +20,7 @@ from websockets.streams import StreamReader
 
 from rtvi_sync.transports import websocket_frames as module
 from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
+from tests.slowness import GUARD
 
 from ..forking import in_child
 from .oracle import OracleReader
@@ -435,14 +436,14 @@ def test_no_key_comes_twice_from_many_threads():
     start = threading.Barrier(4)
 
     def draw(mine: list[bytes]) -> None:
-        start.wait(10)
+        start.wait(GUARD)
         mine += [keys.draw() for _ in range(3000)]
 
     threads = [threading.Thread(target=draw, args=(mine,)) for mine in drawn]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(GUARD)
     # By chance alone two of 12,000 are the same once in 60 runs, four not once in a million.
     assert len({key for mine in drawn for key in mine}) > 12_000 - 4
 
@@ -479,5 +480,5 @@ def test_the_package_of_the_extension_is_not_imported():
         "import sys; from rtvi_sync.transports import websocket_frames as module\n"
         "print(module._mask is module._mask_by_number, 'websockets' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=True)
     assert done.stdout.split() == ["False", "False"]

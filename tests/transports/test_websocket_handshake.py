@@ -291,9 +291,13 @@ def test_an_answer_in_pieces(shake, size):
         (401, "token may be missing or wrong"),
         (403, "good for one connection"),
         (404, "Check the path of ws_url"),
-        (400, ""),
-        (500, ""),
-        (200, ""),
+        (400, "Check ws_url"),
+        (405, "Check the path of ws_url"),
+        (426, "Check the path of ws_url"),
+        (429, "Try again later"),
+        (500, "See the server's log"),
+        (503, "Try again later"),
+        (200, "Check the path of ws_url"),
         (301, "Redirects are not followed"),
         (307, "Redirects are not followed"),
         (100, ""),
@@ -311,14 +315,15 @@ def test_a_refusal_says_why(shake, status, hint):
             shake(f"ws://ada:secret@{server.authority}/path?token=secret")
         assert other.connections == 0
     assert caught.value.status == status
-    assert f"ws://{server.authority}/path refused the WebSocket handshake with {status}." in str(caught.value)
+    verb = "refused" if status >= 400 else "answered"
+    assert f"ws://{server.authority}/path {verb} the WebSocket handshake with {status}: No. " in str(caught.value)
     assert hint in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("length", ["99999999999", "-5", "abc", "1e9"])
+@pytest.mark.parametrize("length", ["99999999999", "-5", "abc", "1e9", "50"])
 def test_the_body_of_a_refusal_is_not_waited_for(shake, length):
-    """A refusal that promises a body and never sends it is a refusal at once."""
+    """A refusal that promises a body and never sends it is a refusal at once, or after a second for a short one."""
 
     def promise(peer):
         peer.read_head()
@@ -403,14 +408,14 @@ def test_answers_that_are_none(shake, answer):
         shake(f"ws://{server.authority}/")
 
 
-@pytest.mark.parametrize("flood", [b"HTTP/1.1 101 OK\r\nX: " + b"x" * 200_000, b"X: y\r\n" * 40_000])
+@pytest.mark.parametrize("flood", [b"X: " + b"x" * 200_000, b"X: y\r\n" * 40_000])
 def test_the_head_is_bounded(shake, flood):
     """A head of more than 64 KiB is not read on."""
     read = []
 
     def talk(peer):
         peer.read_head()
-        peer.send(flood)
+        peer.send(b"HTTP/1.1 101 OK\r\n" + flood)
         read.append(peer.wait_for_end())
 
     with Server(talk) as server, pytest.raises(TransportStartError, match="more than 65536 bytes"):
@@ -488,7 +493,7 @@ def test_a_proxy_that_refuses(shake):
     """The refusal of the proxy is reported as it is."""
     with (
         Proxy(refuse="403 Forbidden") as proxy,
-        pytest.raises(TransportStartError, match=r"The proxy .* 403") as caught,
+        pytest.raises(TransportStartError, match=r"the proxy .* 403") as caught,
     ):
         shake("ws://127.0.0.1:9/", network=Network(proxy=proxy.authority))
     assert caught.value.status == 403

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import select
+import signal
 import struct
 import threading
 import time
@@ -10,10 +15,13 @@ import pytest
 
 from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 
-from ..loopback import LIMIT
-from .test_websocket_connection import BINARY, Bot, blocked, on
+from ..client.helpers import python, until
+from ..loopback import LIMIT, running
+from .test_websocket import BotServer
+from .test_websocket_connection import BINARY, Bot, Client, blocked, on
 from .test_websocket_frames import CLOSE, PING, PONG, frame
 
 MB = 1024 * 1024
@@ -140,6 +148,150 @@ def test_a_polite_close_is_not_a_death(link):
     opcodes = []
     while CLOSE not in opcodes:
         opcodes.append(bot.receive()[0])
+
+
+def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
+    """`ping_timeout=None` means no limit: a peer that has not answered for many intervals is heard when it speaks."""
+    looks: list[float] = []
+    look = WebSocketConnection._watch_silence
+    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    client, bot = link(ping_interval=0.02, ping_timeout=None)
+    opcode, payload = bot.receive()
+    assert opcode == PING
+    until(lambda: len(looks) > 10)
+    assert client.ends == []
+    bot.send(frame(PONG, payload) + frame(BINARY, b"awake"))
+    assert client.received(1) == [(BINARY, b"awake")]
+    assert bot.receive()[0] == PING, "the silence after the answer is watched again"
+
+
+def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):
+    """`stall_timeout=None` means no limit: no timer is set, and what waits leaves when the peer reads again."""
+    client, bot = link(stall_timeout=None)
+    payload = blocked(client, 8 * MB)
+    on(client.io, int)
+    assert on(client.io, lambda: client.connection._stall_timer) is None
+    assert bot.receive() == (BINARY, payload)
+    assert client.ends == []
+
+
+# -- timers that run late ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def held_up(client: Client):
+    """Keep the io thread from everything, as a stopped process or a busy interpreter does."""
+    reached, go_on = threading.Event(), threading.Event()
+    client.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
+    assert reached.wait(LIMIT)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def pass_time(seconds: float) -> None:
+    """Return when the clock of the timers has advanced by `seconds`."""
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() > end)
+
+
+def test_a_pong_that_lies_in_the_socket_counts(link):
+    """A ping timeout that runs late reads what has arrived before it judges: the peer has answered in time."""
+    client, bot = link(ping_interval=0.05, ping_timeout=0.2)
+    opcode, payload = bot.receive()
+    assert opcode == PING
+    with held_up(client):
+        bot.send(frame(PONG, payload))
+        assert select.select([client.connection], [], [], LIMIT)[0], "the pong has not arrived"
+        pass_time(0.3)
+    on(client.io, int)
+    answer(bot)  # of the next ping
+    assert client.ends == []
+
+
+def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
+    """A look at a silent line that is held up in its midst judges by the time at which it has read."""
+    reached, go_on = threading.Event(), threading.Event()
+    catch_up = WebSocketConnection._catch_up
+
+    def held_up_once(connection: WebSocketConnection) -> float:
+        now = catch_up(connection)
+        if connection._ping is not None and not reached.is_set():
+            reached.set()
+            assert go_on.wait(LIMIT)
+        return now
+
+    monkeypatch.setattr(WebSocketConnection, "_catch_up", held_up_once)
+    client, bot = link(ping_interval=0.05, ping_timeout=2.0)
+    opcode, payload = bot.receive()
+    assert opcode == PING
+    assert reached.wait(LIMIT)
+    bot.send(frame(PONG, payload))
+    assert select.select([client.connection], [], [], LIMIT)[0], "the pong has not arrived"
+    pass_time(2.1)
+    go_on.set()
+    answer(bot)  # of the next ping
+    assert client.ends == []
+
+
+def test_a_peer_that_read_meanwhile_has_not_stalled(link):
+    """A stall limit that runs late writes what the socket takes before it judges: the peer has read in time."""
+    client, bot = link(stall_timeout=0.3)
+    payload = blocked(client, 8 * MB)
+    with held_up(client):
+        received = bot.sock.recv(1)
+        while select.select([], [client.connection], [], 0)[1] == []:
+            received += bot.sock.recv(65536)
+        pass_time(0.4)
+    with running(lambda: bot.read(len(payload) + 14 - len(received))) as reading:
+        received += reading.get()
+    assert len(received) == len(payload) + 14
+    assert client.ends == []
+
+
+STOPPED = """
+    import os, signal, sys
+    from rtvi_sync import RTVIClient, WebSocketTransport
+    from rtvi_sync.media import NullSink
+    transport = WebSocketTransport(sys.argv[1], ping_interval=0.2, ping_timeout=0.5)
+    with RTVIClient(transport=transport, enable_mic=False, speaker=NullSink()) as client:
+        sys.stdin.readline()
+        transport.options.hub.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
+        print(client.wait_for("server-message").data, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_process_that_was_stopped_goes_on():
+    """A client process that is stopped while its ping is out, for longer than the timeout, keeps its session."""
+    with BotServer() as server, python(STOPPED, server.url) as process:
+        _, bot = server.arrival()
+        ready = json.loads(decode(bot.receive()[1]).data)
+        bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
+        opcode, payload = bot.receive()
+        assert opcode == PING
+        process.stdin.write("\n")
+        process.stdin.flush()
+        try:
+            assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+            bot.send(frame(PONG, payload))
+            pass_time(0.8)
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        answer(bot)
+        bot.send(message("server-message", "still here"))
+        while (received := bot.receive())[0] != CLOSE:
+            assert received[0] in (PING, PONG)
+        bot.send(frame(CLOSE, received[1]))
+        assert process.stdout.read() == "still here\n"
+        assert process.wait(LIMIT) == 0
+
+
+def message(type_: str, data: object, id_: str | None = None) -> bytes:
+    """A message of the bot as a WebSocket frame."""
+    text = json.dumps({"label": "rtvi-ai", "type": type_, "id": id_, "data": data})
+    return frame(BINARY, encode(MessageFrame(data=text)))
 
 
 @pytest.mark.parametrize("name", ["ping_interval", "ping_timeout", "stall_timeout"])

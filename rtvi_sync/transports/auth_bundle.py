@@ -1,0 +1,55 @@
+"""What is wrong with the parameters to connect with: who gave them, what they are for, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..protocol.text import one_line
+
+_MAX_KEYS: Final = 8
+_MAX_KEY_LENGTH: Final = 40
+# What the start endpoints of Pipecat and Daily answer with for other transports.
+_OTHERS: Final = {
+    "a room of Daily": ("room_url", "roomUrl", "dailyRoom", "dailyToken"),
+    "a WebRTC connection": ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams"),
+}
+
+
+def missing_url(bundle: Any, source: str, transport: str) -> str:
+    """Return the text of the error for parameters that lack ``ws_url``.
+
+    Args:
+        bundle: the parameters.
+        source: who gave them, as in "http://host/connect answered with"; "": there are none.
+        transport: name of the class that needs the URL.
+    """
+    if bundle is None and not source:
+        return (
+            f"There is nothing to connect to: {transport} has no ws_url. Pass {transport}(ws_url=...), "
+            "connect({'ws_url': ...}), or set params.base_url to a server that answers with one."
+        )
+    for what, keys in _OTHERS.items():
+        if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
+            advice = (
+                f"This is for {what}, which needs another transport. Use that, or have the server start the bot with "
+                "its websocket transport."
+            )
+            break
+    else:
+        advice = f"Set ws_url there to the URL of the bot's WebSocket, or pass {transport}(ws_url=...)."
+    return f"{source or 'connect() was given'} {_described(bundle)}, but {transport} needs ws_url. {advice}"
+
+
+def _described(bundle: Any) -> str:
+    """Return what it is, without any of its values, which may be secret."""
+    if bundle is None or bundle == {}:
+        return "no parameters"
+    if not isinstance(bundle, Mapping):
+        return f"a {type(bundle).__name__}"
+    for key in ("ws_url", "wsUrl"):
+        if key in bundle:
+            return f"a {key} of type {type(bundle[key]).__name__}" if bundle[key] else f"an empty {key}"
+    names = [repr(one_line(str(key)[:_MAX_KEY_LENGTH])) for key in list(bundle)[:_MAX_KEYS]]
+    others = f" and {len(bundle) - _MAX_KEYS} others" if len(bundle) > _MAX_KEYS else ""
+    return f"{', '.join(names)}{others}"

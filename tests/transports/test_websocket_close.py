@@ -1,0 +1,192 @@
+"""What was sent before `disconnect()`: it leaves while the server takes it, and what is left is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import struct
+import sys
+import threading
+import time
+
+import pytest
+
+from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
+from rtvi_sync.media import NullSink
+from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+from rtvi_sync.transports import websocket as module
+from rtvi_sync.transports.websocket_frames import masked_frame
+from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+
+from ..client.helpers import until
+from ..loopback import running, trusting
+from .test_websocket import BotServer, server  # noqa: F401 - a fixture
+from .test_websocket_connection import MB, Bot, tcp_pair
+from .test_websocket_frames import BINARY, CLOSE, PONG, frame
+
+MESSAGES, SIZE = 20, 500_000
+
+
+@contextlib.contextmanager
+def connected(to: BotServer, **options):
+    """Yield a client whose bot is ready, the bot's end of the line, and a list of how the session ended."""
+    ends: list[CloseInfo] = []
+    transport = WebSocketTransport(to.url)
+    client = RTVIClient(
+        transport=transport, ssl_context=trusting(), proxy=False, enable_mic=False, speaker=NullSink(), **options
+    )
+    client.on("disconnected", ends.append)
+    with running(client.connect) as connecting:
+        bot = to.arrival()[1]
+        bot.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        id_ = json.loads(decode(bot.receive()[1]).data)["id"]
+        ready = {"label": "rtvi-ai", "type": "bot-ready", "id": id_, "data": {"version": "2.2.0"}}
+        bot.send(frame(BINARY, encode(MessageFrame(data=json.dumps(ready)))))
+        connecting.get()
+    try:
+        yield client, bot, ends
+    finally:
+        client.close()
+
+
+def send_all(client: RTVIClient) -> None:
+    for n in range(MESSAGES):
+        client.send_client_message("note", [n, "x" * SIZE])
+
+
+def number_in(received: tuple[int, bytes]) -> int:
+    """Return which of `send_all()`'s messages a frame is."""
+    opcode, payload = received
+    assert opcode == BINARY
+    return json.loads(decode(payload).data)["data"]["d"][0]
+
+
+def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  # noqa: F811
+    """A server that reads slowly, for longer than one that reads nothing is waited for, gets all, then the close."""
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 3.0)  # no busy machine reads nothing for so long
+    monkeypatch.setattr("rtvi_sync.teardown.TEARDOWN_LIMIT", 60.0)
+    with connected(server) as (client, bot, ends):
+        send_all(client)
+        with running(client.disconnect) as disconnecting:
+            until(lambda: client.state is TransportState.DISCONNECTING)
+            slow_until = time.monotonic() + 1.5 * module._POLITE_CLOSE_TIMEOUT
+            numbers = []
+            while time.monotonic() < slow_until:
+                numbers.append(number_in(bot.receive()))
+                threading.Event().wait(module._POLITE_CLOSE_TIMEOUT / 5)
+            numbers += [number_in(bot.receive()) for _ in range(MESSAGES - len(numbers))]
+            assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
+            bot.send(frame(CLOSE, struct.pack("!H", 1000)))
+            disconnecting.get()
+    assert numbers == list(range(MESSAGES))
+    assert ends == [CloseInfo(initiator="client")]
+
+
+def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
+    """A server that reads nothing ends the close after its patience. The messages that it did not take are the error
+    of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
+    asked: list[BaseException] = []
+    policy = ReconnectPolicy(retry_on=lambda error: not asked.append(error))
+    with connected(server, reconnect=policy) as (client, _, ends), caplog.at_level(logging.WARNING):
+        send_all(client)
+        client.disconnect()
+        (info,) = ends
+        assert (info.initiator, info.reconnecting, type(info.error)) == ("client", False, DisconnectedError)
+        assert "Messages were lost, at least " in str(info.error)
+        assert [record.getMessage() for record in caplog.records] == [str(info.error)]
+        assert client.stats().reconnects == 0
+        assert asked == []
+
+
+def test_a_transport_that_says_what_was_lost(caplog):
+    """A transport of the application's says so by raising `DisconnectedError`; another session can follow."""
+    from tests.client.helpers import memory_client, transport_of
+
+    client, ends = memory_client(), []
+    client.on("disconnected", ends.append)
+    transport = transport_of(client)
+    close = transport.disconnect
+
+    def disconnect() -> None:
+        close()
+        raise DisconnectedError("3 messages were lost")
+
+    transport.disconnect = disconnect
+    client.connect()
+    client.disconnect()
+    transport.disconnect = close
+    assert str(ends[0].error) == "3 messages were lost"
+    assert [record.getMessage() for record in caplog.records] == ["3 messages were lost"]
+    with client:
+        pass
+    assert ends[1].error is None
+
+
+def test_the_exit_leaves_less_time():
+    """`time_to_close()` stays below the limit that the end of the session has, at the exit of the interpreter too."""
+    from rtvi_sync.concurrency.deadline import Deadline
+    from tests.client.helpers import memory_client, transport_of
+
+    client, times = memory_client(), []
+    transport = transport_of(client)
+    close = transport.disconnect
+    transport.disconnect = lambda: (times.append(transport.options.time_to_close()), close())
+    client.connect()
+    client.disconnect()
+    client.connect()
+    client._connector.session().at_exit(Deadline(1.0))
+    assert 1.0 < times[0] < 4.0
+    assert 0.0 < times[1] < 1.0
+
+
+# -- the writer -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def writer_and_peer(tls: bool):
+    ours, theirs = tcp_pair(tls)
+    with ours, theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ours.setblocking(False)
+        writer = FrameWriter(ours, MB)
+        yield writer, Bot(theirs)
+        writer.end()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("what", ["message", "audio", "pong"])
+def test_what_the_system_holds(tls, what):
+    """Messages that the system took and the peer has not acknowledged are counted; audio and control frames are not."""
+    opcode, audio = (PONG, 0.0) if what == "pong" else (BINARY, 0.02 if what == "audio" else 0.0)
+    with writer_and_peer(tls) as (writer, peer):
+        writer.take(Outgoing(masked_frame(BINARY, b"heard"), 0.0))
+        writer.flush()
+        assert peer.receive() == (BINARY, b"heard")
+        until(lambda: writer.bytes_left == 0)
+        while writer.bytes_left == 0 and not writer.blocked:  # until the peer's window is full
+            for _ in range(100):
+                writer.take(Outgoing(masked_frame(opcode, b"x" * 100), audio))
+                writer.flush()
+            threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
+        messages, size = writer.end()
+    assert (messages > 0, size > 0) == (what == "message", what == "message")
+
+
+def test_a_message_that_meets_the_close_is_sent_or_refused():
+    """A sender that has passed the check when the close begins is not told that its message was accepted."""
+    with writer_and_peer(False) as (writer, _):
+        late = Outgoing(masked_frame(BINARY, b"late"), 0.0)
+
+        def close_meanwhile(item: Outgoing) -> bool:
+            writer.take_last(Outgoing(masked_frame(CLOSE, b""), 0.0))
+            writer.lock.acquire()  # the I/O thread is writing
+            return False
+
+        writer._begin = close_meanwhile
+        with running(lambda: writer.take(late)) as sending:
+            sending.get()
+        writer.lock.release()
+        assert late.refused
