@@ -8,7 +8,7 @@ import typing
 
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
-from .state import AudioLevel, DeviceStatus, MediaState, Participant, TrackData
+from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
 from .tracks import AudioTrack, ParticipantTracks, Track, TrackFrames, Tracks, VideoTrack
 from .virtual import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 
@@ -50,6 +50,7 @@ __all__ = [
     "DeviceStatus",
     # events
     "AudioLevel",
+    "AudioDroppedData",
     "TrackData",
     "Participant",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
+from .._validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Bell
 from ..concurrency.lifecycle import fork_generation
@@ -46,9 +47,16 @@ class AudioSource(Protocol):
 class AudioSink(Protocol):
     """Where the bot's voice goes.
 
-    A sink of your own is called on a thread of its own, which may block; what piles up meanwhile beyond 1 s of audio is
-    dropped, the oldest first. A call that hangs past the end of the session is abandoned and `close()` is not called.
-    An exception is reported as `device_error` and ends the sink, not the session.
+    A sink of your own is called on a thread of its own, which may block. It gets all that the bot sends, in order,
+    however fast it comes: up to the client's `max_queued_audio_bytes` wait for it. Only beyond that is the oldest audio
+    dropped, counted in `stats().speaker_dropped_seconds`, logged, and reported by the event `audio_dropped`. When the
+    session ends, the sink gets what waits, as long as it takes audio and for up to 3 s; then `close()` is called. A
+    call that does not return for 1.5 s at the end is abandoned, and `close()` is not called. An exception is reported
+    as `device_error` and ends the sink, not the session.
+
+    A sink that makes a record may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption
+    then voids nothing: `drop()` is not called, and what waits is written all the same. Audio frames that wait are
+    joined, so that one `write()` may take several.
     """
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -58,7 +66,7 @@ class AudioSink(Protocol):
         """The user interrupted the bot: forget what was written and is not yet heard."""
 
     def close(self) -> None:
-        """The session is over and everything was written; the next session may write again."""
+        """The session is over, and nothing more is written; the next session may write again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,18 +85,17 @@ class VideoFrame:
         ValueError: an "RGB" image of another size than `width` and `height` say.
     """
 
-    image: bytes = attrs.field(repr=lambda image: f"<{len(image)} bytes>")
-    width: int
-    height: int
-    format: str = "RGB"
-    timestamp: float
+    image: bytes = attrs.field(repr=lambda image: f"<{len(image)} bytes>", validator=BYTES)
+    width: int = attrs.field(validator=COUNT)
+    height: int = attrs.field(validator=COUNT)
+    format: str = attrs.field(default="RGB", validator=NAME)
+    timestamp: float = attrs.field(validator=NUMBER)
 
     def __attrs_post_init__(self) -> None:
-        if self.format == "RGB" and not (
-            self.width > 0 and self.height > 0 and len(self.image) == 3 * self.width * self.height
-        ):
+        if self.format == "RGB" and len(self.image) != 3 * self.width * self.height:
             raise ValueError(
-                f"An RGB image of {self.width} x {self.height} pixels has {3 * self.width * self.height} bytes, "
+                "image must fit its width and height: "
+                f"an RGB image of {self.width} x {self.height} pixels has {3 * self.width * self.height} bytes, "
                 f"not {len(self.image)}"
             )
 
@@ -137,11 +144,11 @@ class MediaDeviceInfo:
         is_default: it was the system's default when the list was made; the same device all the same if it is not.
     """
 
-    device_id: str
-    kind: str
-    label: str
-    group_id: str = ""
-    is_default: bool = attrs.field(default=False, eq=False)
+    device_id: str = attrs.field(validator=STRING)
+    kind: str = attrs.field(validator=STRING)
+    label: str = attrs.field(validator=STRING)
+    group_id: str = attrs.field(default="", validator=STRING)
+    is_default: bool = attrs.field(default=False, eq=False, validator=BOOL)
 
 
 @attrs.frozen(kw_only=True)
@@ -190,8 +197,9 @@ F = TypeVar("F", bound=AudioFrame | VideoFrame)
 class FrameQueue(Generic[F]):
     """Frames on their way from a thread that must not wait to one that may.
 
-    Beyond the limit the oldest frames are dropped and counted; the newest is always kept. One thread gets; one thread
-    at a time puts and clears.
+    Beyond the limit the oldest frames are dropped and counted; the newest is always kept. A run of losses begins with
+    the first frame that is dropped, and ends when the queue is empty. One thread gets; one thread at a time puts and
+    clears.
 
     Args:
         limit: how much may wait.
@@ -213,6 +221,7 @@ class FrameQueue(Generic[F]):
         self._generation = 0
         self._ended = False
         self._dropped = 0
+        self._losing = False  # a run of losses has begun
 
     @property
     def dropped(self) -> int:
@@ -232,17 +241,26 @@ class FrameQueue(Generic[F]):
     def __len__(self) -> int:
         return len(self._frames)
 
-    def put(self, frame: F) -> None:
-        """Append a frame; never waits. Ignored after `end()`."""
+    def put(self, frame: F) -> bool:
+        """Append a frame; never waits. Ignored after `end()`.
+
+        Returns:
+            Whether a run of losses begins with it.
+        """
         if self._ended:
-            return
+            return False
+        if not self._frames:
+            self._losing = False
         self._frames.append((self._generation, frame))
         self._put += self._size(frame)
+        begins = False
         while self._put - self._got > self._limit and len(self._frames) > 1:
             if (oldest := self._take()) is not None:
                 self._put -= self._size(oldest[1])
-                self._dropped += 1
+                self._drop(oldest[1])
+                begins, self._losing = begins or not self._losing, True
         self.bell.ring()
+        return begins
 
     def get(self, generation: int = 0) -> tuple[int, F | None] | None:
         """Wait for the next frame.
@@ -266,8 +284,9 @@ class FrameQueue(Generic[F]):
     def poll(self) -> tuple[int, F | None]:
         """The generation that is current, and the next frame of it if there is one. Never waits."""
         while True:
-            current = self._generation
-            if (item := self._take()) is None:
+            item = self._take()
+            current = self._generation  # after the frame: one that was put after a `clear()` meanwhile is not stale
+            if item is None:
                 return current, None
             self._got += self._size(item[1])
             if item[0] == current:
@@ -289,6 +308,12 @@ class FrameQueue(Generic[F]):
             self._put -= self._size(item[1])
         self.bell.ring()
 
+    def drop_all(self) -> None:
+        """After `end()`: drop what is queued, and count it."""
+        while (item := self._take()) is not None:
+            self._put -= self._size(item[1])
+            self._drop(item[1])
+
     def take_all(self) -> list[F]:
         """What is queued now, the oldest first, which nobody else gets then. On the side of `put()`; never waits."""
         taken = []
@@ -303,6 +328,10 @@ class FrameQueue(Generic[F]):
         self._ended = True
         self.bell.ring()
 
+    def _drop(self, frame: F) -> None:  # noqa: ARG002 - for queues that count more
+        """Count a frame that is lost."""
+        self._dropped += 1
+
     def _take(self) -> tuple[int, F] | None:
         try:
             return self._frames.popleft()
@@ -314,11 +343,39 @@ class FrameQueue(Generic[F]):
 _LEAST_DURATION = 0.001
 
 
-class AudioQueue(FrameQueue[AudioFrame]):
-    """Audio on its way; `limit` is in seconds."""
+# What a frame takes in memory beside its samples.
+_FRAME_BYTES = 256
 
-    def __init__(self, limit: float) -> None:
-        super().__init__(limit, lambda frame: max(frame.duration, _LEAST_DURATION))
+
+def _seconds_of(frame: AudioFrame) -> float:
+    return max(frame.duration, _LEAST_DURATION)
+
+
+def bytes_of(frame: AudioFrame) -> int:
+    """What a frame takes in memory."""
+    return len(frame.pcm) + _FRAME_BYTES
+
+
+class AudioQueue(FrameQueue[AudioFrame]):
+    """Audio on its way; `limit` is in seconds, unless `size` measures in another unit.
+
+    Attributes:
+        dropped_seconds: audio lost because it was not fetched in time.
+    """
+
+    def __init__(self, limit: float, size: Callable[[AudioFrame], float] = _seconds_of) -> None:
+        super().__init__(limit, size)
+        self.dropped_seconds: float = 0.0
+
+    def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:
+        """Append audio, as `put()` does. Returns the seconds dropped for it if a run of losses begins, else 0.0."""
+        before = self.dropped_seconds
+        begins = self.put(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
+        return self.dropped_seconds - before if begins else 0.0
+
+    def _drop(self, frame: AudioFrame) -> None:
+        super()._drop(frame)
+        self.dropped_seconds += frame.duration
 
 
 class VideoQueue(FrameQueue[VideoFrame]):

@@ -119,7 +119,7 @@ class DeviceSpeaker(Device):
         self._cut = False  # the thread is to close the device now
         # The rest is the thread's alone, others read the counters.
         self._underruns = 0
-        self._missed = 0
+        self._missed = 0.0
         self._generation = 0
         self._dry = clock()  # when the device will have played all it was given, or when it had
         self._look_at = -math.inf  # when to ask it
@@ -133,26 +133,28 @@ class DeviceSpeaker(Device):
         self._thread = start_thread("speaker", self._run)
 
     @property
-    def dropped(self) -> int:
-        """Pieces of 40 ms at most that came too fast, or for a device that had failed. May be read from any thread."""
-        return self._queue.dropped + self._missed
+    def dropped_seconds(self) -> float:
+        """Audio that came too fast, or for a device that had failed. May be read from any thread."""
+        return self._queue.dropped_seconds + self._missed
 
     @property
     def underruns(self) -> int:
         """How often speech was broken by silence that was not the bot's. May be read from any thread."""
         return self._underruns
 
-    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+    def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Play this next. Never blocks.
 
         Args:
             pcm: any number of samples.
             sample_rate_hz: at which they are played.
+
+        Returns:
+            See `Speaker`.
         """
         now, size = self._clock(), 2 * round(PERIOD * sample_rate_hz)
-        for begin in range(0, len(pcm), size):
-            piece = pcm[begin : begin + size]
-            self._queue.put(AudioFrame(pcm=piece, sample_rate_hz=sample_rate_hz, timestamp=now))
+        begins = range(0, len(pcm), size)
+        return sum(self._queue.add(pcm[begin : begin + size], sample_rate_hz, now) for begin in begins)
 
     def interrupt(self) -> None:
         """Forget what is not yet heard: within 40 ms, or 200 if the device has its long buffer. Never blocks."""
@@ -365,4 +367,4 @@ class DeviceSpeaker(Device):
                 self._queue.put_back(generation, frame)
                 return
             self._dry = over
-            self._missed += 1
+            self._missed += frame.duration

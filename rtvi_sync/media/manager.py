@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .._validation import number
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Bell
 from ..concurrency.lifecycle import register_for_fork
@@ -47,9 +48,11 @@ class MediaManager:
         enable_mic: False: muted from the start.
         enable_cam: True: the camera is on from the start.
         backend: the machine's sound devices; None: PyAudio's.
+        max_queued_audio_bytes: limit of the bot's audio that may wait for a sink.
 
     Raises:
         TypeError: something else was given.
+        ValueError: the name of a file was given as a device id.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class MediaManager:
         enable_mic: bool = True,
         enable_cam: bool = False,
         backend: AudioBackend | None = None,
+        max_queued_audio_bytes: int = 16 * 1024 * 1024,
     ) -> None:
         self._choices: dict[Kind, Any] = {
             "mic": choice_of("mic", mic),
@@ -76,6 +80,7 @@ class MediaManager:
         self.switches: Switches = Switches(mic=enable_mic, cam=enable_cam)
         #: What is told of the devices, and to whom.
         self.reports: Reports = Reports()
+        self._max_queued_audio_bytes = max_queued_audio_bytes
         self._session: MediaSession | None = None
         self._heard_rate_hz: int | None = None  # the last rate of the bot's that could be played
         self._counters = MediaCounters()
@@ -136,14 +141,16 @@ class MediaManager:
             if before is None and self._over:  # whoever calls this was overtaken by the end of his session
                 raise DeviceError("The session ended while its devices were being prepared")
             # In its place before anything is opened: what is switched meanwhile must not get lost.
-            session = self._session = before or MediaSession(self._backend, self.switches, self.reports)
+            session = self._session = before or MediaSession(
+                self._backend, self.switches, self.reports, self._max_queued_audio_bytes
+            )
         try:
             missing = session.prepare(kinds, self._choices)
         except BaseException:
             if before is None:
                 with self._lock:
                     self._session = None if self._session is session else self._session
-                session.close(Deadline(END_TIMEOUT))
+                session.close(Deadline(END_TIMEOUT), Deadline(END_TIMEOUT))
             raise
         if (no_screen := missing.pop("screen", None)) is not None:
             self.switches.screen = False
@@ -227,13 +234,14 @@ class MediaManager:
                 if slot.part is not None and slot.kind != "speaker":
                     slot.part.halt()
 
-    def stop(self, timeout: float) -> list[threading.Thread]:
+    def stop(self, timeout: float, flush_timeout: float | None = None) -> list[threading.Thread]:
         """End the session: stop the source, give the sink what was received, close both, end the tracks.
 
         Called on the close thread. Idempotent; afterwards another session may be prepared.
 
         Args:
-            timeout: limit in seconds for devices, and for sources and sinks of the user's.
+            timeout: limit in seconds for devices, and for sources and sinks of the user's that do not return.
+            flush_timeout: limit in seconds for sinks that go on taking what waits for them; None: the same.
 
         Returns:
             Threads that were still in a library or in code of the user's at the limit. They own nothing any more.
@@ -244,13 +252,11 @@ class MediaManager:
         if session is None:
             return []
         outlet = self.reports.outlet
-        threads = session.close(Deadline(timeout))
+        threads = session.close(Deadline(timeout), Deadline(timeout if flush_timeout is None else flush_timeout))
         self._counters = session.counters()
-        if self._counters.speaker_dropped:
-            # Audio is dropped rather than delayed, but not in silence.
+        if self._counters.speaker_dropped_seconds:
             logger.warning(
-                "Audio was lost in this session: %d frames of the bot's were not played because the sink was too slow",
-                self._counters.speaker_dropped,
+                "%.2f s of the bot's audio were dropped in this session", self._counters.speaker_dropped_seconds
             )
         if self.reports.outlet is outlet:
             self.reports.outlet = Nowhere()  # until the next session there is nobody to deliver events
@@ -356,10 +362,9 @@ class MediaManager:
         """Set the volume of the speaker, from the next 40 ms on. Sinks get what the bot says as it came.
 
         Raises:
-            ValueError: it is not from 0.0 to 1.0.
+            TypeError, ValueError: it is not a number from 0.0 to 1.0.
         """
-        if not (isinstance(volume, (int, float)) and 0.0 <= volume <= 1.0):
-            raise ValueError(f"speaker_volume is a number from 0.0 to 1.0, not {volume!r}")
+        number(0, 1).check(speaker_volume=volume)
         self.switches.volume = float(volume)
 
     def select(self, kind: Kind, choice: Any) -> None:
@@ -373,7 +378,7 @@ class MediaManager:
 
         Raises:
             DeviceError, MissingExtraError: it cannot be had; the old one goes on.
-            TypeError: see the constructor.
+            TypeError, ValueError: see the constructor.
         """
         chosen = choice_of(kind, choice)
         shielded(lambda: self._select(kind, chosen))

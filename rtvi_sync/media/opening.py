@@ -58,6 +58,7 @@ class Opener:
         backend: brings the machine's sound devices.
         switches: of the client; asked for each piece of audio and for each image.
         reports: told of devices that work and of what does not.
+        max_queued_audio_bytes: limit of what may wait for a sink.
         publish_audio: given what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: given each image.
     """
@@ -68,6 +69,7 @@ class Opener:
         switches: Switches,
         reports: Reports,
         *,
+        max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
         publish_screen: Callable[[VideoFrame], None],
@@ -75,6 +77,7 @@ class Opener:
         self._backend = backend
         self._switches = switches
         self._reports = reports
+        self._max_queued_audio_bytes = max_queued_audio_bytes
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
@@ -153,7 +156,7 @@ class Opener:
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Claim(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Claim(choice, "speaker"), failed)
+        return QueuedSpeaker(choice, Claim(choice, "speaker"), failed, self._max_queued_audio_bytes)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or take a source. Errors as of `mic()`."""

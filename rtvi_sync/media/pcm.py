@@ -9,7 +9,9 @@ import array
 import math
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from .._validation import integer
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -28,16 +30,19 @@ def silence(frames: int) -> bytes:
     return bytes(2 * frames)
 
 
+#: What a sample rate may be.
+RATE = integer(MIN_RATE_HZ, MAX_RATE_HZ)
+
+
 def is_rate(rate_hz: object) -> bool:
     """Whether this is a sample rate that the package deals with."""
     return isinstance(rate_hz, int) and MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ
 
 
-def check_rate(rate_hz: object) -> int:
-    """Return the sample rate; `ValueError` if it is none."""
-    if isinstance(rate_hz, int) and is_rate(rate_hz):
-        return rate_hz
-    raise ValueError(f"a sample rate is an integer from {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz, not {rate_hz!r}")
+def check_rate(rate_hz: int) -> int:
+    """Return the sample rate; `TypeError` or `ValueError` if it is none."""
+    RATE.check(sample_rate_hz=rate_hz)
+    return rate_hz
 
 
 def to_mono(pcm: bytes, channels: int) -> bytes:
@@ -64,11 +69,21 @@ def scaled(pcm: bytes, volume: float) -> bytes:
     factor = round(min(max(volume, 0.0), 1.0) * 65536)
     if factor == 65536:
         return pcm
+    return bytes_of([(sample * factor + 32768) >> 16 for sample in samples_of(pcm)])
+
+
+def samples_of(pcm: bytes) -> array.array[int]:
+    """The samples as numbers."""
     samples = array.array("h", pcm)
     _swap_on_big_endian(samples)
-    samples = array.array("h", [(sample * factor + 32768) >> 16 for sample in samples])
-    _swap_on_big_endian(samples)
-    return samples.tobytes()
+    return samples
+
+
+def bytes_of(samples: Iterable[int]) -> bytes:
+    """Numbers from -32768 to 32767 as samples."""
+    pcm = array.array("h", samples)
+    _swap_on_big_endian(pcm)
+    return pcm.tobytes()
 
 
 def rms(pcm: bytes) -> float:

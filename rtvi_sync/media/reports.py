@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from ..errors import DeviceError
 from ..events import RTVIEvent
-from .base import MediaDeviceInfo
-from .kinds import Kind
+from .base import AudioSink, MediaDeviceInfo
+from .kinds import Kind, is_device
 from .outlet import Nowhere, Outlet
-from .state import DeviceStatus, MediaState
+from .state import AudioDroppedData, DeviceStatus, MediaState
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -73,6 +73,18 @@ class Reports:
         """A device, source or sink does not work any more."""
         self.status(kind, DeviceStatus(state="error", error=error))
         self.outlet.event(RTVIEvent.SCREEN_SHARE_ERROR if kind == "screen" else RTVIEvent.DEVICE_ERROR, error)
+
+    def audio_dropped(self, sink: AudioSink | str | None, seconds: float, why: str) -> None:
+        """Audio of the bot is lost, or a run of losses begins.
+
+        Args:
+            sink: which did not take it; a device's id, or None for the default device.
+            seconds: so far.
+            why: clause about the sink, for the log.
+        """
+        name = f"the speaker {sink or 'by default'!r}" if is_device(sink) else type(sink).__name__
+        logger.warning("Dropped %.2f s of the bot's audio that waited for %s: %s", seconds, name, why)
+        self.outlet.event(RTVIEvent.AUDIO_DROPPED, AudioDroppedData(seconds=seconds, sink=sink))
 
     def missing(self, errors: Mapping[Kind, DeviceError]) -> None:
         """There are no default devices of these kinds. Told at once of all."""

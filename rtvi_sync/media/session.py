@@ -40,6 +40,11 @@ _TICK = 0.25
 # Where there is none, somebody may listen for one that is plugged in: nothing is lost by a moment more.
 _SELDOM = 1.0
 
+_TOO_SLOW = (
+    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let a sink return faster, or raise "
+    "max_queued_audio_bytes"
+)
+
 _LOCAL = Participant(id="local", name="", local=True)
 _BOT = Participant(id="bot", name="", local=False)
 
@@ -68,15 +73,23 @@ class MediaSession:
         backend: brings the machine's sound devices.
         switches: of the client.
         reports: told how it stands with the devices.
+        max_queued_audio_bytes: limit of what may wait for a sink.
     """
 
-    def __init__(self, backend: Callable[[], AudioBackend], switches: Switches, reports: Reports) -> None:
+    def __init__(
+        self,
+        backend: Callable[[], AudioBackend],
+        switches: Switches,
+        reports: Reports,
+        max_queued_audio_bytes: int,
+    ) -> None:
         self._switches = switches
         self._reports = reports
         opener = Opener(
             backend,
             switches,
             reports,
+            max_queued_audio_bytes=max_queued_audio_bytes,
             publish_audio=self._publish_local,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
@@ -179,9 +192,10 @@ class MediaSession:
         if track.readers:
             track.publish(pcm, sample_rate_hz, timestamp)
         with self._speaking:
-            speaker = self._speaker.part
-            if speaker is not None:
-                speaker.write(pcm, sample_rate_hz)
+            speaker, sink = self._speaker.part, self._speaker.choice
+            dropped = speaker.write(pcm, sample_rate_hz) if speaker is not None else 0.0
+        if dropped:
+            self._reports.audio_dropped(sink, dropped, _TOO_SLOW)
         if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp):
             self._tick_soon()
 
@@ -267,8 +281,8 @@ class MediaSession:
         """What was lost so far."""
         return MediaCounters(**self.slots.losses(), bot_frames_ignored=self._ignored)
 
-    def close(self, deadline: Deadline) -> list[threading.Thread]:
-        """End everything; the threads that were given up at the deadline."""
+    def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
+        """End everything. Arguments and result as of `Slots.close()`."""
         if self._ticks is not None:
             self._ticks.cancel()
         self._hotplug.close()
@@ -279,4 +293,4 @@ class MediaSession:
         if self.bot_video is not None:
             self.bot_video.end()
             self._tell(RTVIEvent.TRACK_STOPPED, self.bot_video, _BOT)
-        return self.slots.close(deadline)
+        return self.slots.close(deadline, flush)

@@ -15,7 +15,7 @@ from ..errors import DeviceError, MissingExtraError
 from .capture import Mic
 from .kinds import Kind, is_device
 from .opening import END_TIMEOUT, OPEN_TIMEOUT, Opener, Switches, as_device_error
-from .playback import Speaker, WaitingSpeaker
+from .playback import QueuedSpeaker, Speaker, WaitingSpeaker
 from .reports import Reports
 from .state import DeviceStatus
 from .tracks import AudioTrack, VideoTrack
@@ -32,7 +32,8 @@ class MediaCounters:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
         mic_dropped: chunks of 20 ms that were recorded and not sent, because they came too late to be of use.
         speaker_underruns: how often the speaker had nothing to play in the midst of the bot's speech.
-        speaker_dropped: frames of the bot's that the sink or speaker was too slow for.
+        speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, or did not take before the
+            session ended.
         video_dropped: images of the camera and the screen that the transport was too slow for.
         bot_frames_ignored: frames of the bot's with an impossible sample rate or number of channels.
     """
@@ -40,7 +41,7 @@ class MediaCounters:
     mic_underruns: int = 0
     mic_dropped: int = 0
     speaker_underruns: int = 0
-    speaker_dropped: int = 0
+    speaker_dropped_seconds: float = 0.0
     video_dropped: int = 0
     bot_frames_ignored: int = 0
 
@@ -48,7 +49,7 @@ class MediaCounters:
 # By kind: which counter of a session is which of its part's.
 _COUNTERS: dict[Kind, dict[str, str]] = {
     "mic": {"mic_underruns": "underruns", "mic_dropped": "stale_dropped"},
-    "speaker": {"speaker_underruns": "underruns", "speaker_dropped": "dropped"},
+    "speaker": {"speaker_underruns": "underruns", "speaker_dropped_seconds": "dropped_seconds"},
     "cam": {"video_dropped": "dropped"},
     "screen": {"video_dropped": "dropped"},
 }
@@ -132,8 +133,9 @@ class Slots:
         # too.
         self.speaking: threading.RLock = threading.RLock()
         self._over = False
+        self._replaced: list[tuple[Slot[Any, Any], Any]] = []  # and not ended yet: where it was, and the part
         self._given_up: list[threading.Thread] = []  # of what was replaced and did not come back in time
-        self._lost: Counter[str] = Counter()  # by what was replaced
+        self._lost: Counter[str] = Counter()  # by what was replaced and has ended
         self.mic: Slot[Mic, AudioTrack] = Slot(
             "mic", opener.mic, lambda: AudioTrack(label="", enabled=lambda: switches.mic)
         )
@@ -250,7 +252,8 @@ class Slots:
 
     def _put(self, slot: Slot[P, T], part: P | None, choice: Any) -> Callable[[], None]:
         """Under the lock: fill a slot. Returns what tells of its track, to be called without the lock."""
-        self._lost.update(_losses(slot))
+        if slot.part is not None:
+            self._replaced.append((slot, slot.part))
         before, after = slot.put(part, choice)
 
         def tell() -> None:
@@ -269,38 +272,70 @@ class Slots:
 
     def _end(self, slot: Slot[Any, Any], part: Part) -> None:
         self._halt(slot, part)
-        thread = part.join(Deadline(END_TIMEOUT))
-        if thread is not None:
-            with self._lock:
+        deadline = Deadline(END_TIMEOUT)
+        if isinstance(part, QueuedSpeaker):
+            if part.drain(deadline, END_TIMEOUT):
+                return  # it goes on beside its successor
+            self._cut(part)
+        thread = part.join(deadline)
+        with self._lock:
+            if (slot, part) in self._replaced:
+                self._replaced.remove((slot, part))
+                self._lost.update(_losses(slot.kind, part))
+            if thread is not None:
                 self._given_up.append(thread)
+
+    def _cut(self, speaker: QueuedSpeaker) -> None:
+        """Drop what a sink has not taken, and report it."""
+        seconds = speaker.cut()
+        if seconds:
+            self._reports.audio_dropped(speaker.sink, seconds, "the time in which it could be taken is over")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def losses(self) -> Counter[str]:
         """What was lost so far, by the name of its counter."""
-        counts = self._lost.copy()
-        for slot in self:
-            counts.update(_losses(slot))
+        with self._lock:
+            counts = self._lost.copy()
+            for slot, part in (*self._replaced, *((slot, slot.part) for slot in self)):
+                if part is not None:
+                    counts.update(_losses(slot.kind, part))
         return counts
 
-    def close(self, deadline: Deadline) -> list[threading.Thread]:
-        """End everything, for good; the threads that were given up at the deadline."""
+    def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
+        """End everything, for good.
+
+        Args:
+            deadline: for what has to return.
+            flush: for sinks that go on taking what waits for them.
+
+        Returns:
+            The threads that were given up.
+        """
         with self._lock:
             self._over = True
             # The speaker first, which has something to do yet: one that hangs must not take its time.
             slots = sorted(self, key=lambda slot: slot is not self.speaker)
             parts: list[tuple[Slot[Any, Any], Part]] = [(slot, slot.part) for slot in slots if slot.part is not None]
+            parts += [(slot, part) for slot, part in self._replaced if isinstance(part, QueuedSpeaker)]
+        patience = deadline.remaining() or 0.0
         for slot, part in parts:
             self._halt(slot, part)
         for slot in self:
             if slot.track is not None:
                 slot.track.end()
                 self._tell(slot, slot.track)
-        threads = [part.join(deadline) for _, part in parts]
+        # Sinks last: each goes on with its work meanwhile, on its own thread.
+        sinks = [part for _, part in parts if isinstance(part, QueuedSpeaker)]
+        threads = [part.join(deadline) for _, part in parts if part not in sinks]
+        for sink in sinks:
+            sink.drain(flush, patience)
+            self._cut(sink)
+            threads.append(sink.join(deadline))
         alive = [thread for thread in self._given_up if thread.is_alive()]
         return alive + [thread for thread in threads if thread is not None]
 
 
-def _losses(slot: Slot[Any, Any]) -> dict[str, int]:
-    """What was lost by what is in a slot."""
-    return {} if slot.part is None else {name: getattr(slot.part, own) for name, own in _COUNTERS[slot.kind].items()}
+def _losses(kind: Kind, part: Any) -> dict[str, Any]:
+    """What was lost by what is, or was, in a slot."""
+    return {name: getattr(part, own) for name, own in _COUNTERS[kind].items()}

@@ -7,6 +7,7 @@ from typing import Literal
 import attrs
 
 from ..errors import DeviceError
+from .base import AudioSink
 from .tracks import AudioTrack, VideoTrack
 
 
@@ -48,6 +49,21 @@ class AudioLevel:
 
     level: float
     dbfs: float
+
+
+@attrs.frozen(kw_only=True)
+class AudioDroppedData:
+    """Audio of the bot that a sink or speaker did not get; the data of `audio_dropped`.
+
+    The event comes once for each run of losses, when it begins; `stats().speaker_dropped_seconds` counts all of it.
+
+    Attributes:
+        seconds: how much was lost by then in this run.
+        sink: the sink, as given to the client; a device's id; or None for the default device.
+    """
+
+    seconds: float
+    sink: AudioSink | str | None
 
 
 @attrs.frozen(kw_only=True)

@@ -9,6 +9,7 @@ from typing import Generic, Literal
 
 import attrs
 
+from .._validation import COUNT, SECONDS
 from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 
@@ -110,12 +111,13 @@ class AudioTrack(Track[AudioFrame]):
 
     kind: Literal["audio", "video"] = "audio"
 
-    def frames(self, *, buffer: float = 5.0) -> TrackFrames[AudioFrame]:
+    def frames(self, *, buffer: float = 120.0) -> TrackFrames[AudioFrame]:
         """Iterate over the frames from now on; call it from any thread, as often as there are readers.
 
         Args:
             buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
         """
+        SECONDS.check(buffer=buffer)
         return self._read(AudioQueue(buffer))
 
     def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
@@ -135,6 +137,7 @@ class VideoTrack(Track[VideoFrame]):
             buffer: frames that a reader may lag behind before it loses the oldest (`.dropped`). With 1 the next frame
                 is always the newest. A frame of 640 x 480 pixels takes 0.9 MB.
         """
+        COUNT.check(buffer=buffer)
         return self._read(VideoQueue(buffer))
 
     def publish(self, frame: VideoFrame) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-import math
 import os
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from .._validation import BOOL, COUNT, COUNT_OR_ZERO, NAME, PATH, POSITIVE, Rule, has_method
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Gate
 from ..errors import DeviceError, MissingExtraError
@@ -75,6 +76,11 @@ class PackagedVideo(abc.ABC):
         """Open it for the calling thread."""
 
 
+_BACKEND = Rule(
+    "an object with open_camera()", lambda value: isinstance(value, ModuleType) or has_method(value, "open_camera")
+).or_none
+
+
 class CameraSource(PackagedVideo):
     """A camera of this machine, with wishes.
 
@@ -100,8 +106,10 @@ class CameraSource(PackagedVideo):
         backend: CameraBackend | None = None,
     ) -> None:
         super().__init__()
-        if not (width > 0 and height > 0 and 0 < fps < math.inf):
-            raise ValueError(f"width, height and fps must be above zero, not {width!r}, {height!r}, {fps!r}")
+        NAME.or_none.check(device_id=device_id)
+        COUNT.check(width=width, height=height)
+        POSITIVE.check(fps=fps)
+        _BACKEND.check(backend=backend)
         self.device_id = device_id
         self._hints: dict[str, Any] = {"width": width, "height": height, "fps": fps}
         self._backend: CameraBackend = backend or opencv_backend
@@ -140,8 +148,9 @@ class FileVideoSource(PackagedVideo):
 
     def __init__(self, path: str | os.PathLike[str], *, fps: float | None = None, loop: bool = True) -> None:
         super().__init__()
-        if fps is not None and not 0 < fps < math.inf:
-            raise ValueError(f"fps must be None or above zero, not {fps!r}")
+        PATH.check(path=path)
+        POSITIVE.or_none.check(fps=fps)
+        BOOL.check(loop=loop)
         self.path: Path = Path(path)
         self._fps = fps
         self._loop = loop
@@ -225,8 +234,8 @@ class ScreenSource(PackagedVideo):
 
     def __init__(self, monitor: int = 1, *, fps: float = 10.0) -> None:
         super().__init__()
-        if monitor < 0 or not 0 < fps < math.inf:
-            raise ValueError(f"monitor must be 0 or more and fps above zero, not {monitor!r} and {fps!r}")
+        COUNT_OR_ZERO.check(monitor=monitor)
+        POSITIVE.check(fps=fps)
         _mss()
         self.monitor = monitor
         self._fps = fps

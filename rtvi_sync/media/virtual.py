@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from .._validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, number
 from ..concurrency.deadline import Deadline
 from ..concurrency.gate import Gate
 from ..errors import DeviceError
@@ -65,6 +66,7 @@ class PackagedSource:
             True if all of it was sent. False if the time is up, the session ended first, the source was replaced or
             failed, or it has no end.
         """
+        WAIT.or_none.check(timeout=timeout)
         run = self._run
         return run is not None and run.wait(timeout)
 
@@ -87,6 +89,7 @@ class MemorySource(PackagedSource):
 
     def read(self, frames: int) -> bytes:
         """The next samples; for programs that read the source themselves. A session always starts at the beginning."""
+        COUNT_OR_ZERO.check(frames=frames)
         data = self.samples(self._position, frames)
         self._position += len(data) // 2
         return data
@@ -109,9 +112,10 @@ class BytesSource(MemorySource):
 
     def __init__(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> None:
         super().__init__(sample_rate_hz)
+        BYTES.check(pcm=pcm)
         self._pcm = bytes(pcm)
         if len(self._pcm) % 2:
-            raise ValueError(f"PCM has 2 bytes per sample, so {len(self._pcm)} bytes cannot be right")
+            raise ValueError(f"pcm has 2 bytes per sample, so {len(self._pcm)} bytes cannot be right")
         self.total_frames: int | None = len(self._pcm) // 2
 
     def samples(self, start: int, frames: int) -> bytes:
@@ -133,6 +137,7 @@ class WavSource(BytesSource):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        PATH.check(path=path)
         self.path: Path = Path(path)
         try:
             with self.path.open("rb") as file:
@@ -188,13 +193,10 @@ class ToneSource(MemorySource):
         volume: float = 0.5,
     ) -> None:
         super().__init__(sample_rate_hz)
-        if not 0.1 <= frequency_hz < sample_rate_hz / 2:
-            raise ValueError(f"frequency_hz must lie between 0.1 and {sample_rate_hz / 2:g}, not {frequency_hz!r}")
-        if not 0 <= volume <= 1:
-            raise ValueError(f"volume must lie between 0 and 1, not {volume!r}")
+        number(0.1, sample_rate_hz / 2 - 0.1).check(frequency_hz=frequency_hz)
+        number(0, 1).check(volume=volume)
+        WAIT.or_none.check(duration=duration)
         if duration is not None:
-            if not 0 <= duration < math.inf:
-                raise ValueError(f"duration must be None or seconds, not {duration!r}")
             self.total_frames: int | None = round(duration * sample_rate_hz)
         self._table = _sine(round(10 * frequency_hz), sample_rate_hz, volume)
 
@@ -219,6 +221,7 @@ class CallbackSource(PackagedSource):
 
     def __init__(self, fn: Callable[[int], bytes], sample_rate_hz: int = 16_000) -> None:
         super().__init__(sample_rate_hz)
+        FUNCTION.check(fn=fn)
         self._fn = fn
 
     def read(self, frames: int) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.lifecycle import start_thread
+from ..errors import DeviceError
 from .base import AudioSink, AudioSource, Claim
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -19,7 +20,8 @@ class DeviceThread:
     """Runs the work of one source or sink, then closes it, all on one thread.
 
     The thread holds the claim to the object. Whoever gives the thread up takes the claim away: from then on it owns
-    nothing, and what comes out of the call it hangs in is ignored.
+    nothing, and what comes out of the call it hangs in is ignored. A device that works, and only does not return in
+    time, is closed all the same when its call returns, unless another session uses it by then.
 
     Args:
         role: "mic" or "speaker".
@@ -40,9 +42,11 @@ class DeviceThread:
         work: Callable[[DeviceThread], None],
         report: Report,
     ) -> None:
+        self._role = role
         self._device = device
         self._work = work
         self._report = report
+        self._closes_late = False
         # Guards `_claim`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
         # because a finalizer may come in between.
         self._lock = threading.RLock()
@@ -59,10 +63,25 @@ class DeviceThread:
         with self._lock:
             return self._claim is None
 
-    def join(self, deadline: Deadline) -> threading.Thread | None:
-        """Wait for the end of the work; give the thread up at the deadline. Returns the thread if it was given up."""
-        if self._thread is not threading.current_thread() and join_thread(self._thread, deadline):
+    @property
+    def is_current(self) -> bool:
+        """Whether this thread is the one that asks."""
+        return self._thread is threading.current_thread()
+
+    def wait(self, deadline: Deadline) -> bool:
+        """Wait for the end of the work; False if the thread is still at it, or is the one that asks."""
+        return not self.is_current and join_thread(self._thread, deadline)
+
+    def join(self, deadline: Deadline, *, closes_late: bool = False) -> threading.Thread | None:
+        """Wait for the end of the work; give the thread up at the deadline. Returns the thread if it was given up.
+
+        Args:
+            deadline: of the wait.
+            closes_late: the device works; a thread that was given up closes it after its call.
+        """
+        if self.wait(deadline):
             return None
+        self._closes_late = closes_late
         self._take_claim()
         return self._thread
 
@@ -73,7 +92,7 @@ class DeviceThread:
         except BaseException as error:  # noqa: BLE001 - the SystemExit of a user's code must not pass silently
             failed = True
             self._failed("failed", error, report=True)
-        if self.abandoned:
+        if self.abandoned and not self._claim_again():
             return
         try:
             self._device.close()
@@ -89,6 +108,17 @@ class DeviceThread:
         logger.exception("%s %s", type(self._device).__name__, what)
         if report:
             self._report(error)
+
+    def _claim_again(self) -> bool:
+        if not self._closes_late:
+            return False
+        try:
+            claim = Claim(self._device, self._role)
+        except DeviceError:  # another session uses it, and closes it
+            return False
+        with self._lock:
+            self._claim = claim
+        return True
 
     def _take_claim(self) -> None:
         with self._lock:

@@ -1,15 +1,42 @@
 """A bot that sends more than anybody can take, in a process of its own: tells its address, runs until its input ends.
 
 Client messages tell it what to do: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
-(``seconds`` of audio, as fast as the line takes it), ``large`` (one message of exactly ``bytes`` bytes on the wire).
+(``seconds`` of audio, as fast as the line takes it), ``recite`` (the first ``seconds`` of a known speech, at ``speed``
+times the pace of speech; None: as fast as the line takes it), ``large`` (one message of exactly ``bytes`` bytes on the
+wire). The request ``recited`` is answered with the seconds that were sent by all ``recite``.
 """
 
 import json
+import random
 import sys
+import threading
+import time
 from typing import Any
 
 from rtvi_sync.protocol import frames
 from rtvi_sync.testing import BotSession, EmbeddedBot
+
+RATE_HZ = 24_000
+FRAME_SECONDS = 0.02
+
+recited: list[float] = []
+
+
+def speech(seconds: float) -> bytes:
+    """The first seconds of the speech: noise, in which nothing is alike."""
+    return random.Random(1).randbytes(2 * round(seconds * RATE_HZ))
+
+
+def recite(session: BotSession, seconds: float, speed: float | None) -> None:
+    """Send the speech in frames."""
+    pcm, size = speech(seconds), round(2 * FRAME_SECONDS * RATE_HZ)
+    clock, begun = threading.Event(), time.monotonic()
+    for number, start in enumerate(range(0, len(pcm), size)):
+        if speed is not None:
+            clock.wait(begun + number * FRAME_SECONDS / speed - time.monotonic())
+        frame = frames.AudioRawFrame(audio=pcm[start : start + size], sample_rate=RATE_HZ, num_channels=1)
+        session.send_frame(frame)
+        recited.append(FRAME_SECONDS)
 
 
 def handle(session: BotSession, message: dict[str, Any]) -> bool:
@@ -25,6 +52,8 @@ def handle(session: BotSession, message: dict[str, Any]) -> bool:
         frame = frames.AudioRawFrame(audio=bytes(2 * 1600), sample_rate=16_000, num_channels=1)  # 0.1 s
         for _ in range(10 * wanted["seconds"]):
             session.send_frame(frame)
+    elif kind == "recite":
+        recite(session, wanted["seconds"], wanted["speed"])
     elif kind == "large":
         session.send_raw(message_of(wanted["bytes"]))
     else:
@@ -48,7 +77,7 @@ def message_of(size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    with EmbeddedBot(handler=handle) as bot:
+    with EmbeddedBot(handler=handle, on_request={"recited": lambda _: sum(recited)}) as bot:
         sys.stdout.write(f"{bot.ws_url}\n")
         sys.stdout.flush()
         sys.stdin.read()

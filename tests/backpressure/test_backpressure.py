@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 
 from rtvi_sync import (
@@ -23,49 +17,13 @@ from rtvi_sync import (
     RTVIClient,
     RTVIError,
     RTVIMessage,
-    WebSocketTransport,
 )
-from rtvi_sync.media import BytesSource, CallbackSink, NullSink, SilenceSource
+from rtvi_sync.media import AudioDroppedData, BytesSource, CallbackSink
 from tests.client.helpers import SOON, transport_of, until
 
+from .conftest import PATIENCE, BotProcess, client_of
+
 MB = 1024 * 1024
-ROOT = Path(__file__).parents[2]
-# A burst of so many messages on a machine that does other things as well.
-PATIENCE = 60.0
-
-
-@attrs.frozen
-class BotProcess:
-    """A flooding bot. Stopped, it is what a frozen machine is: its kernel takes a little, it takes nothing."""
-
-    ws_url: str
-    process: subprocess.Popen[str]
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-
-@pytest.fixture
-def bot() -> Iterator[BotProcess]:
-    """A flooding bot in a process of its own, so that the memory of the test's is the client's."""
-    command = [sys.executable, "-m", "tests.backpressure.flooding_bot"]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environ) as process:
-        assert process.stdout is not None
-        try:
-            yield BotProcess(process.stdout.readline().strip(), process)
-        finally:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-
-
-def client_of(bot: BotProcess, *, transport: dict[str, Any] | None = None, **options: Any) -> RTVIClient:
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "enable_mic": False, "connect_timeout": SOON, **options}
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url, **transport or {}), **options)
 
 
 class Peak:
@@ -162,7 +120,7 @@ def test_a_handler_that_is_slow_holds_up_nothing_else(bot: BotProcess) -> None:
 
 
 def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that takes nothing: at most a second of audio waits, the oldest goes, and the frames are counted."""
+    """A sink that takes nothing: so many bytes of audio wait, the oldest goes, and what is lost is counted and told."""
     release = threading.Event()
     taken: list[int] = []
 
@@ -170,22 +128,40 @@ def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
         release.wait(PATIENCE)
         taken.append(len(pcm))
 
-    client = client_of(bot, speaker=CallbackSink(write))
-    with Peak() as peak:
-        client.connect()
+    sink = CallbackSink(write)
+    client = client_of(bot, speaker=sink, max_queued_audio_bytes=10 * 3456)
+    client.connect()
+    with Peak() as peak, client.events("audio_dropped", timeout=PATIENCE) as losses:
         client.send_client_message("speak", {"seconds": 600})
         assert client.send_client_request("after", timeout=PATIENCE) is None
         stats = client.stats()
+        loss = next(losses)
     assert stats.audio_received == pytest.approx(600)
     # One frame is being written, 10 wait.
-    assert stats.speaker_dropped == 6000 - 11
+    assert stats.speaker_dropped_seconds == pytest.approx(598.9)
+    assert loss.data == AudioDroppedData(seconds=pytest.approx(0.1), sink=sink)
     assert peak.bytes < MB  # of 19
     release.set()
     with caplog.at_level(logging.WARNING):
         client.disconnect()
     assert len(taken) == 11
-    assert "5989 frames of the bot's were not played" in caplog.text
-    assert client.stats().speaker_dropped == 6000 - 11  # the last session's, until the next begins
+    assert "598.90 s of the bot's audio were dropped in this session" in caplog.text
+    assert client.stats().speaker_dropped_seconds == pytest.approx(598.9)  # the last session's, until the next begins
+
+
+def test_what_waits_for_a_sink_is_bounded(bot: BotProcess) -> None:
+    """Of audio that a sink does not take 16 MiB are kept, which is minutes."""
+    release = threading.Event()
+    client = client_of(bot, speaker=CallbackSink(lambda pcm, rate: release.wait(PATIENCE)))
+    client.connect()
+    with Peak() as peak:
+        client.send_client_message("speak", {"seconds": 900})
+        assert client.send_client_request("after", timeout=PATIENCE) is None
+        stats = client.stats()
+    assert 400 < stats.speaker_dropped_seconds < 450
+    assert 14 * MB < peak.bytes < 18 * MB
+    release.set()
+    client.disconnect()
 
 
 def test_the_largest_message(bot: BotProcess) -> None:
@@ -219,7 +195,7 @@ def test_a_frozen_server_and_audio(bot: BotProcess) -> None:
                     client.send_client_message("flood", {"count": 1, "size": n})
             until(lambda: client.stats().audio_sent + client.stats().audio_unsent > 995)
             stats = client.stats()
-        assert stats.audio_unsent > 950  # the system takes a little
+        assert stats.audio_unsent > 700  # the system takes 6 MB at most, which are 190 s
         assert stats.bytes_waiting < MB
         assert peak.bytes < MB  # of 32
         with client.events("server_message", timeout=PATIENCE) as events:

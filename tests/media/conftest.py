@@ -15,8 +15,9 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource, opencv_backend
 from rtvi_sync.media.manager import MediaManager
+from tests.slowness import GUARD
 
-LIMIT = 5.0
+LIMIT = GUARD
 
 
 class ManualTask:

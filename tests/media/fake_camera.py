@@ -13,8 +13,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo, VideoFrame
 from rtvi_sync.media.camera import Camera
+from tests.slowness import GUARD
 
-LIMIT = 5.0
+LIMIT = GUARD
 WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webcam")
 
 

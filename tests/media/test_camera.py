@@ -11,6 +11,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
 from rtvi_sync.media import CameraSource, VideoFrame, camera
+from tests.slowness import takes
 
 from .fake_camera import LIMIT, WEBCAM, FakeCameras, Shoot, number_of, picture
 
@@ -148,7 +149,7 @@ def test_hints_reach_the_camera(fake, shoot):
 @pytest.mark.parametrize("wish", [{"width": 0}, {"height": -1}, {"fps": 0}, {"fps": float("inf")}])
 def test_impossible_hints(wish):
     """A wish that no camera can fulfil is an error where it is made."""
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match=r"must be (a positive number|an integer of 1 or more), not"):
         CameraSource(**wish)
 
 
@@ -398,9 +399,8 @@ def test_a_hung_camera_is_abandoned_and_frees_itself(fake, shoot):
     fake.wait_for("read", 2)
     with fake.hang():
         fake.pictures.put(picture(2))
-        begun = time.monotonic()
-        given_up = session.end(0.1)
-        assert time.monotonic() - begun < 1.0
+        with takes(1.0):
+            given_up = session.end(0.1)
         assert given_up is not None
         assert given_up.name.startswith("rtvi-cam")
         session.camera._sender.join(LIMIT)

@@ -12,6 +12,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import MediaDeviceInfo, opencv_backend
+from tests.slowness import GUARD
 
 from .real_video import opencv
 
@@ -238,7 +239,7 @@ def python(code: str, folder: Path | None = None) -> tuple[str, str]:
     """What a new process prints on stdout and on stderr; it has to end well."""
     path = [str(Path(__file__).parents[2]), *([str(folder)] if folder else [])]
     code = f"import sys; sys.path[:0] = {path[::-1]}\n{code}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import math
 import os
+import sys
 import wave
 
 import pytest
@@ -67,6 +70,17 @@ def test_callback_sink_calls_its_function():
     assert calls == [(b"ab", 24000)]
 
 
+def test_callback_sink_calls_on_drop():
+    """An interruption reaches the second function, if there is one."""
+    calls: list[str] = []
+    CallbackSink(lambda pcm, rate: None, on_drop=lambda: calls.append("drop")).drop()
+    assert calls == ["drop"]
+    with pytest.raises(TypeError, match="fn must be"):
+        CallbackSink(None)
+    with pytest.raises(TypeError, match="on_drop must be"):
+        CallbackSink(print, on_drop=0)
+
+
 def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):
     """After each close() the file is whole and no descriptor is open; writing again appends."""
     path = tmp_path / "a.wav"
@@ -103,14 +117,41 @@ def test_a_wav_sink_that_heard_nothing(tmp_path):
     assert read_wav(path) == (1, 2, 16000, b"ab")
 
 
-def test_wav_sink_refuses_another_rate(tmp_path):
-    """When the rate changes the file stays valid with what it had."""
+@pytest.mark.parametrize("library", [True, False], ids=["soxr", "without"])
+@pytest.mark.parametrize("other", [8000, 16000, 44100, 48000])
+def test_wav_sink_resamples_another_rate(tmp_path, monkeypatch, library, other):
+    """Audio of another rate is the same sound at the rate of the file, as long as it was; the rest is bit exact."""
+    if library:
+        pytest.importorskip("soxr")
+    else:
+        monkeypatch.setitem(sys.modules, "soxr", None)
+    sink = WavSink(tmp_path / "a.wav")
+    first, last = b"ab" * 480, b"cd" * 480
+    sink.write(first, 24000)
+    tone = array.array("h", (round(8000 * math.sin(2 * math.pi * 200 * n / other)) for n in range(other))).tobytes()
+    piece = 2 * (other // 50)
+    for start in range(0, len(tone), piece):
+        sink.write(tone[start : start + piece], other)
+    sink.write(last, 24000)
+    sink.close()
+    pcm = read_wav(tmp_path / "a.wav")[3]
+    assert (pcm[: len(first)], pcm[-len(last) :]) == (first, last)
+    samples = array.array("h", pcm[len(first) : -len(last)])
+    assert len(samples) == 24000
+    expected = [8000 * math.sin(2 * math.pi * 200 * n / 24000) for n in range(24000)]
+    middle = range(500, 23500)
+    assert max(abs(samples[n] - expected[n]) for n in middle) < 80
+
+
+def test_wav_sink_resamples_a_later_session(tmp_path):
+    """A session at another rate is appended at the rate of the file, up to its last sample."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"ab", 24000)
-    with pytest.raises(DeviceError, match="24000 to 16000"):
-        sink.write(b"cd", 16000)
     sink.close()
-    assert read_wav(tmp_path / "a.wav") == (1, 2, 24000, b"ab")
+    sink.write(bytes(320), 8000)
+    sink.close()
+    *_, rate, pcm = read_wav(tmp_path / "a.wav")
+    assert (rate, pcm[:2], len(pcm)) == (24000, b"ab", 2 + 960)
 
 
 def test_wav_sink_needs_a_directory(tmp_path):
@@ -121,13 +162,50 @@ def test_wav_sink_needs_a_directory(tmp_path):
     assert caught.value.devices == ("speaker",)
 
 
-def test_wav_sink_on_a_directory(tmp_path):
-    """What cannot be opened for writing is a DeviceError with the name, from write() and close() alike."""
-    sink = WavSink(tmp_path)
-    with pytest.raises(DeviceError, match=f"Cannot write {tmp_path}"):
-        sink.write(b"ab", 24000)
-    with pytest.raises(DeviceError, match=f"Cannot complete {tmp_path}"):
-        sink.close()
+def test_wav_sink_on_what_is_no_file(tmp_path):
+    """A directory, a pipe, a file as directory, a name that is too long: the constructor tells."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "absent" / "a.wav")
+    for path in ("", "pipe", "file/a.wav", "x" * 300, "nowhere"):
+        with pytest.raises(DeviceError, match="Cannot write") as caught:
+            WavSink(tmp_path / path)
+        assert caught.value.devices == ("speaker",)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a directory in which even root can create no file")
+def test_wav_sink_where_even_root_may_not_write():
+    """The system is asked by doing it, not by the bits of the permissions."""
+    with pytest.raises(DeviceError, match=r"Cannot create /proc/a\.wav"):
+        WavSink("/proc/a.wav")
+
+
+def test_wav_sink_changes_nothing_before_it_hears_something(tmp_path):
+    """To construct one neither creates a file nor changes one."""
+    (tmp_path / "old.wav").write_bytes(b"older")
+    before = (tmp_path / "old.wav").stat()
+    WavSink(tmp_path / "old.wav")
+    WavSink(tmp_path / "new.wav")
+    after = (tmp_path / "old.wav").stat()
+    assert [path.name for path in tmp_path.iterdir()] == ["old.wav"]
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+
+
+def test_wav_sink_is_readable_at_any_moment(tmp_path):
+    """After each piece the file opens as WAV and lacks 0.25 s at most, also where an older one was longer."""
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"an older recording that is longer than the new one" * 5000)
+    sink = WavSink(path)
+    said = b""
+    for number in range(200):
+        said += bytes([number]) * 960
+        sink.write(said[-960:], 24000)
+        with wave.open(str(path)) as reader:
+            kept = reader.readframes(10**9)
+        assert said.startswith(kept)
+        assert len(said) - len(kept) < 0.25 * 48000
+    sink.close()
+    assert read_wav(path) == (1, 2, 24000, said)
 
 
 def test_wav_sink_survives_a_change_of_directory(tmp_path, monkeypatch):
@@ -168,3 +246,59 @@ def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path, monkeypatch):
             sink.write(b"efgh", 24000)
     sink.close()
     assert read_wav(tmp_path / "a.wav")[3] == b"abcd"
+
+
+def test_a_write_that_failed_leaves_no_gap(tmp_path, monkeypatch):
+    """A program that goes on after an error has the pieces before and after it side by side."""
+    sink = WavSink(tmp_path / "a.wav")
+    sink.write(b"abcd", 24000)
+    fd = sink._file.fileno()
+
+    def write_some(file, data):
+        os.write(fd, bytes(data)[:3])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rtvi_sync.media.sinks._write_all", write_some)
+        with pytest.raises(DeviceError, match="No space left"):
+            sink.write(b"efgh", 24000)
+    sink.write(b"ij", 24000)
+    sink.close()
+    assert read_wav(tmp_path / "a.wav")[3] == b"abcdij"
+
+
+@pytest.mark.parametrize("library", [True, False], ids=["soxr", "without"])
+def test_resampling_takes_little_memory(tmp_path, monkeypatch, library):
+    """A bot that names a low rate after a high one has a large piece of audio made larger, but not all at once."""
+    if library:
+        pytest.importorskip("soxr")
+    else:
+        monkeypatch.setitem(sys.modules, "soxr", None)
+    sizes: list[int] = []
+    sink = WavSink(tmp_path / "a.wav")
+    sink.write(b"ab", 384_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "_append", lambda pcm: sizes.append(len(pcm)))
+        sink.write(bytes(2 * 3000), 1000)
+    sink.close()
+    assert len(sizes) == 3
+    assert max(sizes) <= 2 * 384_000
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows tells nothing about a descriptor")
+def test_a_wav_sink_whose_descriptor_is_not_its_own_any_more(tmp_path):
+    """When the application has closed it and has opened a file with the same number, that file is left alone."""
+    sink = WavSink(tmp_path / "a.wav")
+    sink.write(b"ab" * 24000, 24000)
+    number = sink._file.fileno()
+    os.close(number)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    if other != number:
+        os.dup2(other, number)
+        os.close(other)
+    os.write(number, b"mine")
+    sink.write(b"cd" * 24000, 24000)
+    sink.close()
+    assert os.pread(number, 100, 0) == b"mine"
+    os.close(number)
+    assert read_wav(tmp_path / "a.wav")[3] == b"ab" * 24000 + b"cd" * 24000

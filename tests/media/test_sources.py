@@ -11,6 +11,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+from tests.slowness import GUARD
 
 
 def write_wav(path, data: bytes, rate: int = 16000, channels: int = 1) -> None:
@@ -157,7 +158,7 @@ def test_wait_returns_false_when_the_session_ends_first(talk, source):
     waiter = threading.Thread(target=lambda: answers.append(source.wait()))
     waiter.start()
     session.manager.stop(5.0)
-    waiter.join(5.0)
+    waiter.join(GUARD)
     assert answers == [False]
     assert source.wait() is False
 

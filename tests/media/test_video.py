@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import FileVideoSource, ScreenSource, VideoFrame
 from rtvi_sync.media.video import Pace
+from tests.slowness import Stopwatch, takes
 
 from .fake_camera import LIMIT, Shoot
 from .real_video import opencv, write_film, xvfb
@@ -30,13 +30,14 @@ def shade(frame: VideoFrame) -> int:
 def test_pace_keeps_time():
     """Lateness of single calls does not add up."""
     pace = Pace(100)
-    begun = time.monotonic()
     missed = 0
-    for number in range(21):
-        missed += pace.wait()
-        if number % 5 == 0:
-            threading.Event().wait(0.004)
-    assert 0.199 <= (took := time.monotonic() - begun) < 0.3 + missed * 0.01, took
+    with Stopwatch() as watch:
+        for number in range(21):
+            missed += pace.wait()
+            if number % 5 == 0:
+                threading.Event().wait(0.004)
+    assert watch.took >= 0.199
+    assert watch.given < 0.3 + missed * 0.01
 
 
 def test_pace_tells_what_was_missed():
@@ -73,16 +74,14 @@ def hurried(monkeypatch):
 def test_a_file_plays_in_real_time(film):
     """The frames come in order, at the rate of the file; on a busy machine one may be left out."""
     source = FileVideoSource(film, loop=False)
-    begun = time.monotonic()
     frames = []
-    while (frame := source.read()) is not None:
-        frames.append(frame)
-    took = time.monotonic() - begun
+    with takes(1.5, at_least=0.4):
+        while (frame := source.read()) is not None:
+            frames.append(frame)
     source.close()
     shades = [shade(frame) for frame in frames]
     assert shades[0] == 0
     assert shades == sorted(set(shades))
-    assert 0.4 <= took < 1.5
     assert {(frame.width, frame.height, frame.format, len(frame.image)) for frame in frames} == {
         (64, 48, "RGB", 64 * 48 * 3)
     }
@@ -170,9 +169,9 @@ def test_a_file_that_is_none(tmp_path, capfd, name, type_, message):
 @pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf")])
 def test_impossible_rates(fps):
     """A rate is above zero."""
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match="must be a positive number"):
         FileVideoSource("film.avi", fps=fps)
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match="must be a positive number"):
         ScreenSource(fps=fps)
 
 
@@ -209,7 +208,8 @@ def screen(monkeypatch):
     program = xvfb()
     reading, writing = os.pipe()
     server = subprocess.Popen(
-        [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp"],
+        # Without -noreset it starts anew when its last client leaves, and refuses the next one meanwhile.
+        [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp", "-noreset"],
         pass_fds=[writing],
         stderr=subprocess.DEVNULL,
     )
@@ -226,10 +226,9 @@ def screen(monkeypatch):
 def test_a_screen(screen):
     """What is on the screen, at the rate that was asked for."""
     source = ScreenSource(fps=50)
-    begun = time.monotonic()
-    frames = [source.read() for _ in range(6)]
-    source.close()
-    assert 0.1 <= time.monotonic() - begun < 2
+    with takes(2, at_least=0.1):
+        frames = [source.read() for _ in range(6)]
+        source.close()
     assert {(frame.width, frame.height, frame.format, frame.image) for frame in frames} == {
         (320, 240, "RGB", bytes(3 * 320 * 240))
     }
@@ -240,7 +239,7 @@ def test_a_screen_on_the_threads_of_sessions(screen):
     source = ScreenSource(fps=50)
     for _ in range(5):
         shoot = Shoot(source, role="screen")
-        shoot.until(lambda shoot=shoot: len(shoot.published) == 2)
+        shoot.until(lambda shoot=shoot: len(shoot.published) >= 2)
         assert shoot.end() is None
         assert shoot.errors == []
 
