@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from .._validation import STRING, iterable
 from .session_payloads import ConfigOption, RTVIClientConfigOption
 
 Config: TypeAlias = list[RTVIClientConfigOption]
@@ -20,15 +21,18 @@ OptionLike: TypeAlias = ConfigOption | Mapping[str, Any]
 OptionsLike: TypeAlias = OptionLike | Iterable[OptionLike]
 
 
-def config_of(value: ConfigLike) -> Config:
+_SERVICES = iterable("a list of services")
+_OPTIONS = iterable("a list of options")
+
+
+def config_of(value: ConfigLike, name: str = "config") -> Config:
     """A deep copy of a config, every entry an `RTVIClientConfigOption`.
 
     Raises:
         TypeError: it is not a list of services with options; the message says where.
     """
-    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise TypeError(f"A config is a list of services, not {type(value).__name__}")
-    return [_service_of(entry, f"config[{index}]") for index, entry in enumerate(value)]
+    _SERVICES.check_one(name, value)
+    return [_service_of(entry, f"{name}[{index}]") for index, entry in enumerate(value)]
 
 
 def as_json(config: ConfigLike) -> list[dict[str, Any]]:
@@ -76,48 +80,59 @@ def with_options(config: ConfigLike, service: str, options: OptionsLike) -> Conf
 def with_config(config: ConfigLike, changes: ConfigLike) -> Config:
     """The config with all options of `changes` set, as by `with_options()` for each service."""
     changed = config_of(config)
-    for entry in config_of(changes):
+    for entry in config_of(changes, "config_options"):
         changed = with_options(changed, entry.service, entry.options)
     return changed
 
 
 def _service_of(entry: Any, where: str) -> RTVIClientConfigOption:
     if isinstance(entry, RTVIClientConfigOption):
-        service, options, extra = entry.service, entry.options, copy.deepcopy(entry.extra)
+        service, options, extra = entry.service, entry.options, _copied(entry.extra, where)
     else:
         _check_mapping(entry, where, RTVIClientConfigOption, "service", "options")
-        service, options, extra = entry.get("service"), entry.get("options", ()), _others(entry, "service", "options")
+        service, options, extra = (
+            entry.get("service"),
+            entry.get("options", ()),
+            _others(entry, where, "service", "options"),
+        )
     return RTVIClientConfigOption(
-        _text(service, "service", where), _options_of(options, f"{where}.options"), extra=extra
+        _text(service, f"{where}.service"), _options_of(options, f"{where}.options"), extra=extra
     )
 
 
 def _options_of(options: Any, where: str) -> tuple[ConfigOption, ...]:
-    if isinstance(options, (str, Mapping)) or not isinstance(options, Iterable):
-        raise TypeError(f"{where} is a list of options, not {type(options).__name__}")
+    _OPTIONS.check_one(where, options)
     return tuple(_option_of(option, f"{where}[{index}]") for index, option in enumerate(options))
 
 
 def _option_of(option: Any, where: str) -> ConfigOption:
     if isinstance(option, ConfigOption):
-        name, value, extra = option.name, option.value, copy.deepcopy(option.extra)
+        name, value, extra = option.name, option.value, _copied(option.extra, where)
     else:
         _check_mapping(option, where, ConfigOption, "name", "value")
-        name, value, extra = option.get("name"), option.get("value"), _others(option, "name", "value")
-    return ConfigOption(_text(name, "name", where), copy.deepcopy(value), extra=extra)
+        name, value, extra = option.get("name"), option.get("value"), _others(option, where, "name", "value")
+    return ConfigOption(_text(name, f"{where}.name"), _copied(value, f"{where}['value']"), extra=extra)
+
+
+def _copied(value: Any, where: str) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except RecursionError:
+        raise ValueError(f"{where} is nested too deeply for JSON. Pass data with fewer levels") from None
+    except TypeError:  # as of a lock or a file
+        raise TypeError(f"{where} holds something that cannot be copied. Pass data as JSON has it") from None
 
 
 def _check_mapping(value: Any, where: str, cls: type[object], *keys: str) -> None:
     if not isinstance(value, Mapping):
         shape = ", ".join(f'"{key}": ...' for key in keys)
-        raise TypeError(f"{where} is a {cls.__name__} or {{{shape}}}, not {type(value).__name__}")
+        raise TypeError(f"{where} must be a {cls.__name__} or {{{shape}}}, not {type(value).__name__}")
 
 
-def _text(value: Any, key: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{where} needs a {key!r} that is a string")
-    return value
+def _text(value: Any, where: str) -> str:
+    STRING.check_one(where, value)
+    return str(value)
 
 
-def _others(mapping: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    return {name: copy.deepcopy(value) for name, value in mapping.items() if name not in known}
+def _others(mapping: Mapping[str, Any], where: str, *known: str) -> dict[str, Any]:
+    return {name: _copied(value, f"{where}[{name!r}]") for name, value in mapping.items() if name not in known}

@@ -201,11 +201,30 @@ class Engine:
                 type_, data, id_ = _checked(message)
         except envelope.ForeignMessageError:
             return []
+        except envelope.LimitError as error:
+            return self._skip(error)
         except ProtocolError as error:
             return [Warn(f"The bot sent something that is no RTVI message; it is skipped. {error}")]
         event, spec = _EVENTS.get(type_, _UNKNOWN)
         deliver = Deliver(event, spec, type_, data, id_)
         return self._receive(deliver) if type_ in _MEANT_FOR_US else [deliver]
+
+    def _skip(self, error: envelope.LimitError) -> list[Effect]:
+        """Skip a message over a limit, and fail what may wait for it, since nothing else ends the wait.
+
+        If its type or its id cannot be read, it may be what any call waits for.
+        """
+        if self.bot_ready is None and error.type in ("bot-ready", None):
+            return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
+        effects: list[Effect] = [Warn(f"The bot sent a message over a limit of this client; it is skipped. {error}")]
+        if error.type is None or error.type in REPLY_TYPES:
+            for id_ in self._asked.copy() if error.id is None else [error.id]:
+                asked = self._asked.pop(id_, None)
+                if asked is not None:
+                    which = "A message that may be" if error.id is None else "The message that is"
+                    text = f"{which} the answer to the {asked!r} request is over a limit of this client: {error}"
+                    effects.append(Reject(id_, ProtocolError(f"{text}. Have the bot send less at once")))
+        return effects
 
     def _receive(self, deliver: Deliver) -> list[Effect]:
         type_, message = deliver.type, deliver.message
@@ -288,7 +307,7 @@ def _checked(message: RTVIMessage) -> envelope.Content:
     if not isinstance(message.type, str):
         raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
     if envelope.is_too_deep(message.data):
-        raise ProtocolError(f"A message is nested more than {envelope.MAX_DEPTH} levels deep")
+        raise envelope.too_deep(message.type, message.id)
     return message.type, message.data, message.id
 
 

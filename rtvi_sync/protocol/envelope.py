@@ -5,6 +5,7 @@ Everything received is untrusted: whatever the text is, `decode()` returns a mes
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
 import json
@@ -15,6 +16,8 @@ from typing import Any, TypeAlias
 
 from ..errors import ProtocolError
 from ..messages import RTVIMessage
+from .json_faults import find_fault
+from .text import one_line
 
 _raw_decode = json.JSONDecoder().raw_decode
 
@@ -92,22 +95,50 @@ _MAX_FAST = 1_048_576
 _STRING_OR_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 _LARGEST_ID = 2**64
 
+# A message over a limit is not parsed, but a call may wait for it: its type and its id stand before or after the data.
+_WINDOW = 1024  # characters at either end that are looked at
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_SCALAR_MEMBER = rf'\s*{_STRING}\s*:\s*(?:{_STRING}|[^\s"\[{{,\]}}]+)\s*'
+_FIRST_MEMBERS = re.compile(rf"\s*\{{((?:{_SCALAR_MEMBER},)*)", re.DOTALL)
+_LAST_MEMBERS = re.compile(rf"((?:,{_SCALAR_MEMBER})+)\}}\s*\Z", re.DOTALL)
+
 
 class ForeignMessageError(ProtocolError):
     """Well-formed JSON that is not RTVI's: other label, or none. Such messages are skipped without a word."""
 
 
+class LimitError(ProtocolError):
+    """A message over a limit of this client. `type` and `id` are what could be read of it; None: not readable."""
+
+    def __init__(self, message: str, type: str | None, id: str | None) -> None:
+        super().__init__(message)
+        self.type = type
+        self.id = id
+
+
 def encode(message: RTVIMessage) -> bytes:
-    """The JSON text of `message`, in UTF-8.
+    """The JSON text of `message`, in UTF-8. Raises as `to_json()` does."""
+    return to_json(message.to_dict())
+
+
+def to_json(document: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> bytes:
+    """Return the JSON text of `document`, in UTF-8.
+
+    Args:
+        document: what is sent.
+        given: what the application gave to make it of, by the name that an error is to call it; None: `document`.
 
     Raises:
-        TypeError: `data` holds something that is not JSON; the message says what.
-        ValueError: `data` holds a NaN, an infinity or half a character, or refers to itself.
+        TypeError: it holds something that is not JSON; the message says where, and what it is.
+        ValueError: as well, for a NaN, an infinity, half a character, a circle, or too many levels.
     """
     try:
-        return _dumps_fast(message.to_dict())
-    except RecursionError:
-        raise ValueError(f"The data of the {message.type!r} message is nested too deeply") from None
+        return _dumps_fast(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        fault = find_fault(document if given is None else given, _dumps_bare)
+        if fault is None:
+            raise ValueError(f"The data cannot be written as JSON: {one_line(str(error))}") from None
+    raise fault
 
 
 def decode(text: str | bytes | bytearray) -> RTVIMessage:
@@ -120,11 +151,12 @@ def open_text(text: str | bytes | bytearray) -> Content:
 
     Raises:
         ForeignMessageError: the label is not RTVI's.
-        ProtocolError: not JSON, not an envelope, or more than a message may hold.
+        LimitError: more than a message may hold.
+        ProtocolError: not JSON, or not an envelope.
     """
     size = len(text)
     if size > MAX_VALUES and _has_too_many_values(text):
-        raise ProtocolError(f"A message holds more than {MAX_VALUES} values")
+        raise _over_limit(text, f"more than {MAX_VALUES} values (MAX_VALUES)")
     try:
         envelope = _loads_fast(text) if size <= _MAX_FAST else _loads_slowly(text)
     except (ValueError, RecursionError):
@@ -163,8 +195,34 @@ def _loads_slowly(text: str | bytes | bytearray) -> Any:
     """The standard library takes more than orjson, such as NaN, which Python servers do send."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and too large integers are ValueErrors
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"A message is not JSON: {_shorten(str(error))}") from None
+    except RecursionError:
+        raise _over_limit(text, f"more than {MAX_DEPTH} levels (MAX_DEPTH)") from None
+    except ValueError:
+        raise _over_limit(text, "a number of more digits than Python takes (sys.set_int_max_str_digits())") from None
+
+
+def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
+    """Make the error for a text that is not parsed, with what its first and last members say.
+
+    A nested member is not taken for one of the envelope: no bracket lies between these and the ends of the text.
+    """
+    first, last = (
+        part if isinstance(part, str) else part.decode(errors="replace") for part in (text[:_WINDOW], text[-_WINDOW:])
+    )
+    head, tail = _FIRST_MEMBERS.match(first), _LAST_MEMBERS.search(last)
+    members: dict[str, Any] = {}
+    for found in (head[1][:-1] if head is not None else "", tail[1][1:] if tail is not None else ""):
+        with contextlib.suppress(ValueError):
+            members |= json.loads(f"{{{found}}}")
+    if members.get("label", LABEL) != LABEL:
+        return ForeignMessageError(f"A message of another label than {LABEL!r} holds {held}")
+    labelled = LABEL in text if isinstance(text, str) else LABEL.encode() in text
+    if head is None or not labelled:
+        return ProtocolError(f"A message is no JSON object with the label {LABEL!r}, and holds {held}")
+    type_ = members.get("type")
+    return LimitError(f"A message holds {held}", type_ if isinstance(type_, str) else None, _id_of(members.get("id")))
 
 
 def open_document(envelope: Any) -> Content:
@@ -178,13 +236,22 @@ def open_document(envelope: Any) -> Content:
         raise ProtocolError(f"A message has the type {_shorten(repr(type_))}; it must be a non-empty string")
     id_ = envelope.get("id")
     if id_ is not None and not isinstance(id_, str):
-        # JSON-RPC habits: a number is as good an id as its text, and the reply is only looked up by it.
-        is_number = isinstance(id_, int) and not isinstance(id_, bool) and abs(id_) < _LARGEST_ID
-        id_ = str(id_) if is_number else None
+        id_ = _id_of(id_)
     data = envelope.get("data")
     if is_too_deep(data):
-        raise ProtocolError(f"The data of a {_shorten(type_)!r} message is nested more than {MAX_DEPTH} levels deep")
+        raise too_deep(type_, id_)
     return type_, data, id_
+
+
+def too_deep(type_: str, id_: str | None) -> LimitError:
+    """Make the error for a message whose data `is_too_deep()`."""
+    return LimitError(f"A {_shorten(type_)!r} message holds more than {MAX_DEPTH} levels (MAX_DEPTH)", type_, id_)
+
+
+def _id_of(value: Any) -> str | None:
+    """Read an id. JSON-RPC habits: a number is as good an id as its text, and the reply is only looked up by it."""
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID
+    return value if isinstance(value, str) else str(value) if is_number else None
 
 
 def is_too_deep(document: Any) -> bool:

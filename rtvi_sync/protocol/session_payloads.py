@@ -5,11 +5,12 @@ Import them from `rtvi_sync.messages`. The rules by which they are decoded are t
 
 # No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
+from .._validation import STRING, instance_of, iterable, list_of
 from .decoding import ANY_SHAPE, Payload, sent_as
 
 # Entries of a config
@@ -19,11 +20,16 @@ from .decoding import ANY_SHAPE, Payload, sent_as
 class ConfigOption(Payload):
     """One option of a service: its name and any JSON value."""
 
-    name: str
+    name: str = attrs.field(validator=STRING)
     value: Any = None
 
 
+_LIST = iterable("a list of options")
+_OPTIONS = list_of(instance_of("a ConfigOption or a mapping", ConfigOption, Mapping), "a list of options")
+
+
 def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
+    _LIST.check(options=options)
     return tuple(options)
 
 
@@ -31,8 +37,8 @@ def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
 class RTVIClientConfigOption(Payload):
     """The options of one service, the key of which is for example "llm". Both can be given by position."""
 
-    service: str
-    options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options)
+    service: str = attrs.field(validator=STRING)
+    options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options, validator=_OPTIONS)
 
 
 # The bot

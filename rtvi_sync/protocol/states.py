@@ -1,8 +1,8 @@
 """The states of a client, and which may follow which.
 
 Rule 1: whatever changes a state goes through `may_follow()`; there is no second place that knows the order.
-Rule 2: any state may be left for DISCONNECTING (an active session is ended) or ERROR (an attempt failed), except that
-nothing leads from DISCONNECTED to DISCONNECTING: there is nothing to end.
+Rule 2: any state of a session or of a call may be left for DISCONNECTED or ERROR. The states at rest, DISCONNECTED and
+ERROR, may be left only for the first state of a session or of `start_bot()`; ERROR for DISCONNECTED too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import Enum
 
 import attrs
 
+from .._validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 from ..errors import DisconnectedError, RTVIError, anew
 from .text import one_line
 
@@ -37,16 +38,16 @@ _S = TransportState
 _RESTING = (_S.DISCONNECTED, _S.ERROR)
 
 FOLLOWING: dict[TransportState, frozenset[TransportState]] = {
-    _S.DISCONNECTED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.ERROR}),
+    _S.DISCONNECTED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING}),
     _S.INITIALIZING: frozenset({_S.INITIALIZED, _S.DISCONNECTING, *_RESTING}),
-    _S.INITIALIZED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
+    _S.INITIALIZED: frozenset({_S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
     _S.AUTHENTICATING: frozenset({_S.AUTHENTICATED, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
     _S.AUTHENTICATED: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTING, *_RESTING}),
     _S.CONNECTING: frozenset({_S.CONNECTED, _S.DISCONNECTING, *_RESTING}),
     _S.CONNECTED: frozenset({_S.READY, _S.DISCONNECTING, *_RESTING}),
     _S.READY: frozenset({_S.DISCONNECTING, *_RESTING}),
     _S.DISCONNECTING: frozenset(_RESTING),
-    _S.ERROR: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.CONNECTING, _S.DISCONNECTED}),
+    _S.ERROR: frozenset({_S.INITIALIZING, _S.AUTHENTICATING, _S.DISCONNECTED}),
 }
 
 ACTIVE = frozenset({_S.CONNECTED, _S.READY})
@@ -66,16 +67,19 @@ class CloseInfo:
             close with 1000 after a normal end and after a protocol error alike.
         reason: the peer's text; "" without one.
         initiator: "client", "server" or "network".
-        error: what went wrong, or None after a normal end.
+        error: what went wrong, or None after a normal end. If the application ended the session: the messages that it
+            had sent and that had not reached the server.
         reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the program does
             something else first.
     """
 
-    code: int | None = None
-    reason: str = ""
-    initiator: str = "client"
-    error: BaseException | None = None
-    reconnecting: bool = False
+    code: int | None = attrs.field(default=None, validator=COUNT_OR_ZERO.or_none)
+    reason: str = attrs.field(default="", validator=STRING)
+    initiator: str = attrs.field(default="client", validator=NAME)
+    error: BaseException | None = attrs.field(
+        default=None, validator=instance_of("an exception", BaseException).or_none
+    )
+    reconnecting: bool = attrs.field(default=False, validator=BOOL)
 
     def describe(self) -> str:
         """In a sentence without its full stop."""
@@ -105,6 +109,7 @@ class CloseInfo:
         Args:
             before: what the call was waiting for, if that helps.
         """
+        STRING.check(before=before)
         missed = f" before {before}" if before else ""
         error = DisconnectedError(
             f"{self.describe()}{missed}; call connect() for a new one",

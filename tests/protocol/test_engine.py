@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -441,9 +442,7 @@ class TestEvents:
         assert engine.receive('{"label": "other", "type": "bot-ready"}') == []
         assert engine.receive({"type": "bot-ready"}) == []
 
-    @pytest.mark.parametrize(
-        "junk", ["", "no json", b"\xff", "[]", {"label": "rtvi-ai"}, RTVIMessage(["x"]), RTVIMessage(None), None, 5]
-    )
+    @pytest.mark.parametrize("junk", ["", "no json", b"\xff", "[]", {"label": "rtvi-ai"}, None, 5])
     def test_junk(self, engine: Engine, junk: Any) -> None:
         """What is no message is warned of and skipped."""
         (effect,) = engine.receive(junk)
@@ -464,6 +463,99 @@ def test_a_message_of_a_transport_may_not_be_deeper_than_others(engine: Engine) 
     (effect,) = ready(engine, "0.3.0").receive(RTVIMessage("config", config))
     assert isinstance(effect, Warn)
     assert engine.config is None
+
+
+def text_of(
+    data: str, *, id: str | None = None, type: str = "server-response", order: str = "label type id data"
+) -> str:
+    """Write a message with its members in an order; `data` is JSON."""
+    members = {"label": '"rtvi-ai"', "type": json.dumps(type), "id": json.dumps(id), "data": data}
+    return "{" + ", ".join(f'"{name}" : {members[name]}' for name in order.split()) + "}"
+
+
+UNREADABLE = '{"data": [' + "1," * 100_000 + '1], "type": "bot-ready", "label": "rtvi-ai", "more": []}'
+
+
+class TestOverALimit:
+    """A message over a limit of ours is skipped; what waits for it is told at once, with the name of the limit."""
+
+    @pytest.fixture(params=["orjson", "the standard library"], autouse=True)
+    def parser(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Parse in one of the ways there are."""
+        if request.param == "the standard library":
+            monkeypatch.setattr(engine_module.envelope, "_loads_fast", engine_module.envelope._loads_bare)
+
+    @pytest.mark.parametrize(
+        ("data", "limit"),
+        [
+            ("[" + "1," * 100_000 + "1]", "MAX_VALUES"),
+            ("[" * 101 + "]" * 101, "MAX_DEPTH"),
+            ("[" * 40_000 + "]" * 40_000, "MAX_DEPTH"),
+        ],
+        ids=["values", "depth", "recursion"],
+    )
+    @pytest.mark.parametrize("order", ["label type id data", "data id label type", "label id data type"])
+    @pytest.mark.parametrize("encode", [str, str.encode], ids=["str", "bytes"])
+    def test_an_answer(self, engine: Engine, data: str, limit: str, order: str, encode: Any) -> None:
+        """The request that it answers fails, and no other; wherever its id stands beside the data."""
+        other, mine = (asked(ready(engine) if not n else engine, "client-message") for n in range(2))
+        warn, reject = engine.receive(encode(text_of(data, id=mine, order=order)))
+        assert isinstance(warn, Warn)
+        assert (type(reject), reject.id, type(reject.error)) == (Reject, mine, ProtocolError)
+        assert re.search(f"answer to the 'client-message' request .*({limit})", str(reject.error))
+        (resolve, _) = engine.receive(RTVIMessage("server-response", {}, other))
+        assert resolve == Resolve(RTVIMessage("server-response", {}, other))
+        (late,) = engine.receive(RTVIMessage("server-response", {}, mine))
+        assert isinstance(late, Deliver)
+
+    def test_numbers_that_python_does_not_take(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Too many digits are a limit of Python's, which the error names."""
+        monkeypatch.setattr(engine_module.envelope, "_loads_fast", engine_module.envelope._loads_bare)
+        mine = asked(ready(engine), "client-message")
+        _, reject = engine.receive(text_of("9" * 5000, id=mine))
+        assert reject.id == mine
+        assert "set_int_max_str_digits" in str(reject.error)
+
+    @pytest.mark.parametrize("hand_over", [lambda m: m, RTVIMessage.to_dict], ids=["message", "document"])
+    def test_what_a_transport_has_parsed(self, engine: Engine, hand_over: Any) -> None:
+        """It is held to the same depth."""
+        mine = asked(ready(engine), "client-message")
+        _, reject = engine.receive(hand_over(RTVIMessage("server-response", nested(101), mine)))
+        assert (reject.id, "MAX_DEPTH" in str(reject.error)) == (mine, True)
+
+    def test_an_answer_of_which_nothing_can_be_read(self, engine: Engine) -> None:
+        """It may be what any call waits for: all fail. What is nested in the data is not taken for the message's."""
+        ids = [asked(ready(engine) if not n else engine, "client-message") for n in range(3)]
+        inner = json.dumps({"id": ids[0], "type": "metrics"})
+        data = f"[{inner}, {'1,' * 100_000}{inner}]"
+        text = f'{{"data": {data}, "id": "x", "type": "server-response", "label": "rtvi-ai", "more": {data}}}'
+        effects = engine.receive(text)
+        assert heard(effects) == [Warn, Reject, Reject, Reject]
+        assert [effect.id for effect in effects[1:]] == ids
+        assert len({id(effect.error) for effect in effects[1:]}) == 3
+
+    @pytest.mark.parametrize("type_", ["server-message", "metrics", "my-own"])
+    def test_an_event(self, engine: Engine, type_: str) -> None:
+        """Nothing waits for it by its id, not even if it has that of a request."""
+        mine = asked(ready(engine), "client-message")
+        assert heard(engine.receive(text_of(str(nested(101)), id=mine, type=type_))) == [Warn]
+        assert heard(engine.receive(text_of(str(nested(101)), type="server-response", id="unknown"))) == [Warn]
+
+    @pytest.mark.parametrize("text", [text_of("[" + "1," * 100_000 + "1]", type="bot-ready"), UNREADABLE])
+    def test_the_bot_that_is_to_be_ready(self, engine: Engine, text: str) -> None:
+        """`connect()` waits for it, so the session ends, with the name of the limit."""
+        (close,) = engine.receive(text)
+        assert isinstance(close, Close)
+        assert re.search("bot-ready .* limit .*(MAX_VALUES|MAX_DEPTH)", str(close.error))
+        assert heard(ready(engine).receive(text_of(str(nested(101)), type="bot-ready"))) == [Warn]
+
+    def test_what_is_no_message_of_ours(self, engine: Engine) -> None:
+        """Another label is skipped in silence, and what is no object is no answer."""
+        asked(ready(engine), "client-message")
+        assert engine.receive('{"label": "other", "data": [' + "1," * 100_000 + "1]}") == []
+        assert heard(engine.receive("[" * 200_000)) == [Warn]
+        assert heard(engine.receive('{"a":' * 50_000)) == [Warn]
+        assert heard(engine.receive("[" + "1," * 100_000 + "1]")) == [Warn]
 
 
 class TestGate:

@@ -249,7 +249,7 @@ class TestEncode:
     @pytest.mark.parametrize("data", [float("nan"), float("inf"), [-float("inf")]])
     def test_not_finite(self, data: Any) -> None:
         """JSON has no NaN and no infinity; a bot's parser may stumble over them."""
-        with pytest.raises(ValueError, match="JSON compliant"):
+        with pytest.raises(ValueError, match="a number that JSON does not have"):
             envelope.encode(RTVIMessage("x", data))
 
     def test_cycles_and_depth(self) -> None:
@@ -260,7 +260,7 @@ class TestEncode:
         for _ in range(200_000):
             deep = [deep]
         for data in (cycle, deep):
-            with pytest.raises(ValueError, match=r"[Cc]ircular|deeply"):
+            with pytest.raises(ValueError, match=r"refers back to|deeply"):
                 envelope.encode(RTVIMessage("x", data))
         while isinstance(deep, list):  # its own destruction must not recurse either
             deep = deep.pop()

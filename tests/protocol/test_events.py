@@ -113,7 +113,7 @@ def test_a_name_like_none_gets_no_suggestion() -> None:
 
 def test_an_event_is_named_by_a_string() -> None:
     """Anything that is not a string is a mistake of another kind."""
-    with pytest.raises(TypeError, match="not by list"):
+    with pytest.raises(TypeError, match="event must be an RTVIEvent or the name of one, not list"):
         event_from(["bot_ready"])  # type: ignore[arg-type]
 
 

@@ -28,6 +28,7 @@ from rtvi_sync.protocol.frames import (
     encode_message,
     message_in,
 )
+from tests.slowness import GUARD
 
 uint64, uint32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -317,7 +318,7 @@ assert first() == second()
 
 def run_python(code: str, **env: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, timeout=GUARD
     )
     assert result.returncode == 0, result.stdout + result.stderr
 

@@ -1,0 +1,116 @@
+"""Where in what the application gave something stands that JSON does not have, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from .text import one_line
+
+_Encode = Callable[[Any], object]
+
+# Deeper data is called too deep: Python's encoder gives up at about as many levels.
+_MAX_DEPTH: Final = 1000
+# The search ends after so many values; the encoder's own words have to do then.
+_MAX_NODES: Final = 100_000
+_MAX_KEY_LENGTH: Final = 40
+# Of a longer path the first and last keys are shown.
+_SHOWN_KEYS: Final = 4
+_ADVICE: Final = "Pass text, numbers, True, False, None, lists, and dicts with text as keys"
+
+
+@attrs.frozen(eq=False)
+class _Node:
+    """A value, and the container that holds it under `key`."""
+
+    value: Any
+    key: Any
+    parent: _Node | None = None
+
+    def ancestors(self) -> Iterator[_Node]:
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def __str__(self) -> str:
+        """The path to the value, as Python would have it: ``request_data['user']['when']``."""
+        *keys, root = [node.key for node in (self, *self.ancestors())]
+        steps = [f"[{_shown(key)}]" for key in reversed(keys)]
+        if len(steps) > 2 * _SHOWN_KEYS:
+            steps[_SHOWN_KEYS:-_SHOWN_KEYS] = ["[...]"]
+        return "".join([root, *steps])
+
+
+def find_fault(given: Mapping[str, Any], encode: _Encode) -> Exception | None:
+    """Return the error for what cannot be encoded; None if it is not found.
+
+    The error tells the place, the type, and never the value, which may be secret.
+
+    Args:
+        given: what the application gave, by the name that the error is to call it.
+        encode: raises for what cannot be encoded.
+    """
+    level = [_Node(value, name) for name, value in given.items()]
+    count = 0
+    for _ in range(_MAX_DEPTH):
+        count += len(level)
+        for node in level:
+            fault = _fault_of(node, encode)
+            if fault is not None:
+                return fault
+        level = [child for node in level for child in _children(node)] if count <= _MAX_NODES else []
+    if not level:
+        return None
+    return ValueError(f"{level[0]} is nested too deeply for JSON. Pass data with fewer levels")
+
+
+def _children(node: _Node) -> Iterator[_Node]:
+    value = node.value
+    if isinstance(value, dict):
+        yield from (_Node(child, key, node) for key, child in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from (_Node(child, index, node) for index, child in enumerate(value))
+
+
+def _fault_of(node: _Node, encode: _Encode) -> Exception | None:
+    """Return what is wrong with a value, other than in what it contains."""
+    value = node.value
+    if not isinstance(value, (dict, list, tuple)):
+        return _error_of(value, encode, node, "")
+    for ancestor in node.ancestors():
+        if ancestor.value is value:
+            text = f"{node} refers back to {ancestor}, which JSON cannot express. Pass data without a circle"
+            return ValueError(text)
+    for key in value if isinstance(value, dict) else ():
+        error = _error_of(key, lambda key: encode({key: None}), node, "has a key that ")
+        if error is not None:
+            return error
+    return None
+
+
+def _error_of(value: Any, encode: _Encode, node: _Node, what: str) -> Exception | None:
+    """Return the error for a value that contains no others, or for a key; `what`: what `node` has of it."""
+    try:
+        encode(value)
+    except UnicodeEncodeError:
+        advice = "which UTF-8 cannot express. Pass whole characters"
+        return ValueError(f"{node} {what}has half a character (a lone surrogate) in it, {advice}")
+    except TypeError:
+        return TypeError(f"{node} {what}is {_named_type(value)}, which JSON does not have. {_ADVICE}")
+    except (ValueError, RecursionError):
+        if isinstance(value, float):
+            return ValueError(f"{node} {what}is {float(value)}, a number that JSON does not have. Pass None instead")
+        return ValueError(f"{node} {what}is {_named_type(value)} too large for JSON. Pass a smaller one, or text")
+    return None
+
+
+def _named_type(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _shown(key: Any) -> str:
+    return one_line(repr(key[:_MAX_KEY_LENGTH] if isinstance(key, str) else key)[: 2 * _MAX_KEY_LENGTH])
