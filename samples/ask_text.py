@@ -6,8 +6,11 @@ Without a URL it asks the built-in bot, which repeats what it reads.
 """
 
 import argparse
+import contextlib
+import sys
 
-from rtvi_sync import RequestRejectedError, RTVIClient, RTVIEvent, WebSocketTransport
+from rtvi_sync import RequestRejectedError, RTVIClient, RTVIEvent
+from rtvi_sync.cli import run_program
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 
@@ -25,9 +28,9 @@ def ask(client: RTVIClient, question: str) -> str:
     return "".join(words)
 
 
-def main(url: str, questions: list[str]) -> None:
+def talk(url: str, questions: list[str]) -> None:
     # No microphone and no loudspeaker are wanted.
-    client = RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=NullSink(), connect_timeout=15)
+    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     with client:
         try:
             # What kinds of request there are is up to the bot.
@@ -38,13 +41,15 @@ def main(url: str, questions: list[str]) -> None:
             print(question, "->", ask(client, question))
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--url", help="the WebSocket of a bot")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])
     given = parser.parse_args()
-    if given.url:
-        main(given.url, given.questions)
-    else:
-        with EmbeddedBot(on_request={"get-order": lambda order: {**order, "state": "sent"}}) as bot:
-            main(bot.ws_url, given.questions)
+    bot = EmbeddedBot(on_request={"get-order": lambda order: {**order, "state": "sent"}})
+    with contextlib.ExitStack() as stack:
+        talk(given.url or stack.enter_context(bot).ws_url, given.questions)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -7,21 +7,18 @@ a terminal user interface or a robot needs. Without a URL it talks to the built-
 """
 
 import argparse
+import contextlib
+import sys
 import time
 
-from rtvi_sync import BotLLMTextData, RTVIClient, WebSocketTransport
+from rtvi_sync import BotLLMTextData, RTVIClient
+from rtvi_sync.cli import run_program
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 
 
-def main(url: str) -> None:
-    client = RTVIClient(
-        transport=WebSocketTransport(url),
-        events="manual",
-        enable_mic=False,
-        speaker=NullSink(),
-        connect_timeout=15,
-    )
+def talk(url: str) -> None:
+    client = RTVIClient.for_url(url, events="manual", enable_mic=False, speaker=NullSink(), connect_timeout=15)
     score = {"sentences": 0, "rounds": 0}
 
     @client.on("bot-transcription")
@@ -43,12 +40,13 @@ def main(url: str) -> None:
     print(f"{score['sentences']} sentences in {score['rounds']} rounds")
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--url", help="the WebSocket of a bot")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     url = parser.parse_args().url
-    if url:
-        main(url)
-    else:
-        with EmbeddedBot(replies="Once there was a thread. It ended.") as bot:
-            main(bot.ws_url)
+    with contextlib.ExitStack() as stack:
+        talk(url or stack.enter_context(EmbeddedBot(replies="Once there was a thread. It ended.")).ws_url)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -8,10 +8,12 @@ the package brings along.
 
 import argparse
 import contextlib
+import sys
 from pathlib import Path
 
 import rtvi_sync
-from rtvi_sync import BotLLMTextData, RequestTimeoutError, RTVIClient, UserTranscriptionData, WebSocketTransport
+from rtvi_sync import BotLLMTextData, RequestTimeoutError, RTVIClient, UserTranscriptionData
+from rtvi_sync.cli import run_program
 from rtvi_sync.media import WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
 
@@ -27,8 +29,8 @@ def print_bot(said: BotLLMTextData) -> None:
 
 def talk(question: str, answer: str, url: str) -> None:
     speech = WavSource(question)
-    client = RTVIClient(
-        transport=WebSocketTransport(url),
+    client = RTVIClient.for_url(
+        url,
         callbacks={"on_user_transcript": print_user, "on_bot_transcript": print_bot},
         mic=speech,
         speaker=WavSink(answer),
@@ -42,14 +44,15 @@ def talk(question: str, answer: str, url: str) -> None:
     print("The bot's voice is in", answer)
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--url", help="the WebSocket of a bot")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("question", nargs="?", default=str(Path(rtvi_sync.__file__).with_name("cli") / "speech.wav"))
     parser.add_argument("answer", nargs="?", default="answer.wav")
     given = parser.parse_args()
-    if given.url:
-        talk(given.question, given.answer, given.url)
-    else:
-        with EmbeddedBot() as bot:
-            talk(given.question, given.answer, bot.ws_url)
+    with contextlib.ExitStack() as stack:
+        talk(given.question, given.answer, given.url or stack.enter_context(EmbeddedBot()).ws_url)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

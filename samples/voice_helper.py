@@ -1,13 +1,14 @@
 """Give a service of a bot methods and an event of its own: a helper for the voice of a bot of RTVI 0.3 or 1.x.
 
-    python3 run.py sample voice_helper --url ws://localhost:7860/ws
-
-Without a URL it talks to the built-in bot.
+python3 run.py sample voice_helper --url ws://localhost:7860/ws   # without a URL: the built-in bot
 """
 
 import argparse
+import contextlib
+import sys
 
-from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIMessage, WebSocketTransport
+from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIMessage
+from rtvi_sync.cli import run_program
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 
@@ -19,13 +20,11 @@ class VoiceHelper(RTVIClientHelper):
     event_names = ("spoken",)
 
     def on_registered(self) -> None:
-        """It serves a client from now on."""
         self._words: list[str] = []
 
     def say(self, text: str) -> None:
         """Have the bot say `text`, whatever its language model thinks of it."""
-        given = [{"name": "text", "value": text}]
-        self.client.action({"service": self.service, "action": "say", "arguments": given})
+        self.client.action({"service": self.service, "action": "say", "arguments": [{"name": "text", "value": text}]})
 
     def use(self, voice: str) -> str:
         """Change the voice. Returns the one before."""
@@ -38,12 +37,12 @@ class VoiceHelper(RTVIClientHelper):
         if message.type == "bot-tts-text":
             self._words.append(message.data["text"])
         else:
-            text, self._words = " ".join(self._words), []
-            self.emit("spoken", text)
+            self.emit("spoken", " ".join(self._words))
+            self._words.clear()
 
 
-def main(url: str) -> None:
-    client = RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=NullSink(), connect_timeout=15)
+def talk(url: str) -> None:
+    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     voice = client.register_helper("tts", VoiceHelper({"on_spoken": lambda text: print("spoken:", text)}))
     with client:
         print("the voice was", voice.use("alto"))
@@ -52,12 +51,13 @@ def main(url: str) -> None:
             next(events)
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--url", help="the WebSocket of a bot")
-    if url := parser.parse_args().url:
-        main(url)
-    else:
-        config = [{"service": "tts", "options": [{"name": "voice", "value": "bass"}]}]
-        with EmbeddedBot(version="0.3.0", config=config) as bot:
-            main(bot.ws_url)
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
+    bot = EmbeddedBot(version="0.3.0", config=[{"service": "tts", "options": [{"name": "voice", "value": "bass"}]}])
+    with contextlib.ExitStack() as stack:
+        talk(parser.parse_args().url or stack.enter_context(bot).ws_url)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -13,15 +13,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rtvi_sync import RTVIError, __version__
+from rtvi_sync import __version__
 from rtvi_sync.notes.text import clean
 
 from . import demo, devices, talk
+from .program import run_program
+
+__all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
 COMMANDS = {"demo": demo, "talk": talk, "devices": devices}
-
-FAILED = 1
-INTERRUPTED = 130
 
 
 class CleanFormatter(logging.Formatter):
@@ -53,19 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     given = _parser().parse_args(arguments)
-    try:
-        status: int = COMMANDS[given.command].run(given)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has left. What is still buffered must not fail again when the interpreter exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return FAILED
-    except (RTVIError, OSError) as error:
-        print(f"rtvi-sync {given.command}: {clean(str(error))}", file=sys.stderr)
-        return FAILED
-    return status
+    return run_program(lambda: COMMANDS[given.command].run(given), f"rtvi-sync {given.command}")
 
 
 def _parser() -> argparse.ArgumentParser:

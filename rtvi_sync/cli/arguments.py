@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import math
-from urllib.parse import urlsplit
+
+from rtvi_sync import InvalidTransportParamsError
+from rtvi_sync.start import BotURL
 
 
 def url(text: str) -> str:
-    """The type of an argument that is a URL.
+    """The type of an argument that is a bot's URL, as `RTVIClient.for_url()` takes it.
 
     Raises:
         argparse.ArgumentTypeError: no bot can be there.
     """
     try:
-        parts = urlsplit(text)
-        fits = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname
-    except ValueError:
-        fits = None
-    if not fits:  # the text is not repeated: it may hold a key
-        raise argparse.ArgumentTypeError("a URL is needed that begins with http://, https://, ws:// or wss://")
-    return parts.geturl()
+        BotURL.parse(text)
+    except InvalidTransportParamsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def seconds(text: str) -> float:

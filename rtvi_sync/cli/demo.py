@@ -10,7 +10,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from rtvi_sync import RTVIError
+from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.notes import latency
 from rtvi_sync.notes.recording import Recorder, played
 from rtvi_sync.testing import EmbeddedBot
@@ -18,7 +18,7 @@ from rtvi_sync.testing import EmbeddedBot
 from .arguments import seconds, url
 from .conversation import Conversation, Ear
 from .keeping import keep, writable
-from .reach import URL_HELP, Address, greeting_of
+from .reach import URL_HELP, greeting_of
 from .screen import Screen, screen_for
 from .speech import SHIPPED, Mouth, Speech, load_speech
 
@@ -78,13 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
             address, greeting = bot.base_url, 0.0
             _introduce_built_in_bot(screen, speech)
         mouth, ear, recorder = Mouth(speech.sample_rate_hz), Ear(), Recorder(limit=arguments.timeout + 60.0)
-        client, connect = Address(address).client(mic=mouth, speaker=ear, connect_timeout=_CONNECT_TIMEOUT)
+        client = RTVIClient.for_url(address, mic=mouth, speaker=ear, connect_timeout=_CONNECT_TIMEOUT)
         # While connecting, because a bot may speak as soon as it is there.
         client.on("connected", lambda: recorder.attach(client.tracks()))
         talk = Conversation(client, mouth, ear, screen)
         problem: BaseException | None = None
         with contextlib.closing(client):
-            talk.note(greeting_of(connect()))
+            talk.note(greeting_of(client.connect()))
             recorder.attach(client.tracks())
             try:
                 talk.hold(speech, greeting=greeting, timeout=arguments.timeout)

@@ -1,64 +1,33 @@
-"""Where a bot is, as a user of the command line says it, and how it is reached there."""
+"""How a bot is reached from the command line, and what it says about itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-import attrs
-
-from rtvi_sync import BotReadyData, RTVIClient, StartBotError, WebSocketTransport
+from rtvi_sync import BotReadyData, RTVIClient, WebSocketTransport
 
 URL_HELP = (
-    "ws:// or wss:// of its WebSocket; http:// or https:// of its connect endpoint's server (POST URL/connect), or, "
-    "ending in /start, of a Pipecat runner (http://localhost:7860/start)"
+    "ws:// or wss:// of its WebSocket; http:// or https:// of its start or connect endpoint "
+    "(http://localhost:7860/start), or of the server that has one of them"
 )
 
 
-@attrs.frozen
-class Address:
-    """A bot's URL, and what its server wants to see.
+def client_for(
+    url: str, *, token: str | None = None, headers: Mapping[str, str] | None = None, **options: Any
+) -> RTVIClient:
+    """Make a client of the bot at a URL, with what its server wants to see.
 
-    Attributes:
-        url: as `arguments.url()` returns it.
-        token: of the WebSocket; None: what the connect endpoint says.
-        headers: of the request to a connect endpoint, or, without one, of the WebSocket's.
+    Args:
+        url: as `RTVIClient.for_url()` takes it.
+        token: of the WebSocket; None: what the server answers.
+        headers: of the request to the server, or, if the URL is that of a WebSocket, of its handshake.
+        options: as `RTVIClient` takes them.
     """
-
-    url: str
-    token: str | None = attrs.field(default=None, repr=False)
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-
-    def client(self, **options: Any) -> tuple[RTVIClient, Callable[[], BotReadyData]]:
-        """A client with these options, and what connects it.
-
-        What connects raises what `RTVIClient.connect()` does; a server without a connect endpoint comes with advice.
-        """
-        direct = self.url if self.url.startswith("ws") else None
-        base = None if direct or self._starts else self.url.rstrip("/").removesuffix("/connect")
-        client = RTVIClient(
-            transport=WebSocketTransport(direct, self.token, self.headers if direct else None),
-            params={"base_url": base, "headers": self.headers},
-            **options,
-        )
-        if not self._starts:
-            return client, partial(self._connected, client.connect)
-        return client, partial(client.start_bot_and_connect, self.url, headers=self.headers)
-
-    @property
-    def _starts(self) -> bool:
-        return self.url.startswith("http") and urlsplit(self.url).path.rstrip("/").endswith("/start")
-
-    @staticmethod
-    def _connected(connect: Callable[[], BotReadyData]) -> BotReadyData:
-        try:
-            return connect()
-        except StartBotError as error:
-            if error.status != 404:
-                raise
-            raise StartBotError(f"{error} (the address of a Pipecat runner ends in /start)", status=404) from error
+    is_websocket = url.lower().startswith("ws")
+    transport = WebSocketTransport(token=token, headers=headers if is_websocket else None)
+    params = None if is_websocket else {"headers": headers}
+    return RTVIClient.for_url(url, transport=transport, params=params, **options)
 
 
 def greeting_of(ready: BotReadyData) -> str:

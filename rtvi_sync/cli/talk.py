@@ -24,7 +24,7 @@ from .choice import NONE, microphone, speaker
 from .desk import Desk, LineDesk, desk_for
 from .keeping import keep, writable
 from .quiet import without_logs_of_devices
-from .reach import URL_HELP, Address
+from .reach import URL_HELP, client_for
 from .screen import PlainScreen
 from .talking import Talk
 
@@ -87,9 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
     """
     record = writable(arguments.record, "--record") if arguments.record else None
     mic, sink = microphone(arguments.mic), speaker(arguments.speaker)
-    address = Address(arguments.url, arguments.token, dict(arguments.header))
-    client, connect = address.client(
-        mic=mic, speaker=sink, enable_mic=arguments.mic != NONE, connect_timeout=arguments.timeout
+    client = client_for(
+        arguments.url,
+        token=arguments.token,
+        headers=dict(arguments.header),
+        mic=mic,
+        speaker=sink,
+        enable_mic=arguments.mic != NONE,
+        connect_timeout=arguments.timeout,
     )
     recorder = Recorder(limit=_RECORDED_SECONDS)
     if record is not None:
@@ -109,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
                 names = {"mic": _name(arguments.mic), "speaker": _name(arguments.speaker)}
                 talk = Talk(client, desk, **names, voice_ended=voice_ended)
                 interruptions = talk.interruptions
-                talk.hold(connect)
+                talk.hold(client.connect)
         finally:
             user, bot = recorder.stop()
             if record is not None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 import flask
 
+from .._validation import FUNCTION, NAME, WAIT, Rule, iterable
 from ..client import RTVIClient
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
@@ -44,6 +45,11 @@ DEFAULT_EVENTS: Final = (
     RTVIEvent.SERVER_RESPONSE,
 )
 """What a page is told unless `events` says otherwise: what people say, and nothing of the bot's inside."""
+
+
+_SIGNAL: Final = Rule(
+    "the number of a signal", lambda number: isinstance(number, int), lambda number: number in signal.valid_signals()
+)
 
 
 class RTVIBlueprint(flask.Blueprint):
@@ -93,10 +99,13 @@ class RTVIBlueprint(flask.Blueprint):
         max_streams: int = 4,
         max_events: int = 1000,
     ) -> None:
+        NAME.check(name=name)
+        FUNCTION.check(make_client=make_client, connect=connect)
+        iterable("a list of events").check(events=events)
         super().__init__(name, __name__)
         self._make_client = make_client
         self._connect = connect
-        self._events = tuple(map(event_from, events))
+        self._events = tuple(event_from(event, "events") for event in events)
         self._limits = Limits(
             heartbeat_interval=heartbeat_interval,
             leave_timeout=leave_timeout,
@@ -143,6 +152,7 @@ class RTVIBlueprint(flask.Blueprint):
         Args:
             timeout: seconds after which it returns in any case.
         """
+        WAIT.check(timeout=timeout)
         deadline = time.monotonic() + timeout
         with self._lock:
             relays = list(self._relays)
@@ -165,9 +175,10 @@ class RTVIBlueprint(flask.Blueprint):
         Raises:
             ValueError: this is not the main thread, or the signal's handler is not Python's.
         """
+        _SIGNAL.check(signal_number=signal_number)
         before = signal.getsignal(signal_number)
         if before is None:
-            raise ValueError("What the signal does now was not set by Python, so nothing can be added to it")
+            raise ValueError("signal_number must be of a signal whose handler Python has set, so that it can be kept")
 
         def handle(number: int, frame: FrameType | None) -> None:
             # Nothing but this: whoever holds a lock may be the thread that was interrupted.

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from .._validation import COUNT, SECONDS
 from ..client import RTVIClient
 from ..concurrency.lifecycle import start_thread
 from ..errors import BotNotReadyError, RTVIError
@@ -39,19 +40,16 @@ _LEVELS: Final = frozenset(
 class Limits:
     """The numbers of a blueprint; see `RTVIBlueprint`. Times in seconds."""
 
-    heartbeat_interval: float
-    leave_timeout: float
-    idle_timeout: float
-    start_timeout: float
-    stream_lifetime: float
-    max_sessions: int
-    max_streams: int
-    max_events: int
+    heartbeat_interval: float = attrs.field(validator=SECONDS)
+    leave_timeout: float = attrs.field(validator=SECONDS)
+    idle_timeout: float = attrs.field(validator=SECONDS)
+    start_timeout: float = attrs.field(validator=SECONDS)
+    stream_lifetime: float = attrs.field(validator=SECONDS)
+    max_sessions: int = attrs.field(validator=COUNT)
+    max_streams: int = attrs.field(validator=COUNT)
+    max_events: int = attrs.field(validator=COUNT)
 
     def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            if not value > 0:
-                raise ValueError(f"{name} is a positive number, not {value!r}")
         if self.leave_timeout <= self.heartbeat_interval:
             raise ValueError("leave_timeout must be longer than heartbeat_interval: heartbeats find who has left")
 

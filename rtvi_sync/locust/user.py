@@ -32,7 +32,7 @@ class RTVIUser(User):
     | STEP | as given to `client.measure()` | what the program measures itself |
 
     Attributes:
-        host: as `--host` gives it: what `MeasuredClient.for_url()` takes.
+        host: as `--host` gives it: a URL as `RTVIClient.for_url()` takes it.
         client: of this user alone.
     """
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, signals
+from rtvi_sync._validation import SECONDS, instance_of
 from rtvi_sync.notes.recording import Recorder
 
 from .live import LiveOutput
@@ -44,6 +45,8 @@ class Conversation:
     """
 
     def __init__(self, client: RTVIClient, *, keep: float = 600.0) -> None:
+        instance_of("an RTVIClient", RTVIClient).check(client=client)
+        SECONDS.check(keep=keep)
         try:
             import IPython.display
         except ModuleNotFoundError as error:

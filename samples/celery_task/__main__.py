@@ -14,13 +14,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from rtvi_sync import RTVIClient, RTVIError
+from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
 
 @contextlib.contextmanager
 def worker() -> Iterator[None]:
     """A Celery worker in a process of its own, as `celery -A samples.celery_task.tasks worker` starts it."""
-    command = ["celery", "-A", "samples.celery_task.tasks", "worker", "--concurrency=2", "--loglevel=WARNING"]
+    command = ["celery", "-A", "samples.celery_task.tasks", "worker", "--concurrency=2", "--loglevel=CRITICAL"]
     process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
     try:
         yield
@@ -31,10 +33,12 @@ def worker() -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="run.py sample celery_task", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--broker", help="URL of Celery's broker")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?", "And in Rome?"])
     given = parser.parse_args()
+    if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, before the first task
     with contextlib.ExitStack() as stack:
         if given.broker:
             os.environ["CELERY_BROKER_URL"] = given.broker
@@ -46,8 +50,11 @@ def main() -> None:
         stack.enter_context(worker())
         # All are sent at once; the answers come as they are ready, and are shown in the order of the questions.
         for question, answer in [(question, ask.delay(question)) for question in given.questions]:
-            print(question, "->", answer.get(timeout=120), flush=True)
+            words = answer.get(timeout=120, propagate=False)
+            if answer.failed():
+                raise RTVIError(f"The task failed: {words}")
+            print(question, "->", words, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -4,7 +4,7 @@ import os
 
 from celery import Celery  # type: ignore[import-untyped]
 
-from rtvi_sync import RTVIClient, RTVIEvent, TransportStartError, WebSocketTransport
+from rtvi_sync import RTVIClient, RTVIEvent, TransportStartError
 from rtvi_sync.media import NullSink
 
 from .folder import use_folder
@@ -22,9 +22,8 @@ app.conf.task_soft_time_limit, app.conf.task_time_limit = 90, 120
 @app.task(autoretry_for=(OSError, TransportStartError), retry_backoff=True)  # type: ignore # Celery has no annotations
 def ask(question: str) -> str:
     """What the bot answers. A session for each question: tasks are independent of each other, and of the process."""
-    client = RTVIClient(
-        transport=WebSocketTransport(os.environ["RTVI_URL"]), enable_mic=False, speaker=NullSink(), connect_timeout=15
-    )
+    url = os.environ["RTVI_URL"]
+    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     words: list[str] = []
     with client, client.events("bot-llm-text", "bot-llm-stopped", timeout=60) as events:
         client.send_text(question, audio_response=False)

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
 HERE = Path(__file__).parent
@@ -38,17 +40,23 @@ def serve(bot_url: str, port: int) -> int:
         server.wait()
 
 
-if __name__ == "__main__":
+def main() -> int:
     parser = argparse.ArgumentParser(prog="run.py sample django_app")
-    parser.add_argument(
-        "--url", help="of a bot's WebSocket (ws://), its server (http://) or its runner (http://.../start)"
-    )
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
+    import django  # noqa: F401 - so that its absence is told here, and not by the web server
+
+    if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):  # so that the server is stopped, and the bot
             signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
     with contextlib.ExitStack() as stack:
         # In a process that does not fork: the bot's threads would not be there in the workers.
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
-        sys.exit(serve(url, given.port))
+        return serve(url, given.port)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -7,22 +7,26 @@ Without a URL it talks to the built-in bot. Then open the address that it prints
 
 import argparse
 import atexit
+import importlib.util
 import signal
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask
-from werkzeug.serving import make_server
-
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
-from .app import create_app
+if TYPE_CHECKING:
+    from flask import Flask
 
 # More threads than event streams may be open: 16 sessions with 4 pages each.
 THREADS = 80
 
 
-def load(bot_url: str | None) -> Flask:
+def load(bot_url: str | None) -> "Flask":
     """The application; called where it is to run, because a bot's threads would not survive a fork."""
+    from .app import create_app
+
     if bot_url is None:
         bot = EmbeddedBot()
         bot.start()
@@ -57,26 +61,34 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
             if "control_socket_disable" in self.cfg.settings:  # from version 26 on it takes commands through a file
                 self.cfg.set("control_socket_disable", True)
 
-        def load(self) -> Flask:
+        def load(self) -> "Flask":
             return load(bot_url)
 
     Server().run()
 
 
 def serve_with_werkzeug(bot_url: str | None, port: int) -> None:
+    from werkzeug.serving import make_server
+
     server = make_server("127.0.0.1", port, load(bot_url), threaded=True)
     tell(port)
     server.serve_forever()
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(prog="run.py sample flask_app")
-    parser.add_argument(
-        "--url", help="of a bot's WebSocket (ws://), its server (http://) or its runner (http://.../start)"
-    )
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    try:
+    import flask  # noqa: F401 - so that its absence is told here, and not by the web server
+
+    if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks
+    if importlib.util.find_spec("gunicorn") is not None:
         serve_with_gunicorn(given.url, given.port)
-    except ModuleNotFoundError:  # on Windows it is not to be had
+    else:  # on Windows it is not to be had
         serve_with_werkzeug(given.url, given.port)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -5,7 +5,7 @@ import secrets
 
 from flask import Flask, Request, Response, render_template
 
-from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync import RTVIClient
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import NullSink
 
@@ -17,32 +17,24 @@ CONTENT_SECURITY_POLICY = (
 
 
 def create_app(bot_url: str) -> Flask:
-    """The application for a bot: ws:// or wss:// of its WebSocket; http:// or https:// of the server that starts it."""
+    """The application for a bot, at a URL as `RTVIClient.for_url()` takes it."""
     app = Flask(__name__)
     app.config.update(
         SECRET_KEY=os.environ.get("SECRET_KEY") or secrets.token_hex(32),
         SESSION_COOKIE_SAMESITE="Strict",
         TRUSTED_HOSTS=["127.0.0.1", "localhost"],  # the names under which it may be called; change it with the address
     )
-    direct, runner = bot_url.startswith("ws"), bot_url.endswith("/start")
 
     def make_client(_: Request) -> RTVIClient:
         # Whoever opens the page may talk to the bot. With users of your own: ask here who it is, and abort(403).
-        return RTVIClient(
-            transport=WebSocketTransport(bot_url if direct else None),
-            params=None if direct or runner else {"base_url": bot_url},
+        return RTVIClient.for_url(
+            bot_url,
             enable_mic=False,
             speaker=NullSink(),  # the page shows what is said; nobody listens at the server
             connect_timeout=15,
         )
 
-    def connect(client: RTVIClient) -> None:
-        if runner:
-            client.start_bot_and_connect(bot_url)
-        else:
-            client.connect()
-
-    bot = RTVIBlueprint(make_client, connect=connect)
+    bot = RTVIBlueprint(make_client)
     app.register_blueprint(bot, url_prefix="/bot")
 
     @app.get("/")

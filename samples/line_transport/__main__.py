@@ -9,10 +9,12 @@ transport.
 import argparse
 import json
 import socketserver
+import sys
 import threading
 from typing import Any
 
 from rtvi_sync import RTVIClient, RTVIEvent
+from rtvi_sync.cli import run_program
 
 from .transport import LineTransport
 
@@ -50,7 +52,7 @@ def talk(url: str, questions: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="run.py sample line_transport")
-    parser.add_argument("--url", help="tcp://host:port of a bot")
+    parser.add_argument("--url", help="tcp://host:port of a bot, because this transport is neither HTTP nor WebSocket")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])
     given = parser.parse_args()
     if given.url:
@@ -65,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -26,7 +26,7 @@ class LineTransport(Transport):
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         url = urlsplit(self._url or (auth_bundle or {}).get("url", ""))
-        if not url.hostname or not url.port:
+        if url.scheme != "tcp" or not url.hostname or not url.port:
             raise InvalidTransportParamsError("LineTransport needs a URL such as tcp://localhost:7070")
         sock = socket.socket()
         try:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
 HOW_MUCH = ["--users", "10", "--spawn-rate", "5", "--run-time", "20s"]
@@ -18,9 +20,11 @@ HOW_MUCH = ["--users", "10", "--spawn-rate", "5", "--run-time", "20s"]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run.py sample load_test", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://, or http:// of a server with a /connect")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--workers", type=int, default=2, help="processes: as many as the machine has cores, say")
     given, more = parser.parse_known_args()
+    if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not in each user
     with contextlib.ExitStack() as stack:
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
         locustfile = Path(__file__).with_name("locustfile.py")
@@ -30,4 +34,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -14,10 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from traitlets.config import Config
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
 
 NOTEBOOK = Path(__file__).with_name("conversation.ipynb")
 JUPYTERS = ("jupyterlab", "notebook")
@@ -34,6 +32,11 @@ def open_in(jupyter: str) -> int:
 
 def execute(out: Path) -> int:
     """Run the notebook; what it has shown is written even if it fails."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from traitlets.config import Config
+
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     failure = None
     with tempfile.TemporaryDirectory() as folder:
@@ -53,11 +56,12 @@ def execute(out: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run.py sample notebook", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--url", help="WebSocket of a bot, ws:// or wss://")
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--execute", action="store_true", help="run it here, without a browser")
     parser.add_argument("--out", type=Path, default=NOTEBOOK.with_suffix(".executed.ipynb"), help="where to write it")
     given = parser.parse_args()
     if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not in a cell
         os.environ["RTVI_URL"] = given.url
     jupyter = next(filter(importlib.util.find_spec, JUPYTERS), None)
     if jupyter and not given.execute:
@@ -68,4 +72,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -17,7 +17,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rtvi_sync import RTVIClient, RTVIError
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
 from rtvi_sync.media import FileVideoSource, VideoSource
 
 from .transport import VideoLineTransport
@@ -56,16 +57,13 @@ def talk(url: str, cam: VideoSource | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="run.py sample video_transport")
-    parser.add_argument("--url", help="tcp://host:port of a bot")
+    parser.add_argument("--url", help="tcp://host:port of a bot, because this transport is neither HTTP nor WebSocket")
     parser.add_argument("film", nargs="?", help="in place of the camera")
     given = parser.parse_args()
-    try:
-        cam = FileVideoSource(given.film) if given.film else None
-        if given.url:
-            talk(given.url, cam)
-            return
-    except RTVIError as error:  # no such film, nothing that reads it, no bot
-        sys.exit(str(error))
+    cam = FileVideoSource(given.film) if given.film else None
+    if given.url:
+        talk(given.url, cam)
+        return
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Bot) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.05,)).start()
@@ -76,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

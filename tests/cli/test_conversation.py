@@ -16,6 +16,7 @@ from rtvi_sync.cli import activity
 from rtvi_sync.cli.conversation import Conversation, Ear
 from rtvi_sync.cli.speech import Mouth, load_speech
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.slowness import GUARD, takes
 
 from .wavs import quiet, tone
 
@@ -52,7 +53,7 @@ class Lines:
 def talking_to(bot: EmbeddedBot) -> Iterator[tuple[Conversation, Lines, RTVIClient]]:
     """A conversation in a session that has just begun."""
     mouth, ear, lines = Mouth(16_000), Ear(), Lines()
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=mouth, speaker=ear, connect_timeout=10)
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=mouth, speaker=ear, connect_timeout=GUARD)
     talk = Conversation(client, mouth, ear, lines)
     with client:
         yield talk, lines, client
@@ -63,14 +64,14 @@ def at_work(bot: EmbeddedBot, work: Callable[[BotSession], None]) -> Iterator[No
     """Runs `work` beside the test, once a client is ready."""
 
     def run() -> None:
-        session = bot.wait_for_session(10)
-        session.wait_for_message("client-ready", 10)
+        session = bot.wait_for_session(GUARD)
+        session.wait_for_message("client-ready", GUARD)
         work(session)
 
     thread = threading.Thread(target=run)
     thread.start()
     yield
-    thread.join(10)
+    thread.join(GUARD)
     assert not thread.is_alive()
 
 
@@ -84,7 +85,7 @@ def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, m
     monkeypatch.setattr(activity, "_SETTLED", 0.2)
     speech = load_speech(two_words)
     with EmbeddedBot(transcripts=speech.words, hang_over=0.2) as bot, talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=0, timeout=30)
+        talk.hold(speech, greeting=0, timeout=GUARD)
     assert lines.texts == [
         "[you say part 1 of 2, 0.5 s]",
         "you  First word.",
@@ -110,8 +111,8 @@ def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
 
     speech = load_speech(one_word)
     with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, greet), talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=5, timeout=30)
-    assert 0.7 < talk.said[0] - over[0] < 3.0
+        talk.hold(speech, greeting=2 * GUARD, timeout=GUARD)  # not by the end of the time for a greeting
+    assert talk.said[0] - over[0] > 0.7
     assert lines.texts[1:3] == ["bot  Welcome!", "[you say part 1 of 1, 0.5 s]"]
     assert talk.answers == 1
 
@@ -121,7 +122,7 @@ def test_a_bot_that_says_no_word_is_heard_by_its_sound(one_word: Path, monkeypat
     monkeypatch.setattr(activity, "_QUIET", 0.2)
     speech = load_speech(one_word)
     with EmbeddedBot() as bot, _sound_only(), talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=0, timeout=30)
+        talk.hold(speech, greeting=0, timeout=GUARD)
     assert talk.answers == 1
     assert lines.texts == ["[you say part 1 of 1, 0.5 s]"]
 
@@ -144,7 +145,7 @@ def test_a_bot_that_never_answers_is_not_waited_for_forever(one_word: Path, monk
     """The next thing is said when patience is over."""
     monkeypatch.setattr(activity, "PATIENCE", 0.3)
     with EmbeddedBot(speech_threshold=30_000.0) as bot, talking_to(bot) as (talk, _, _):
-        talk.hold(load_speech(one_word), greeting=0, timeout=30)
+        talk.hold(load_speech(one_word), greeting=0, timeout=GUARD)
     assert talk.answers == 0
 
 
@@ -158,18 +159,20 @@ def test_a_bot_that_never_tells_that_it_stopped_is_not_waited_for_forever(
         at_work(bot, lambda session: say(session, "bot-started-speaking")),
         talking_to(bot) as (talk, _, _),
     ):
-        talk.hold(load_speech(one_word), greeting=5, timeout=30)
+        talk.hold(load_speech(one_word), greeting=5, timeout=GUARD)
     assert (len(talk.said), talk.answers) == (1, 0)
 
 
 def test_the_time_limit_breaks_off(one_word: Path) -> None:
     """A bot that goes on and on cannot hold the user up."""
     endless = " ".join(["word"] * 1000)
-    with EmbeddedBot(replies=endless, echo=False) as bot, talking_to(bot) as (talk, _, _):
-        begin = time.monotonic()
-        with pytest.raises(RequestTimeoutError, match="--timeout"):
-            talk.hold(load_speech(one_word), greeting=0, timeout=1.5)
-        assert 1.4 < time.monotonic() - begin < 2.5
+    with (
+        EmbeddedBot(replies=endless, echo=False) as bot,
+        talking_to(bot) as (talk, _, _),
+        takes(2.5, at_least=1.4),
+        pytest.raises(RequestTimeoutError, match="--timeout"),
+    ):
+        talk.hold(load_speech(one_word), greeting=0, timeout=1.5)
 
 
 def test_a_session_that_ends_early_says_how(two_words: Path) -> None:
@@ -185,7 +188,7 @@ def test_a_session_that_ends_early_says_how(two_words: Path) -> None:
         talking_to(bot) as (talk, lines, _),
         pytest.raises(DisconnectedError, match="by the server, code 1008, out of money") as caught,
     ):
-        talk.hold(load_speech(two_words), greeting=0, timeout=30)
+        talk.hold(load_speech(two_words), greeting=0, timeout=GUARD)
     assert caught.value.code == 1008
     assert "the bot reports an error: no credit left" in lines.texts
 
@@ -195,13 +198,13 @@ def test_a_bot_that_hangs_up_after_its_last_word_is_no_failure(one_word: Path) -
     speech = load_speech(one_word)
 
     def hang_up(session: BotSession) -> None:
-        assert spoken.wait(10)
+        assert spoken.wait(GUARD)
         session.close()
 
     spoken = threading.Event()
     with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, hang_up), talking_to(bot) as (talk, _, client):
         client.on("bot-started-speaking", spoken.set)
-        talk.hold(speech, greeting=0, timeout=30)
+        talk.hold(speech, greeting=0, timeout=GUARD)
     assert talk.answers == 1
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from rtvi_sync.notes.level import FLOOR
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from ..audio.conftest import _pulse_parts, pulse  # noqa: F401
 from ..audio.pulse import RATE, PulseServer, Samples, wait_until
@@ -32,7 +33,7 @@ def sound(seconds: float) -> Samples:
 def devices(folder: Path, *arguments: str) -> Any:
     """What `rtvi-sync devices --json` says."""
     command = [sys.executable, "-W", "error", "-m", "rtvi_sync", "devices", "--json", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=GUARD)
     return json.loads(done.stdout)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIError, __version__, cli
+from rtvi_sync import ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
+from tests.slowness import GUARD
 
 
 def command(run: Callable[[Namespace], int]) -> Any:
@@ -94,6 +95,33 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "demo" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConnectionTimeoutError("The bot was not ready", phase="http", elapsed=1.0), "The bot was not ready"),
+        (TimeoutError(), "TimeoutError"),
+        (OSError("first line\nand \x1b[2Jmore"), "first line and [2Jmore"),
+        (MissingExtraError("It", "x"), 'It needs the extra "x". Install it with: pip install "rtvi_sync[x]"'),
+        (ModuleNotFoundError("No module named 'x'"), "No module named 'x'. Install the package that has it, with pip"),
+    ],
+)
+def test_a_program_of_ones_own_reports_errors_as_commands_do(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and status 1, with a name before it if there is one."""
+
+    def fail() -> None:
+        raise error
+
+    assert [cli.run_program(fail), cli.run_program(fail, "sample")] == [1, 1]
+    assert capsys.readouterr().err == f"{line}\nsample: {line}\n"
+
+
+def test_a_program_of_ones_own_has_its_own_status() -> None:
+    """What it returns; nothing stands for success."""
+    assert [cli.run_program(lambda: None), cli.run_program(lambda: 3)] == [0, 3]
+
+
 def test_what_servers_make_us_log_is_clean() -> None:
     """Records lose their control characters, and keep their lines."""
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "it says %s\nmore", ("\x1b[2Jx",), None)
@@ -102,7 +130,8 @@ def test_what_servers_make_us_log_is_clean() -> None:
 
 def test_module_runs_as_a_program() -> None:
     """`python -m rtvi_sync` is the command line."""
-    shown = subprocess.run([sys.executable, "-m", "rtvi_sync", "--version"], capture_output=True, text=True, timeout=60)
+    words = [sys.executable, "-m", "rtvi_sync", "--version"]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=GUARD)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"rtvi-sync {__version__}\n", "")
 
 
@@ -125,5 +154,5 @@ def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
     assert child.stdout is not None
     child.stdout.close()
     child.stdout = None
-    _, errors = child.communicate("now\n", timeout=60)
+    _, errors = child.communicate("now\n", timeout=GUARD)
     assert (child.returncode, errors) == (1, "")

@@ -10,6 +10,7 @@ import pytest
 from rtvi_sync import DeviceError
 from rtvi_sync.cli.speech import SHIPPED, Mouth, load_speech, split
 from rtvi_sync.media import WavSource
+from tests.slowness import GUARD
 
 from .wavs import quiet, tone, write_wav
 
@@ -91,7 +92,7 @@ def test_mouth_speaks_at_once_while_it_is_being_read() -> None:
     reader = threading.Thread(target=lambda: heard.append(mouth.read(RATE * 60)))  # would be silent for a minute
     reader.start()
     mouth.say(tone(0.02))
-    reader.join(10)
+    reader.join(GUARD)
     assert heard == [tone(0.02)]
 
 

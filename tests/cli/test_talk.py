@@ -18,6 +18,7 @@ import pytest
 from rtvi_sync import cli
 from rtvi_sync.notes.level import rms
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 CONNECTED = "connected to rtvi_sync.testing 0.1.0, RTVI version 2.2.0"
@@ -63,7 +64,7 @@ def length_and_loudness(path: Path) -> tuple[float, float]:
 def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
     """As over ssh: a WAV file is said and answered into another, lines are sent and answered; then it is over."""
     process = start(tmp_path, bot.base_url, "--mic", one_word, "--speaker", "out.wav", "--record", "both.wav")
-    shown, errors = process.communicate(b"How are you?\n", timeout=60)
+    shown, errors = process.communicate(b"How are you?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
     lines = shown.decode().splitlines()
     assert lines[0] == CONNECTED
@@ -90,7 +91,7 @@ def test_signals_end_it_and_keep_the_recording(
     assert process.stdout is not None
     assert any(b"bot  You said: Hello my bot." in line for line in process.stdout)
     process.send_signal(number)
-    shown, errors = process.communicate(timeout=60)
+    shown, errors = process.communicate(timeout=GUARD)
     assert (process.returncode, errors) == (status, b"")
     assert b"The conversation is in " in shown
     assert length_and_loudness(tmp_path / "both.wav")[1] > 300
@@ -111,7 +112,7 @@ def test_an_unreachable_bot_is_one_line(
 def test_without_devices_it_is_a_conversation_in_text(tmp_path: Path, bot: EmbeddedBot) -> None:
     """What is missing is told once, as a line of the conversation, and not logged besides."""
     process = start(tmp_path, bot.ws_url)
-    shown, errors = process.communicate(b"Anybody there?\n", timeout=60)
+    shown, errors = process.communicate(b"Anybody there?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
     lines = shown.decode().splitlines()
     assert {"you  Anybody there?", "bot  You said: Anybody there?"} < set(lines)
@@ -217,7 +218,7 @@ class TestOnATerminal:
         ):
             terminal.until(CONNECTED)
             terminal.type("\x1b[200~one\ntwo\x1b[201~\r")
-            heard = bot.wait_for_session().wait_for_message("send-text", timeout=20)
+            heard = bot.wait_for_session().wait_for_message("send-text", timeout=GUARD)
             assert heard["data"]["content"] == "one two"
             terminal.until("You said: one two")
             terminal.type("x" * 100)
@@ -253,8 +254,8 @@ class TestOnATerminal:
             EmbeddedBot(replies=["\x1b[2J\x1b]0;owned\x07two"]) as bot,
             Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal,
         ):
-            session = bot.wait_for_session(20)
-            session.wait_for_message("client-ready", 20)
+            session = bot.wait_for_session(GUARD)
+            session.wait_for_message("client-ready", GUARD)
             terminal.until(CONNECTED)
             session.send({"label": "rtvi-ai", "type": "bot-output", "data": {"text": 5, "\x1b[31m": "\x1b[31m"}})
             terminal.until("WARNING ")
@@ -275,7 +276,8 @@ class TestOnATerminal:
 def test_nobody_reads_what_is_written(tmp_path: Path) -> None:
     """Closed streams, as `>&-` has them, are no error."""
     words = ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command("ws://127.0.0.1:1")]
-    assert subprocess.run(words, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, timeout=60).returncode == 1
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, timeout=GUARD)
+    assert done.returncode == 1
 
 
 def test_a_limit_of_nought_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,10 +292,10 @@ def test_the_token_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch,
     with EmbeddedBot() as bot:
         monkeypatch.setenv("RTVI_TOKEN", "abc")
         process = start(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none")
-        session = bot.wait_for_session(20)
+        session = bot.wait_for_session(GUARD)
         assert session.path.endswith("?token=abc")
-        session.wait_for_message("client-ready", 20)
+        session.wait_for_message("client-ready", GUARD)
         session.close(1000)
-        shown, errors = process.communicate(timeout=60)
+        shown, errors = process.communicate(timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
     assert shown.endswith(b"The bot ended the session (code 1000)\n")

@@ -25,6 +25,7 @@ from rtvi_sync.cli.desk import Key, Status
 from rtvi_sync.cli.talking import Talk
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from ..client.helpers import bot_says, memory_client, transport_of, websocket_client
 
@@ -88,7 +89,7 @@ def hold(client: RTVIClient, desk: FakeDesk, *, voice_ended: bool = True) -> Tal
 
 def deaf_client(url: str) -> RTVIClient:
     """A client that neither speaks nor plays."""
-    return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=10)
+    return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=GUARD)
 
 
 def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(desk: FakeDesk) -> None:
@@ -144,7 +145,7 @@ def test_a_voice_is_heard_out_and_seen(one_word: Path, monkeypatch: pytest.Monke
     source = WavSource(one_word)
     with EmbeddedBot(transcripts=["Hello my bot."], hang_over=0.2) as bot:
         client = RTVIClient(
-            transport=WebSocketTransport(bot.ws_url), mic=source, speaker=BytesSink(), connect_timeout=10
+            transport=WebSocketTransport(bot.ws_url), mic=source, speaker=BytesSink(), connect_timeout=GUARD
         )
         talk = Talk(client, desk, mic="word.wav", speaker="none", voice_ended=partial(source.wait, 0))
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.cli.speech import SHIPPED
+from tests.slowness import GUARD
 
 from ..pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
 from ..required import missing
@@ -39,7 +40,7 @@ class Tmux:
             capture_output=True,
             text=True,
             check=True,
-            timeout=20,
+            timeout=GUARD,
         ).stdout
 
     def type(self, text: str) -> None:

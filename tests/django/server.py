@@ -18,9 +18,11 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 import psutil
 
+from tests.slowness import GUARD
+
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "samples" / "django_app"
-LIMIT = 20.0
+LIMIT = GUARD
 
 
 def environ(**variables: str) -> dict[str, str]:
@@ -97,7 +99,7 @@ class Gunicorn:
             self.master = psutil.Popen(
                 [sys.executable, "-m", "gunicorn", "-b", bind, "-k", self._worker, "--threads", "8", "mysite.wsgi"],
                 cwd=PROJECT,
-                env=environ(RTVI_URL=self._bot_url, RTVI_SECONDS="1"),
+                env=environ(RTVI_URL=self._bot_url, RTVI_SECONDS="8"),
                 stdout=log,
                 stderr=log,
                 pass_fds=[listener.fileno()],
@@ -143,5 +145,5 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env=environ(**variables),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, faults
+from tests.slowness import GUARD, takes
 
 from ..loopback import running
 from .server import Browser, Gunicorn, Reply
@@ -38,7 +39,7 @@ class Bot:
         question = message["data"]["content"]
         self.asked.release()
         if question == "Wait":
-            assert self.may_answer.wait(10)
+            assert self.may_answer.wait(GUARD)
         elif question == "Go away":
             session.close(1011, MARKUP)
         return bool(question == "Say nothing")
@@ -145,12 +146,11 @@ def test_a_bot_that_leaves_is_a_bad_gateway(browser: Browser, gunicorn: Gunicorn
 
 def test_a_bot_that_says_nothing_is_a_gateway_timeout(browser: Browser, gunicorn: Gunicorn) -> None:
     """After the limit of connecting and answering together."""
-    began = time.monotonic()
-    reply = browser.ask("Say nothing")
-    assert reply.status == 504
-    assert reply.json["error"] == "The bot did not answer in time. Try again."
-    assert "was not answered in time: " in gunicorn.log()
-    assert 0.9 < time.monotonic() - began < 4
+    with takes(11, at_least=7.5):
+        reply = browser.ask("Say nothing")
+        assert reply.status == 504
+        assert reply.json["error"] == "The bot did not answer in time. Try again."
+        assert "was not answered in time: " in gunicorn.log()
 
 
 def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: Gunicorn, bot: Bot) -> None:
@@ -159,8 +159,8 @@ def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: Gunic
     while bot.asked.acquire(blocking=False):
         pass
     with running(lambda: browser.ask("Wait")) as waiting, running(lambda: browser.ask("Say nothing")) as hopeless:
-        assert bot.asked.acquire(timeout=10)
-        assert bot.asked.acquire(timeout=10)
+        assert bot.asked.acquire(timeout=GUARD)
+        assert bot.asked.acquire(timeout=GUARD)
         for worker in old:
             worker.terminate()
         assert waiting.goes_on(0.1)
@@ -169,7 +169,7 @@ def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: Gunic
     assert isinstance(answered, Reply)
     assert isinstance(timed_out, Reply)
     assert (answered.json["answer"], timed_out.status) == ("You said: Wait", 504)
-    gone, alive = psutil.wait_procs(old, timeout=10)
+    gone, alive = psutil.wait_procs(old, timeout=GUARD)
     assert (len(gone), alive) == (2, [])
     assert browser.ask("And now?").status == 200
     assert all(worker.status() != psutil.STATUS_ZOMBIE for worker in gunicorn.workers())

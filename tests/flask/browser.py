@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import NullSink
+from tests.slowness import GUARD
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
@@ -40,7 +41,7 @@ def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
 
 def wait_until_ready(state: Callable[[], Any]) -> None:
     """Wait while a session is being connected; `state` asks what it is in."""
-    give_up = time.monotonic() + 10.0
+    give_up = time.monotonic() + GUARD
     while (told := state()) != {"state": "ready"}:
         assert "state" in told, told
         assert time.monotonic() < give_up, told

@@ -12,13 +12,13 @@ from rtvi_sync.flask import RTVIBlueprint
 
 from .browser import client_for, site_of
 
-HEARTBEAT, LEAVE = 0.3, 1.5
+HEARTBEAT = 0.3
 
 
 def create_app() -> flask.Flask:
     """A relay whose times are short, and a note of the process that answers."""
-    url = os.environ["RTVI_BOT_URL"]
-    app = site_of(RTVIBlueprint(lambda _: client_for(url), heartbeat_interval=HEARTBEAT, leave_timeout=LEAVE))
+    url, leave = os.environ["RTVI_BOT_URL"], float(os.environ["LEAVE_TIMEOUT"])
+    app = site_of(RTVIBlueprint(lambda _: client_for(url), heartbeat_interval=HEARTBEAT, leave_timeout=leave))
     app.config["TESTING"] = False
     app.add_url_rule("/process", view_func=lambda: str(os.getpid()))
     return app

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.slowness import GUARD
 
 from ..required import missing
 from .test_sample import free_port
@@ -79,7 +80,7 @@ def address(shared_bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -
         yield f"http://127.0.0.1:{port}/"
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(GUARD)
 
 
 class Visitor:

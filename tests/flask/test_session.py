@@ -15,6 +15,7 @@ import pytest
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD, takes
 
 from ..loopback import black_hole
 from .browser import User, client_for, site_of, wait_until_ready
@@ -110,43 +111,42 @@ def test_the_user_ends_the_session(relay: Relay, bot: EmbeddedBot) -> None:
 
 def test_who_closes_the_page_has_left(relay: Relay, bot: EmbeddedBot) -> None:
     """When the last stream is closed the bot's session ends after the time to leave, and not before."""
-    user = User(relay(heartbeat_interval=0.05, leave_timeout=0.8))
+    user = User(relay(heartbeat_interval=0.05, leave_timeout=3.0))
     user.start()
     one, other = user.stream(), user.stream()
     one.until("botReady")
     one.close()
     began = time.monotonic()
-    while time.monotonic() < began + 1.0:  # one page is still there
+    while time.monotonic() < began + 3.5:  # one page is still there
         next(other.parts)
     session = bot.wait_for_session()
     assert session.ended is None
-    other.close()
-    left = time.monotonic()
-    session.wait_ended(3.0)
-    assert time.monotonic() - left > 0.6
+    with takes(GUARD, at_least=2.8):
+        other.close()
+        session.wait_ended(GUARD)
     assert user.get("session").status_code == 410
 
 
 def test_who_never_opens_a_stream_has_left(relay: Relay, bot: EmbeddedBot) -> None:
     """A session whose page never came is ended like any other."""
-    User(relay(heartbeat_interval=0.1, leave_timeout=0.2)).start()
-    bot.wait_for_session().wait_ended(3.0)
+    User(relay(heartbeat_interval=0.1, leave_timeout=3.0)).start()
+    bot.wait_for_session().wait_ended(GUARD)
 
 
 def test_who_does_not_read_has_left(relay: Relay, bot: EmbeddedBot) -> None:
     """A stream that the server cannot write any further is no sign of life, though nobody has closed it."""
-    user = User(relay(heartbeat_interval=0.1, leave_timeout=0.3))
+    user = User(relay(heartbeat_interval=0.1, leave_timeout=3.0))
     user.start()
     stream = user.stream()
     next(stream.parts)
-    bot.wait_for_session().wait_ended(3.0)
+    bot.wait_for_session().wait_ended(GUARD)
     assert stream.until("relayEnd")[-1]["data"] == {"reason": "left"}
     stream.close()
 
 
 def test_a_page_that_is_loaded_again_finds_its_session(relay: Relay, bot: EmbeddedBot) -> None:
     """Between one stream and the next the session lives on, and the next has all that was said."""
-    user = User(relay(heartbeat_interval=0.1, leave_timeout=5.0))
+    user = User(relay(heartbeat_interval=0.1, leave_timeout=GUARD))
     user.start()
     stream = user.stream()
     user.post("text", {"text": "Hello", "audio_response": False})
@@ -161,7 +161,7 @@ def test_a_page_that_is_loaded_again_finds_its_session(relay: Relay, bot: Embedd
 
 def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: EmbeddedBot) -> None:
     """Though the page is there, and only after the time to be idle since anybody did something."""
-    user = User(relay(heartbeat_interval=0.05, leave_timeout=5.0, idle_timeout=1.0))
+    user = User(relay(heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=1.0))
     user.start()
     stream = user.stream()
     session = bot.wait_for_session()
@@ -176,7 +176,7 @@ def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: Embedded
 
 def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> None:
     """A session is not idle while texts and messages go to the bot, though nothing comes from it."""
-    user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=5.0, idle_timeout=1.0))
+    user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=1.0))
     user.start()
     stream = user.stream()
     for body in ({"type": "x"}, {"text": "x"}):
@@ -246,26 +246,25 @@ def test_an_attempt_without_a_limit_is_broken_off() -> None:
         )
         user = User(site_of(blueprint))
         user.ask()
-        began = time.monotonic()
-        assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
-        assert time.monotonic() - began < 3.0
+        with takes(3.0):
+            assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
         blueprint.close()
 
 
 def test_who_leaves_while_he_waits_for_the_bot(caplog: pytest.LogCaptureFixture) -> None:
     """The attempt is broken off as a session would be, without a word in the log: nothing is wrong."""
     with EmbeddedBot(ready=False) as bot:
-        blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), heartbeat_interval=0.05, leave_timeout=0.4)
+        blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), heartbeat_interval=0.05, leave_timeout=3.0)
         user = User(site_of(blueprint))
         user.ask()
         stream = user.stream()
         began = time.monotonic()
-        while time.monotonic() < began + 0.8:  # while he is there it goes on
+        while time.monotonic() < began + 3.5:  # while he is there it goes on
             next(stream.parts)
         assert user.get("session").json == {"state": "connecting"}
         session = bot.wait_for_session()
         assert session.ended is None
-        assert session.wait_ended(3.0).initiator == "client"
+        assert session.wait_ended(GUARD).initiator == "client"
         assert stream.until("relayEnd")[-1]["data"] == {"reason": "left"}
         stream.close()
         blueprint.close()
@@ -276,7 +275,7 @@ def test_another_way_to_connect(bot: EmbeddedBot) -> None:
     """`connect` is called with the client, for servers with a start endpoint."""
 
     def make_client(_: flask.Request) -> RTVIClient:
-        return RTVIClient(transport=WebSocketTransport(), enable_mic=False, connect_timeout=10)
+        return RTVIClient(transport=WebSocketTransport(), enable_mic=False, connect_timeout=GUARD)
 
     blueprint = RTVIBlueprint(make_client, connect=lambda client: client.start_bot_and_connect(f"{bot.base_url}/start"))
     User(site_of(blueprint)).start()
@@ -306,13 +305,13 @@ def test_a_browser_that_asks_many_times_at_once(bot: EmbeddedBot) -> None:
     all_ask, go_on = threading.Barrier(8), threading.Event()
 
     def make_client(_: flask.Request) -> RTVIClient:
-        all_ask.wait(10)
+        all_ask.wait(GUARD)
         made.append(client_for(bot.ws_url))
         return made[-1]
 
     def connect(client: RTVIClient) -> None:
         connected.append(client)
-        assert go_on.wait(10)
+        assert go_on.wait(GUARD)
         client.connect()
 
     blueprint = RTVIBlueprint(make_client, connect=connect)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from rtvi_sync import RTVIEvent, TransportState, messages
 from rtvi_sync.flask import event_log
 from rtvi_sync.flask.event_log import EventLog, Place, as_json
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import takes
 
 from ..loopback import running
 from .browser import User
@@ -45,9 +45,8 @@ def test_a_stream_begins_at_once_and_beats(relay: Relay) -> None:
     stream = user.stream()
     stream.until("botReady")
     assert stream.comments == 1
-    began = time.monotonic()
-    assert [next(stream.parts) for _ in range(3)] == [b":\n\n"] * 3
-    assert 0.25 < time.monotonic() - began < 2.0
+    with takes(2.0, at_least=0.25):
+        assert [next(stream.parts) for _ in range(3)] == [b":\n\n"] * 3
     stream.close()
 
 
@@ -73,12 +72,11 @@ def test_a_browser_that_comes_back_misses_nothing(relay: Relay) -> None:
 
 def test_a_stream_is_renewed(relay: Relay, bot: EmbeddedBot) -> None:
     """After its time a stream ends, and the session does not."""
-    user = User(relay(heartbeat_interval=0.05, leave_timeout=5.0, stream_lifetime=0.2))
+    user = User(relay(heartbeat_interval=0.05, leave_timeout=120.0, stream_lifetime=0.2))
     user.start()
     stream = user.stream()
-    began = time.monotonic()
-    assert [each["event"] for each in stream][-1] == "botReady"
-    assert 0.15 < time.monotonic() - began < 2.0
+    with takes(2.0, at_least=0.15):
+        assert [each["event"] for each in stream][-1] == "botReady"
     again = user.stream(stream.last_id)
     next(again.parts)
     assert next(again.parts) == b":\n\n"
@@ -138,9 +136,8 @@ def test_a_page_that_is_gone_makes_room_at_once(relay: Relay) -> None:
         return parts
 
     with running(serve) as server:
-        began = time.monotonic()
-        user.stream().close()
-        assert time.monotonic() - began < 5.0
+        with takes(5.0):
+            user.stream().close()
         assert server.get() == [b":\n\n"] * 2
     stays.close()
 

@@ -30,7 +30,7 @@ class Caller(RTVIUser):
         self.calls += 1
         try:
             with self.client as client:
-                client.send_client_request("order", os.getpid(), timeout=10)
+                client.send_client_request("order", os.getpid(), timeout=60)
                 client.send_text("What time is it?", audio_response=False)
                 client.hear_answer(timeout=0.5)
         except RTVIError:

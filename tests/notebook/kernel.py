@@ -13,8 +13,10 @@ from typing import Any
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.slowness import GUARD
+
 ROOT = Path(__file__).parents[2]
-LIMIT = 30.0
+LIMIT = GUARD
 
 
 class CellError(Exception):

@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "samples" / "notebook" / "conversation.ipynb"
@@ -43,7 +44,7 @@ def start(*arguments: str, **environ: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Status, output and errors of a program, when it is done."""
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=GUARD)
     return process.returncode, output, errors
 
 
@@ -73,7 +74,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Execut
         # Files of its own: those of the program's kernel would be called alike.
         files = {"transport": "ipc", "ip": str(out.with_name("kernel"))} if os.name == "posix" else {}
         kernel = Config({"KernelManager": files})
-        NotebookClient(notebook, timeout=60, kernel_name="python3", config=kernel).execute(env=ENVIRON)
+        NotebookClient(notebook, timeout=GUARD, kernel_name="python3", config=kernel).execute(env=ENVIRON)
         status, said, errors = finish(program)
     assert (status, errors) == (0, "")
     return Executed(notebook), Executed(nbformat.read(out, as_version=4), said)

@@ -11,7 +11,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from rtvi_sync import DisconnectedError, RTVIClient, WebSocketTransport
+from rtvi_sync import DisconnectedError, RTVIClient
 from rtvi_sync.media import NullSink
 
 
@@ -31,21 +31,11 @@ def ask(question: str, url: str, limit: float) -> Answer:
         RTVIError: the bot could not be reached, or has left. (Both are of the package, and one may be the other.)
     """
     began = time.monotonic()
-    direct = url.startswith("ws")
-    client = RTVIClient(
-        transport=WebSocketTransport(url if direct else None),
-        params=None if direct else {"base_url": url},
-        enable_mic=False,
-        speaker=NullSink(),
-        connect_timeout=limit,
-    )
+    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=limit)
     words: list[str] = []
     client.on("bot-llm-text", lambda said: words.append(said.text))
     with contextlib.closing(client):
-        if url.endswith("/start") and not direct:  # a Pipecat runner
-            client.start_bot_and_connect(url)
-        else:
-            client.connect()
+        client.connect()
         remaining = began + limit - time.monotonic()
         # Whoever hands out this event has called the handlers of all before it: the words are complete then.
         with client.events("bot-llm-stopped", timeout=remaining) as ends:

@@ -27,7 +27,7 @@ CSRF_COOKIE_SAMESITE = "Strict"
 # Behind HTTPS: CSRF_COOKIE_SECURE, SECURE_HSTS_SECONDS and SECURE_SSL_REDIRECT; see `manage.py check --deploy`.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024
 
-# Where the bot is: ws:// or wss:// of its WebSocket; http:// or https:// of the server that starts it.
+# Where the bot is: a URL as RTVIClient.for_url() takes it.
 BOT_URL = os.environ.get("RTVI_URL", "")
 # Connecting and answering together. Web servers stop a worker that is silent for longer than their own limit.
 BOT_SECONDS = float(os.environ.get("RTVI_SECONDS", "20"))

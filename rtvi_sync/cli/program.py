@@ -1,0 +1,50 @@
+"""How a program ends: its exit status, and one line for what went wrong outside of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+
+from rtvi_sync import RTVIError
+from rtvi_sync.notes.text import clean
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def run_program(main: Callable[[], int | None], name: str = "") -> int:
+    """Run a program and return its exit status: ``sys.exit(run_program(main))``.
+
+    An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr. Any other
+    exception is a mistake in the program, and keeps its traceback.
+
+    Args:
+        main: the program. It returns its exit status; None stands for 0.
+        name: begins the line.
+
+    Returns:
+        The status: what `main()` returned, 1 after an error, or 130 after Ctrl-C.
+    """
+    try:
+        status = main()
+        print(end="", flush=True)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output has left. What is still buffered must not fail again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except ModuleNotFoundError as error:
+        return _failed(name, f"{error}. Install the package that has it, with pip")
+    except (RTVIError, OSError) as error:
+        return _failed(name, str(error) or type(error).__name__)  # as the TimeoutError of a future has no text
+    return status or 0
+
+
+def _failed(name: str, reason: str) -> int:
+    line = clean(" ".join(reason.split()))
+    with contextlib.suppress(OSError):
+        print(f"{name}: {line}" if name else line, file=sys.stderr)
+    return FAILED
