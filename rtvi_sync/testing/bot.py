@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from rtvi_sync._validation import NAME, PORT, WAIT, instance_of
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
 from rtvi_sync.testing.config import LiveConfig
@@ -56,7 +57,7 @@ class EmbeddedBot(BotOptions):
             It decides what the bot understands and sends. A string that is no version makes a bot of the newest one,
             which says that it is of this.
         metrics: True: a `metrics` message comes before `bot-ready`.
-        speech_threshold: RMS, of 32768, from which sound counts as speech.
+        speech_threshold: RMS, of 32768, from which sound counts as speech; `math.inf`: none does.
         hang_over: seconds of quiet that end what the user says.
         config: what the bot's services are set to, as ``[{"service", "options": [{"name", "value"}]}]``; each session
             has a copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
@@ -83,9 +84,11 @@ class EmbeddedBot(BotOptions):
         ws_url: "ws://host:port/ws", once started. Every other path works too.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 0
-    ssl_context: ssl.SSLContext | None = None
+    host: str = attrs.field(default="127.0.0.1", validator=NAME)
+    port: int = attrs.field(default=0, validator=PORT)
+    ssl_context: ssl.SSLContext | None = attrs.field(
+        default=None, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
+    )
     base_url: str = attrs.field(init=False, default="")
     ws_url: str = attrs.field(init=False, default="")
     _listener: Listener | None = attrs.field(init=False, default=None, repr=False)
@@ -128,6 +131,7 @@ class EmbeddedBot(BotOptions):
         Args:
             timeout: seconds after which it returns even if a session's `handler` still runs.
         """
+        WAIT.check(timeout=timeout)
         deadline = time.monotonic() + timeout
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
@@ -154,12 +158,13 @@ class EmbeddedBot(BotOptions):
         """Every HTTP request since `start()`, oldest first."""
         return self._api.requests if self._api is not None else []
 
-    def wait_for_session(self, timeout: float = 5.0) -> BotSession:
+    def wait_for_session(self, timeout: float = 30.0) -> BotSession:
         """Wait for a client that has connected, and that no earlier call returned; it may have left again.
 
         Raises:
             RequestTimeoutError: none came within `timeout` seconds.
         """
+        WAIT.check(timeout=timeout)
         with self._changed:
             if not self._changed.wait_for(lambda: self._newcomers, timeout):
                 raise RequestTimeoutError(f"no client connected within {timeout:g} s")

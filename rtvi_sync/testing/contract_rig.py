@@ -21,7 +21,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 Bot: TypeAlias = Callable[[str], list[str]]
 
 # No call of a test waits longer, in seconds.
-LIMIT: Final = 10.0
+LIMIT: Final = 30.0
 
 
 class FarEnd(abc.ABC):

@@ -14,12 +14,17 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from rtvi_sync._validation import COUNT_OR_ZERO, WAIT, instance_of, one_of
 from rtvi_sync.testing.fault_pipe import End, Pipe
 from rtvi_sync.testing.faults import DIRECTIONS, Direction, Fault
 
 _READ_BYTES: Final = 64 * 1024
 # With this, close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
 _LINGER_NOT_AT_ALL: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+
+
+_FAULT = instance_of("an object of rtvi_sync.testing.faults, such as Reset()", Fault)
+_DIRECTION = one_of(*DIRECTIONS)
 
 
 @attrs.frozen
@@ -59,8 +64,9 @@ class Injection:
         """True after `lift()`."""
         return self._lifted.is_set()
 
-    def wait(self, timeout: float = 5.0) -> bool:
+    def wait(self, timeout: float = 30.0) -> bool:
         """Wait until it has struck, at most `timeout` seconds. Returns `struck`."""
+        WAIT.check(timeout=timeout)
         return self._struck.wait(timeout)
 
     def lift(self) -> None:
@@ -90,13 +96,9 @@ class Plan:
             TypeError: what is given is not a fault.
             ValueError: a direction that there is not, or a negative number of bytes.
         """
-        if not isinstance(fault, Fault):
-            raise TypeError(f"A fault is an object of rtvi_sync.testing.faults, such as Reset(), not {fault!r}")
-        for given in (direction, counted_in):
-            if given not in (None, *DIRECTIONS):
-                raise ValueError(f"A direction is one of {', '.join(DIRECTIONS)}, not {given!r}")
-        if after_bytes < 0:
-            raise ValueError("after_bytes counts what is still to come; it cannot be negative")
+        _FAULT.check(fault=fault)
+        _DIRECTION.or_none.check(direction=direction, counted_in=counted_in)
+        COUNT_OR_ZERO.check(after_bytes=after_bytes)
         return cls(Injection(fault, DIRECTIONS if direction is None else (direction,), apply), after_bytes, counted_in)
 
 
@@ -139,6 +141,7 @@ class ProxyConnection:
 
     def received_bytes(self, direction: Direction) -> int:
         """How many bytes in a direction have reached the proxy so far."""
+        _DIRECTION.check(direction=direction)
         return self._pipes[direction].received
 
     @property
@@ -146,8 +149,9 @@ class ProxyConnection:
         """True once both sides have closed the connection, or it was reset."""
         return self._ended.is_set()
 
-    def wait_ended(self, timeout: float = 5.0) -> bool:
+    def wait_ended(self, timeout: float = 30.0) -> bool:
         """Wait until it has ended, at most `timeout` seconds. Returns `ended`."""
+        WAIT.check(timeout=timeout)
         return self._ended.wait(timeout)
 
     # -- under the lock of the proxy ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit
 
+from rtvi_sync._validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.testing.fault_connection import Address, Injection, Plan, ProxyConnection
 from rtvi_sync.testing.faults import Direction, Fault
@@ -24,6 +25,23 @@ logger: logging.Logger = logging.getLogger(__name__)
 _CAN_PAUSE: Final = sys.platform == "linux"
 _BACKLOG: Final = 128
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+def _reusable_socket(family: socket.AddressFamily) -> socket.socket:
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
+def _is_url_of_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port is not None or parts.scheme in _DEFAULT_PORTS)
+    except ValueError:
+        return False
+
+
+_SERVER = Rule("the URL (a str) of a server", URL.has_type, _is_url_of_server)
 
 
 class FaultProxy:
@@ -47,6 +65,8 @@ class FaultProxy:
     """
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1") -> None:
+        NAME.check(target_host=target_host, host=host)
+        integer(1, 65535).check(target_port=target_port)
         self.host: Final = host
         self.port: int = 0
         self._target_host = target_host
@@ -68,11 +88,13 @@ class FaultProxy:
     @classmethod
     def before(cls, url: str, *, host: str = "127.0.0.1") -> FaultProxy:
         """A proxy in front of the server of a URL."""
+        _SERVER.check(url=url)
         parts = urlsplit(url)
         return cls(parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], host=host)
 
     def url(self, url: str) -> str:
         """`url` with the proxy's host and port in place of the server's."""
+        URL.check(url=url)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return urlsplit(url)._replace(netloc=f"{host}:{self.port}").geturl()
 
@@ -148,6 +170,7 @@ class FaultProxy:
 
     def stop(self, timeout: float = 5.0) -> None:
         """Close the port and all connections, and end the thread. May be called twice, and before `start()`."""
+        WAIT.check(timeout=timeout)
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -180,19 +203,14 @@ class FaultProxy:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         if not _CAN_PAUSE:
             return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
-        port = self.port
-        if not port:
-            # Only a port that was asked for by its number is kept while the socket does not listen.
-            with socket.socket(family) as probe:
-                probe.bind((self.host, 0))
-                port = probe.getsockname()[1]
-        bound = socket.socket(family)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((self.host, port))
-        except OSError:
-            bound.close()
-            raise
+        with contextlib.ExitStack() as undo:
+            bound = undo.enter_context(_reusable_socket(family))
+            # Only a port that was asked for by its number is kept while the socket does not listen. The socket that
+            # the system gives a port holds it until then, as two sockets that do not listen may have the same one.
+            with _reusable_socket(family) as first:
+                first.bind((self.host, self.port))
+                bound.bind(first.getsockname()[:2])
+            undo.pop_all()
         return bound
 
     def _stop_listening(self) -> None:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
-from attrs import validators
+
+from rtvi_sync._validation import COUNT, POSITIVE, WAIT, integer
 
 #: The bytes that go there.
 Direction: TypeAlias = Literal["to_client", "to_server"]
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
-
-_Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], Any]"
-
-# Checked when a fault is made: on the proxy's thread nobody would see the mistake.
-_NOT_NEGATIVE: Final[_Validator] = validators.and_(validators.ge(0), validators.lt(math.inf))
-_POSITIVE: Final[_Validator] = validators.and_(validators.gt(0), validators.lt(math.inf))
-_POSITIVE_OR_NONE: Final[_Validator] = validators.optional(_POSITIVE)
-_SOME_BITS: Final[_Validator] = validators.and_(validators.ge(1), validators.le(255))
 
 
 @attrs.frozen
 class Fault:
     """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted.
 
-    A number that makes no sense (a rate of 0, say) raises `ValueError`.
+    A number that makes no sense (a rate of 0, say) raises `ValueError`, and what is no number `TypeError`.
     """
 
 
@@ -38,7 +29,7 @@ class Delay(Fault):
         seconds: by how much.
     """
 
-    seconds: float = attrs.field(validator=_NOT_NEGATIVE)
+    seconds: float = attrs.field(validator=WAIT)
 
 
 @attrs.frozen
@@ -49,7 +40,7 @@ class Split(Fault):
         size_bytes: of a piece.
     """
 
-    size_bytes: int = attrs.field(default=1, validator=_POSITIVE)
+    size_bytes: int = attrs.field(default=1, validator=COUNT)
 
 
 @attrs.frozen
@@ -61,8 +52,8 @@ class Coalesce(Fault):
         seconds: the longest that a byte is held back.
     """
 
-    size_bytes: int = attrs.field(validator=_POSITIVE)
-    seconds: float = attrs.field(validator=_NOT_NEGATIVE)
+    size_bytes: int = attrs.field(validator=COUNT)
+    seconds: float = attrs.field(validator=WAIT)
 
 
 @attrs.frozen
@@ -73,7 +64,7 @@ class Throttle(Fault):
         bytes_per_second: its rate.
     """
 
-    bytes_per_second: float = attrs.field(validator=_POSITIVE)
+    bytes_per_second: float = attrs.field(validator=POSITIVE)
 
 
 @attrs.frozen
@@ -84,7 +75,7 @@ class Drop(Fault):
         size_bytes: how many; None: all.
     """
 
-    size_bytes: int | None = attrs.field(default=None, validator=_POSITIVE_OR_NONE)
+    size_bytes: int | None = attrs.field(default=None, validator=COUNT.or_none)
 
 
 @attrs.frozen
@@ -96,8 +87,8 @@ class Corrupt(Fault):
         mask: the bits, as a number from 1 to 255.
     """
 
-    size_bytes: int | None = attrs.field(default=1, validator=_POSITIVE_OR_NONE)
-    mask: int = attrs.field(default=0x01, validator=_SOME_BITS)
+    size_bytes: int | None = attrs.field(default=1, validator=COUNT.or_none)
+    mask: int = attrs.field(default=0x01, validator=integer(1, 255))
 
 
 @attrs.frozen

@@ -13,7 +13,8 @@ from rtvi_sync.testing.script import Message, message
 ReportLevel: TypeAlias = Literal["disabled", "none", "name", "arguments", "full"]
 """How much bots from RTVI 1.2 on tell of a call; each level tells more than the one before it."""
 
-_LEVELS: Final[tuple[ReportLevel, ...]] = ("disabled", "none", "name", "arguments", "full")
+#: From the one that tells least on.
+LEVELS: Final[tuple[ReportLevel, ...]] = ("disabled", "none", "name", "arguments", "full")
 
 
 class Caller(Protocol):
@@ -30,9 +31,9 @@ def call_function(
     caller: Caller, mode: Mode, name: str, arguments: Mapping[str, Any], timeout: float, level: ReportLevel
 ) -> Any:
     """Call a function of the client; see `BotSession.call_function`."""
-    known = _LEVELS.index(level)
+    known = LEVELS.index(level)
     call_id = f"call_{uuid.uuid4().hex}"
-    named = {"function_name": name} if known >= _LEVELS.index("name") else {}
+    named = {"function_name": name} if known >= LEVELS.index("name") else {}
     reports = mode.sends("llm-function-call-in-progress")
 
     def report(phase: str, data: dict[str, Any]) -> None:
@@ -40,7 +41,7 @@ def call_function(
             caller.send(message(f"llm-function-call-{phase}", data))
 
     if reports:
-        given = {"arguments": dict(arguments)} if known >= _LEVELS.index("arguments") else {}
+        given = {"arguments": dict(arguments)} if known >= LEVELS.index("arguments") else {}
         report("started", named)
         report("in-progress", {"tool_call_id": call_id, **named, **given})
     else:

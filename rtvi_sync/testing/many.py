@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from rtvi_sync._validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.gate import Bell
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
@@ -25,6 +26,11 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # What a scenario whose client was closed may still take to end, in seconds; `close()` alone may take 5.
 _LEAVE_TIMEOUT: Final = 8.0
+
+_CLIENT: Final = Rule(
+    "a URL (a str) or a function", lambda client: isinstance(client, str) or FUNCTION.has_type(client)
+)
+_RATE: Final = Rule("a positive number or math.inf", SECONDS.has_type, lambda rate: rate > 0)
 
 Scenario: TypeAlias = Callable[[MeasuredClient], object]
 
@@ -74,8 +80,13 @@ def run_many(
             far as its argument, which Python shows if nobody catches it.
         ValueError: a number makes no sense.
     """
-    if n < 0 or at_once < 1 or not spawn_rate > 0:
-        raise ValueError(f"n is 0 or more, at_once 1 or more, spawn_rate more than 0; not {n}, {at_once}, {spawn_rate}")
+    FUNCTION.check(scenario=scenario, connect=connect)
+    FUNCTION.or_none.check(on_row=on_row)
+    COUNT_OR_ZERO.check(n=n)
+    COUNT.check(at_once=at_once)
+    _CLIENT.check(client=client)
+    _RATE.check(spawn_rate=spawn_rate)
+    SECONDS.or_none.check(session_timeout=session_timeout)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
     run = _Run(scenario, make, connect, on_row, session_timeout)
     due = run.began

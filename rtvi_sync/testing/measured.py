@@ -25,10 +25,12 @@ from rtvi_sync import (
     RTVIClientOptions,
     RTVIMessage,
     Timeout,
-    WebSocketTransport,
     WouldDeadlockError,
     signals,
 )
+from rtvi_sync._validation import NAME, WAIT
+from rtvi_sync.bot_actions import request_of
+from rtvi_sync.client_part import TIMEOUT
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.gate import Bell
 from rtvi_sync.errors import anew
@@ -127,24 +129,22 @@ class MeasuredClient(RTVIClient):
 
     @classmethod
     def for_url(cls, url: str, **options: Any) -> MeasuredClient:
-        """A client of the bot at `url`: without microphone and speaker, and with 30 s to connect.
+        """Make a client as `RTVIClient.for_url()` does, without microphone and speaker and with 30 s to connect.
 
         Args:
-            url: ws:// or wss:// of its WebSocket; http:// or https:// of the server that has a connect endpoint.
+            url: as `RTVIClient.for_url()` takes it.
             options: as `RTVIClient` takes them; they win.
         """
-        direct = url.startswith(("ws://", "wss://"))
         given: dict[str, Any] = {
-            "transport": WebSocketTransport(url if direct else None),
-            "params": None if direct else {"base_url": url},
             "enable_mic": "mic" in options,
             "speaker": NullSink(),
             **({} if "timeout" in options else {"connect_timeout": 30.0}),
         }
-        return cls(**{**given, **options})
+        return super().for_url(url, **{**given, **options})
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Around a step of your program's: how long it took, and whether it raised, is told as "step" `name`."""
+        NAME.check(name=name)
         return self._measured("step", name)
 
     def hear_answer(self, timeout: float | None = 30.0) -> Answer:
@@ -162,6 +162,7 @@ class MeasuredClient(RTVIClient):
             BotNotReadyError: there is no session.
             WouldDeadlockError: called inside a handler of this client.
         """
+        WAIT.or_none.check(timeout=timeout)
         if self._dispatcher.lane.is_current:
             raise WouldDeadlockError("hear_answer() was called inside a handler, which holds up what it waits for")
         if self._begun is None:
@@ -217,10 +218,17 @@ class MeasuredClient(RTVIClient):
     def action(
         self, action: RTVIActionRequestData | Mapping[str, Any], timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIActionResponse:
-        return self._request(_name_of(action), lambda: RTVIClient.action(self, action, timeout))
+        request = request_of(action)
+        return self._request(_name_of(request), lambda: RTVIClient.action(self, request, timeout))
 
     def action_stream(
         self, action: RTVIActionRequestData | Mapping[str, Any], timeout: Timeout = DEFAULT_TIMEOUT
+    ) -> Generator[RTVIActionResponse, None, None]:
+        TIMEOUT.check(timeout=timeout)
+        return self._measured_stream(request_of(action), timeout)
+
+    def _measured_stream(
+        self, action: RTVIActionRequestData, timeout: Timeout
     ) -> Generator[RTVIActionResponse, None, None]:
         name = _name_of(action)
         began = asked = time.monotonic()
@@ -378,7 +386,5 @@ class MeasuredClient(RTVIClient):
         self._bell.ring()
 
 
-def _name_of(action: RTVIActionRequestData | Mapping[str, Any]) -> str:
-    if isinstance(action, RTVIActionRequestData):
-        return f"{action.service}:{action.action}"
-    return f"{action.get('service')}:{action.get('action')}"
+def _name_of(action: RTVIActionRequestData) -> str:
+    return f"{action.service}:{action.action}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import attrs
 
+from rtvi_sync._validation import PATH, Rule, has_method
 from rtvi_sync.notes.tables import rich_table
 from rtvi_sync.notes.text import clean, columns
 from rtvi_sync.testing.measured import Kind, Measurement
@@ -27,6 +28,9 @@ Outcome: TypeAlias = Literal["passed", "not connected", "failed", "interrupted"]
 _HEADERS: Final = ("ms", "count", "failed", "p50", "p95", "p99", "longest")
 # Errors that are shown; the rows have them all.
 _MOST_ERRORS: Final = 10
+
+
+_STREAM: Final = Rule("a text stream", lambda stream: has_method(stream, "write")).or_none
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +124,7 @@ class Report:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as a JSON document, which is also written to a file if `path` is given. Times are in seconds."""
+        PATH.or_none.check(path=path)
         document = {
             "seconds": self.seconds,
             "sessions": len(self.rows),
@@ -144,6 +149,7 @@ class Report:
         The columns are number, outcome, error, began, seconds, and one for each thing that was measured, with the
         seconds that `Row.durations` has.
         """
+        PATH.or_none.check(path=path)
         names = [_name(percentiles) for percentiles in self.percentiles]
         text = io.StringIO()
         writer = csv.writer(text)
@@ -160,6 +166,7 @@ class Report:
         Args:
             stream: None: stdout.
         """
+        _STREAM.check(stream=stream)
         stream = stream or sys.stdout
         if stream.isatty():
             try:

@@ -7,17 +7,21 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import attrs
 
+from rtvi_sync._validation import BYTES, FUNCTION, MAPPING, NAME, STRING, WAIT, instance_of, integer, one_of
 from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
 from rtvi_sync.testing.config import Config, LiveConfig
 from rtvi_sync.testing.context import Context
-from rtvi_sync.testing.functions import ReportLevel, call_function
+from rtvi_sync.testing.functions import LEVELS, ReportLevel, call_function
 from rtvi_sync.testing.modes import Mode
 from rtvi_sync.testing.script import Message
+
+_FRAME = instance_of("a frame", *get_args(Frame))
+_CODE = integer(0, 65535)
 
 
 class Link(Protocol):
@@ -29,7 +33,7 @@ class Link(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: bytes | str) -> None: ...
 
     def receive(self, timeout: float | None) -> bytes | str: ...
 
@@ -99,7 +103,7 @@ class BotSession:
             return self._end
 
     def wait_for_message(
-        self, type: str, timeout: float = 5.0, *, where: Callable[[Message], bool] | None = None
+        self, type: str, timeout: float = 30.0, *, where: Callable[[Message], bool] | None = None
     ) -> Message:
         """Wait for the first message of a type, also one that has come already.
 
@@ -112,6 +116,9 @@ class BotSession:
             RequestTimeoutError: no such message came in time.
             DisconnectedError: the session ended without such a message.
         """
+        NAME.check(type=type)
+        WAIT.check(timeout=timeout)
+        FUNCTION.or_none.check(where=where)
         deadline = time.monotonic() + timeout
         seen = 0
         with self._received:
@@ -130,7 +137,7 @@ class BotSession:
                 if not self._received.wait(max(0.0, deadline - time.monotonic())):
                     raise RequestTimeoutError(f"the client sent no {type!r} within {timeout:g} s")
 
-    def wait_ended(self, timeout: float = 5.0) -> DisconnectedError:
+    def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:
         """Wait until the connection has ended.
 
         Returns:
@@ -139,6 +146,7 @@ class BotSession:
         Raises:
             RequestTimeoutError: it still lives after `timeout` seconds.
         """
+        WAIT.check(timeout=timeout)
         with self._received:
             if not self._received.wait_for(lambda: self._end is not None, timeout):
                 raise RequestTimeoutError(f"the connection still lives after {timeout:g} s")
@@ -151,13 +159,14 @@ class BotSession:
         Raises:
             DisconnectedError: the connection has ended.
         """
+        MAPPING.check(message=message)
         self.send_frame(MessageFrame(data=json.dumps(message)))
 
     def call_function(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
-        timeout: float = 5.0,
+        timeout: float = 30.0,
         *,
         report_level: ReportLevel = "full",
     ) -> Any:
@@ -181,6 +190,10 @@ class BotSession:
             RequestTimeoutError: the client did not answer in time. It has been told that the call is cancelled.
             DisconnectedError: the session has ended.
         """
+        NAME.check(name=name)
+        MAPPING.or_none.check(arguments=arguments)
+        WAIT.check(timeout=timeout)
+        one_of(*LEVELS).check(report_level=report_level)
         return call_function(self, self._state.mode, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:
@@ -189,22 +202,26 @@ class BotSession:
         Raises:
             DisconnectedError: the connection has ended.
         """
+        _FRAME.check(frame=frame)
         if isinstance(frame, AudioRawFrame | InterruptionFrame) and not frame.name:
             number = next(self._frame_ids)
             kind = "OutputAudioRawFrame" if isinstance(frame, AudioRawFrame) else "InterruptionFrame"
             frame = attrs.evolve(frame, id=number, name=f"{kind}#{number}")
         self.send_raw(encode(frame))
 
-    def send_raw(self, data: bytes) -> None:
-        """Send any bytes as one binary WebSocket message.
+    def send_raw(self, data: bytes | str) -> None:
+        """Send any bytes as one binary WebSocket message, or a string as one text message.
 
         Raises:
             DisconnectedError: the connection has ended.
         """
+        BYTES.check(data=data)
         self._link.send(data)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection with a code and a reason; waits two seconds at most for the client's answer."""
+        _CODE.check(code=code)
+        STRING.check(reason=reason)
         self._link.close(code, reason)
 
     def drop(self) -> None:

@@ -18,10 +18,11 @@ from rtvi_sync import (
     RTVIClient,
     UnsupportedFeatureError,
 )
+from tests.slowness import GUARD
 
 from .far_ends import FAR_ENDS
 
-LIMIT = 10.0
+LIMIT = GUARD
 VOICE = {"service": "tts", "options": [{"name": "voice", "value": "ü"}]}
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.slowness import GUARD
+
 from .broken import MISTAKES
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +26,7 @@ def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=GUARD,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert re.search(r"3\d passed, 2 skipped", done.stdout)
@@ -39,7 +41,7 @@ def test_each_mistake_is_found() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=GUARD,
     )
     told = re.findall(r"^(PASSED|FAILED|ERROR) (\S+?::\S+?::test_\w+(?:\[[^\]]*\])?)", done.stdout, re.MULTILINE)
     found = {test for result, test in told if result != "PASSED"}

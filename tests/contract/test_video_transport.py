@@ -15,8 +15,9 @@ from rtvi_sync.media import VideoFrame
 from rtvi_sync.testing.contract_rig import ContractBot
 from samples.video_transport import transport as sample
 from samples.video_transport.transport import VideoLineTransport
+from tests.slowness import GUARD, takes
 
-LIMIT = 10.0
+LIMIT = GUARD
 SIZE = 1000 * 1000 * 3  # of a picture, more than the system takes unread
 
 
@@ -101,8 +102,8 @@ def test_a_bot_that_reads_no_pictures(end: FarEnd) -> None:
     with client_of(end) as client:
         end.wait_for(1)
         assert client.send_client_request("echo", "x", timeout=LIMIT) == "x"
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 3.0
+        with takes(3.0):
+            client.disconnect()
     assert len(end.seen) == 1
 
 

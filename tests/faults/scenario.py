@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import math
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
+
+import attrs
 
 from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport, errors
 from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
-from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection
+from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
 from rtvi_sync.testing.faults import Direction
 from rtvi_sync.testing.voice import tones
+from tests.slowness import GUARD, takes
 
 from ..loopback import serving, trusting
 from .table import NOTHING, Harm, Landmarks, Moment
 
-# Of a session that must live: nothing of it may pass. Of one that may end: so that the table does not take for ever.
-_AMPLE: Final = 30.0
+# Of a session that must live: nothing of it may pass.
+_AMPLE: Final = GUARD
+# Of one that may end, so that the table does not take for ever; longer if a session without any fault needs longer.
 _CONNECT: Final = 1.5
 _REQUEST: Final = 0.7
+_MARGIN: Final = 6.0
 # What `disconnect()` promises.
 _DISCONNECT: Final = 5.0
 # What a busy machine may add to a limit.
@@ -38,6 +44,14 @@ _REPLY_HZ: Final = 2_000
 _EXCHANGED_BYTES: Final = 1_000
 
 
+@attrs.frozen
+class Limits:
+    """Seconds for each call of a kind."""
+
+    connect: float
+    request: float
+
+
 class Scenario:
     """Both ends of a session and the line between them, while something happens to it."""
 
@@ -49,8 +63,9 @@ class Scenario:
         self.harm = harm
         self.secure = secure
         self.harmless = harm.harmless
-        self.connect_timeout = _AMPLE if self.harmless else _CONNECT
-        self.request_timeout = _AMPLE if self.harmless else _REQUEST
+        self.connect_timeout = self.request_timeout = _AMPLE
+        #: Real time that `connect()` and the last request took.
+        self.took = Limits(0.0, 0.0)
         self._intact = secure or not harm.falsifies
         self._injection: Injection | None = None
         self._hooks: dict[str, Callable[[Scenario], object]] = {}
@@ -65,8 +80,15 @@ class Scenario:
     def landmarks(self) -> Landmarks:
         return landmarks(self.secure)
 
-    def run(self) -> str:
-        """Live through it. Returns how it ended: "works", "ended", or the name of the error."""
+    def run(self, limits: Limits | None = None) -> str:
+        """Live through it. Returns how it ended: "works", "ended", or the name of the error.
+
+        Args:
+            limits: of calls in a session that may end; None: those of a session that must live.
+        """
+        # A reset is noticed by itself: only a hang is ended by a limit.
+        if limits is not None and not self.harmless and not isinstance(self.harm.fault, faults.Reset):
+            self.connect_timeout, self.request_timeout = limits.connect, limits.request
         context = serving() if self.secure else None
         with (
             EmbeddedBot(
@@ -97,7 +119,7 @@ class Scenario:
                 self.moment.arm(self)
                 error = self._live()
             finally:
-                with _within(_DISCONNECT, "disconnect()"):
+                with takes(_DISCONNECT + _GRACE):
                     self.client.disconnect()
             self._check_end()
             self._live_again()
@@ -106,14 +128,15 @@ class Scenario:
     def _live(self) -> RTVIError | None:
         """Connect, do what the moment is about, and make a request. Returns what was raised."""
         try:
-            with _within(self.connect_timeout, "connect()"):
+            with takes(self.connect_timeout + _GRACE) as connecting:
                 self.client.connect()
             self.moment.act(self)
             if self.moment.ends:
                 assert self.client.state is TransportState.DISCONNECTED
                 return None
-            with _within(self.request_timeout, "a request"):
+            with takes(self.request_timeout + _GRACE) as asking:
                 answer = self.client.send_client_request("echo", "still there?")
+            self.took = Limits(connecting.took, asking.took)
             self.compare(answer, "still there?")
         except RTVIError as error:
             return error
@@ -136,7 +159,7 @@ class Scenario:
             proxy.accept()
         self.client.start_bot_and_connect(self.http.url(f"{self.bot.base_url}/start"), timeout=_AMPLE)
         assert self.client.send_client_request("echo", "again", timeout=_AMPLE) == "again"
-        with _within(_DISCONNECT, "disconnect()"):
+        with takes(_DISCONNECT + _GRACE):
             self.client.disconnect()
 
     def _check_end(self) -> None:
@@ -200,7 +223,7 @@ class Scenario:
 
         def call(index: int) -> None:
             try:
-                with _within(self.request_timeout, "a request"):
+                with takes(self.request_timeout + _GRACE):
                     self.compare(self.client.send_client_request("hold", index), index)
                 outcomes.append(None)
             except BaseException as error:
@@ -209,7 +232,7 @@ class Scenario:
         for index in range(number):
             self._in_thread(call, index)
         for thread in self._threads:
-            thread.join(self.request_timeout + 2 * _GRACE)
+            thread.join(_AMPLE)
         assert len(outcomes) == number, "a call is not answered"
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -254,12 +277,19 @@ class Scenario:
         thread.start()
 
 
-@contextlib.contextmanager
-def _within(limit: float, what: str) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    took = time.monotonic() - began
-    assert took < limit + _GRACE, f"{what} took {took:.1f} s of {limit:g} s"
+def limits_beside(number: int) -> Limits:
+    """Limits that sessions to which nothing happens keep on this machine as it is now, while others go on beside them.
+
+    Args:
+        number: of the sessions that go on at a time.
+    """
+    clean = [Scenario(Moment("clean", lambda _: None), NOTHING, secure=True) for _ in range(number)]
+    with concurrent.futures.ThreadPoolExecutor(number) as pool:
+        assert set(pool.map(Scenario.run, clean)) == {"works"}
+    return Limits(
+        max(_CONNECT, _MARGIN * max(scenario.took.connect for scenario in clean)),
+        max(_REQUEST, _MARGIN * max(scenario.took.request for scenario in clean)),
+    )
 
 
 @functools.cache

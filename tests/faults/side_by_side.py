@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from rtvi_sync.testing import faults
 
-from .scenario import Scenario, landmarks
+from .scenario import Scenario, landmarks, limits_beside
 from .table import ANYWHERE, HARMS, MOMENTS, SLOW
 
 # Each scenario has some 25 descriptors, of which a process has 1024 where nobody asked for more.
@@ -50,10 +50,11 @@ def live_through(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
     """Run the scenarios, each with a bot and a client of its own. Returns what went wrong, and the tally."""
     for secure in (False, True):
         landmarks(secure)  # measured while nothing else goes on
+    limits = limits_beside(_AT_A_TIME)
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
         # Those that run into limits begin first, or the others would wait for them in the end.
         slow_first = sorted(scenarios, key=lambda scenario: isinstance(scenario.harm.fault, SLOW), reverse=True)
-        runs = {scenario: pool.submit(scenario.run) for scenario in slow_first}
+        runs = {scenario: pool.submit(scenario.run, limits) for scenario in slow_first}
     failures = []
     tally: Tally = collections.Counter()
     for scenario, run in runs.items():

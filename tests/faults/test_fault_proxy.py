@@ -14,6 +14,7 @@ import pytest
 
 from rtvi_sync.testing import FaultProxy, ProxyConnection, faults
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
+from tests.slowness import takes
 
 from ..conftest import package_threads
 from ..loopback import LIMIT, Peer, Server, serving, trusting
@@ -306,9 +307,9 @@ def test_lifted_before_its_moment() -> None:
 def test_orders_that_make_no_sense() -> None:
     """They are refused where they are given."""
     proxy = FaultProxy("127.0.0.1", 1)
-    with pytest.raises(ValueError, match="to_client, to_server, not 'up'"):
+    with pytest.raises(ValueError, match=r"direction must be .*, not 'up'"):
         proxy.inject(faults.Reset(), "up")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="after_bytes must be an integer of 0 or more"):
         proxy.inject(faults.Reset(), after_bytes=-1)
 
 
@@ -376,9 +377,8 @@ def test_stop_ends_everything() -> None:
                 client.sendall(bytes(20_000))
             ended.shutdown(socket.SHUT_WR)
             assert hole.wait(LIMIT)
-            began = time.monotonic()
-            proxy.stop()
-            assert time.monotonic() - began < 1.0
+            with takes(1.0):
+                proxy.stop()
             assert not [thread for thread in package_threads() if "proxy" in thread.name]
         assert proxy.connections
         assert all(connection.ended for connection in proxy.connections)

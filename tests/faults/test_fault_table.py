@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ..starving import starved
 from .scenario import Scenario
 from .side_by_side import live_through, tell
 from .table import HARMS, MOMENTS, REFUSAL, Moment, anywhere
@@ -35,6 +36,22 @@ def test_any_fault_at_any_byte(seed: int, show_table: Callable[..., None]) -> No
     failures, tally = live_through(
         Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(200)
     )
+
+    show_table(tell, tally)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(4))
+def test_faults_on_a_busy_machine(seed: int, show_table: Callable[..., None]) -> None:
+    """40 faults, each after a number of bytes that nothing has chosen, in a process that is stopped again and again."""
+    rng = random.Random(seed)
+    harms = [harm for harm in HARMS if harm is not REFUSAL]
+
+    with starved():
+        failures, tally = live_through(
+            Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(40)
+        )
 
     show_table(tell, tally)
     assert not failures, "\n".join(failures)

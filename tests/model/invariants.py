@@ -16,7 +16,7 @@ NAMED: Final = tuple(error for error in vars(errors).values() if isinstance(erro
 _S = TransportState
 _ENDS: Final = {_S.DISCONNECTING, _S.DISCONNECTED, _S.ERROR}
 #: Written down anew, and not taken from the package, which uses its own table to refuse what is not in it.
-_AFTER: Final = {
+AFTER: Final = {
     _S.DISCONNECTED: {_S.INITIALIZING, _S.AUTHENTICATING},
     _S.INITIALIZING: {_S.INITIALIZED, *_ENDS},
     _S.INITIALIZED: {_S.AUTHENTICATING, _S.CONNECTING, *_ENDS},
@@ -115,7 +115,16 @@ def states_follow_each_other(ears: Ears) -> None:
     """One attempt, one session: late results of an abandoned attempt change nothing."""
     states = [TransportState.DISCONNECTED, *ears.states()]
     for before, after in itertools.pairwise(states):
-        assert after in _AFTER[before], f"{before} -> {after} in {[str(state) for state in states]}"
+        assert after in AFTER[before], f"{before} -> {after} in {[str(state) for state in states]}"
+
+
+def attempts_to_reconnect_end_in_disconnected(ears: Ears) -> None:
+    """An attempt to replace a lost session that fails ends in the state `disconnected`, as the loss did."""
+    state = None
+    for event in ears.sequence():
+        state = event.state or state
+        if event.type in (RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED):
+            assert state is not TransportState.ERROR, event.type
 
 
 def events_come_in_order(ears: Ears) -> None:
@@ -205,6 +214,7 @@ OF_CLIENTS: Final[tuple[Callable[[Ears], None], ...]] = (
     handlers_have_their_thread,
     manual_handlers_run_inside_calls,
     states_follow_each_other,
+    attempts_to_reconnect_end_in_disconnected,
     events_come_in_order,
     sessions_end_once,
     disconnected_is_last,

@@ -210,7 +210,7 @@ class ClientMachine(RuleBasedStateMachine):
     @staticmethod
     def _expect(call: Call, live: bool) -> None:
         name, error = call.name, call.error
-        if name in ("connect", "connect(given)", "start_bot_and_connect"):
+        if name in ("connect", "connect(given)", "start_bot", "start_bot_and_connect"):
             if live:
                 assert error is BotAlreadyStartedError, call
             else:

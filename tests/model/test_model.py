@@ -19,6 +19,9 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
+from rtvi_sync.protocol.states import FOLLOWING
+
+from ..starving import starved
 from . import invariants
 from .machine import ClientMachine
 from .world import TALLY, operations_so_far, tell
@@ -84,6 +87,29 @@ def test_what_the_contract_says_holds(seed: int) -> None:
 def test_it_holds_for_long(seed: int) -> None:
     """10,000 operations of each of ten more seeds."""
     run_model(f"{seed}", 10_000)
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(300)
+def test_it_holds_on_a_busy_machine() -> None:
+    """500 operations of a process that is stopped more than half of the time."""
+    with starved():
+        run_model("starved", 500)
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(8))
+def test_it_holds_on_a_busy_machine_for_long(seed: int) -> None:
+    """2,500 operations of each of eight seeds, in such a process."""
+    with starved(limit=1200.0):
+        run_model(f"{seed}", 2_500)
+
+
+def test_the_package_allows_no_other_states() -> None:
+    """What the package's own table allows is what the checks expect."""
+    assert {state: set(after) for state, after in FOLLOWING.items()} == invariants.AFTER
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

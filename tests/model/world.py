@@ -22,6 +22,7 @@ from rtvi_sync.testing.faults import Direction, Fault
 
 from ..conftest import open_descriptors, package_threads
 from ..loopback import serving, trusting
+from ..slowness import GUARD
 from .ears import Ears
 from .operations import CONNECT, OPERATIONS, REQUEST, Operation
 
@@ -302,7 +303,14 @@ class World:
         try:
             for number, party in enumerate(self.parties):
                 party.ears.disarm()
+                at_rest = party.ears.at_rest
                 self.together([(0, number, "disconnect")])
+                if not at_rest:
+                    # A handler that was about to connect may have begun a session that this call did not know.
+                    limit = time.monotonic() + GUARD
+                    while not party.ears.at_rest and time.monotonic() < limit:
+                        threading.Event().wait(0.01)
+                    self.together([(0, number, "disconnect")])
                 if self.options.manual:
                     self.together([(0, number, "process_events")])
         finally:

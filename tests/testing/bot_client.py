@@ -17,9 +17,10 @@ from websockets.sync.client import ClientConnection
 
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 RATE = 16000
-LIMIT = 10.0
+LIMIT = GUARD
 # Seconds of silence that end a turn here: short, so that the tests are.
 QUICK = 0.2
 

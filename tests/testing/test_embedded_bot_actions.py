@@ -47,13 +47,13 @@ def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
 @pytest.mark.parametrize("name", ["add", "math:", ":add", "", ("math",), ("", "add")])
 def test_an_action_without_a_service_is_refused_at_once(name: Any) -> None:
     """No client could call it."""
-    with pytest.raises(ValueError, match="'service:action', not"):
+    with pytest.raises(ValueError, match=r"key of actions must be 'service:action' or"):
         EmbeddedBot(actions={name: add})
 
 
 def test_an_action_that_is_no_function_is_refused_at_once() -> None:
     """A result in its place is a mistake: `on_request` takes such, actions do not."""
-    with pytest.raises(TypeError, match="'math:add' is a function, not int"):
+    with pytest.raises(TypeError, match=r"actions\['math:add'\] must be a function, not int"):
         EmbeddedBot(actions={"math:add": 3})  # type: ignore[dict-item]
 
 

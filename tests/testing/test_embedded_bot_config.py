@@ -174,8 +174,8 @@ def test_an_update_can_run_the_language_model(talk: Talk) -> None:
 
 def test_a_config_that_is_none_is_refused_at_once() -> None:
     """A test with a mistake in its config hears of it where it makes the bot."""
-    with pytest.raises(ValueError, match="options"):
-        EmbeddedBot(config=[{"service": "tts"}])
+    with pytest.raises(TypeError, match=r"config\[0\]\.options must be a list of options, not dict"):
+        EmbeddedBot(config=[{"service": "tts", "options": {"voice": "x"}}])
 
 
 def test_a_version_that_is_a_number_is_refused_at_once() -> None:

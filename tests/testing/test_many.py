@@ -31,9 +31,10 @@ from rtvi_sync.testing import (
     many,
     run_many,
 )
+from tests.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[2]
-SOON = 5.0
+SOON = GUARD
 
 
 def handle(_: BotSession, message: dict[str, Any]) -> bool:
@@ -131,7 +132,7 @@ class TestRunning:
     @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"at_once": 0}), (1, {"spawn_rate": 0})])
     def test_impossible(self, n: int, options: dict[str, Any]) -> None:
         """Numbers that make no sense are refused at once."""
-        with pytest.raises(ValueError, match="or more"):
+        with pytest.raises(ValueError, match="must be"):
             run_many(ask, n, "ws://127.0.0.1:9", **options)
 
     def test_at_once(self, bot: EmbeddedBot) -> None:
@@ -153,9 +154,9 @@ class TestRunning:
 
     def test_ramp_up(self, bot: EmbeddedBot) -> None:
         """They begin one after the other, at the rate that is asked for."""
-        report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
+        with takes(2.0):
+            report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
         assert all(row.began >= row.number / 50 for row in report.rows)
-        assert report.rows[-1].began < 1
 
     def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
         """Those that waited for others begin at that rate, too, and not all at once to catch up."""
@@ -237,10 +238,9 @@ class TestEnding:
         """Who takes too long over the row of a session that was closed is left to it."""
         monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.2)
         free = threading.Event()
-        began = time.monotonic()
-        report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
+        with takes(5.0):
+            report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
         free.set()
-        assert time.monotonic() - began < SOON
         assert len(report.rows) == 1
 
     def test_ctrl_c(self, bot: EmbeddedBot) -> None:
@@ -284,15 +284,12 @@ class TestEnding:
 
         striking = threading.Thread(target=strike)
         striking.start()
-        began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt) as caught:
+        with takes(5.0), pytest.raises(KeyboardInterrupt) as caught:
             run_many(scenario, 100, bot.ws_url, at_once=3, spawn_rate=math.inf)
-        took = time.monotonic() - began
         free.set()
         striking.join()
         rows = caught.value.args[0].rows
         assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
-        assert took < SOON
 
     def test_ctrl_c_in_a_program(self, bot: EmbeddedBot) -> None:
         """A program that does not look for them ends as by Ctrl-C, and shows what there was."""
@@ -302,7 +299,7 @@ from rtvi_sync.testing import run_many
 run_many(lambda client: os.kill(os.getpid(), signal.SIGINT), 1, sys.argv[1])
 """
         done = subprocess.run(
-            [sys.executable, "-c", script, bot.ws_url], cwd=ROOT, capture_output=True, text=True, timeout=30
+            [sys.executable, "-c", script, bot.ws_url], cwd=ROOT, capture_output=True, text=True, timeout=GUARD
         )
         assert done.returncode == -signal.SIGINT
         assert "\nKeyboardInterrupt: 1 sessions in " in done.stderr

