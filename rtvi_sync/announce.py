@@ -196,7 +196,8 @@ class Announcer:
             self._over = True
             return True
 
-        failed = not self.was_ready and not info.by_program
+        # An attempt to replace a session is not the program's `connect()`: its state afterwards is that of the loss.
+        failed = not (self.was_ready or info.by_program or info.reconnecting)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Gate()

@@ -11,6 +11,7 @@ from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
 from .concurrency.job import Job
+from .concurrency.lifecycle import NoThreadError, system_failures_as
 from .concurrency.shield import shielded
 from .errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
 from .events import RTVIEvent
@@ -30,15 +31,19 @@ _LINGER_TIMEOUT = 0.1
 _CONFIG_TIMEOUT = 10.0
 
 _DOING = {
+    "begin": "waiting until its thread runs",
     "devices": "opening the devices",
     "http": "the connect request",
     "transport": "opening the transport",
     "bot-ready": "waiting for the bot to be ready",
 }
 
+_NOT_BEGUN = "The session could not begin"
+
 _ADVICE = {
+    "begin": "Raise connect_timeout, or give the machine less to do.",
     "devices": "See which device, source or sink does not answer.",
-    "http": "Check that the server at base_url answers, or raise connect_timeout.",
+    "http": "Check that the server answers, or raise connect_timeout.",
     "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
     "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
 }
@@ -75,7 +80,7 @@ class ConnectAttempt:
         self._request = request
         self._deadline = deadline
         self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
-        self._phase = "devices"
+        self._phase = "begin"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
         #: From `begin()` on.
@@ -86,6 +91,7 @@ class ConnectAttempt:
         #: Nothing of it is left.
         self.over: Gate = Gate()
 
+    @system_failures_as(TransportStartError, _NOT_BEGUN)
     def begin(self, *, is_replacement: bool = False) -> Session:
         """Begin the session, if the client is idle."""
         self.begun = True
@@ -108,12 +114,15 @@ class ConnectAttempt:
             if self.abandoned:
                 session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
                 raise was_disconnected()
+            # Here, because the limit may pass before the thread runs: an attempt fails from `initializing`.
+            session.move(TransportState.INITIALIZING)
             job = session.connecting = Job("connect", self._work, session)
-            job.start()
+            with system_failures_as(TransportStartError, _NOT_BEGUN):
+                job.start()
             if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
-                    f"the time was spent on {_DOING[self._phase]}. {_ADVICE[self._phase]}",
+                    f"the time was spent on {_DOING[self._phase]}. {_diagnosis(session) or _ADVICE[self._phase]}",
                     phase=self._phase,
                     elapsed=self._deadline.elapsed(),
                 )
@@ -152,9 +161,10 @@ class ConnectAttempt:
             self._error, self._end = error, _end_by(error)
             session.end(self._end)
 
+    @system_failures_as(TransportStartError, "The session could not be established")
     def _steps(self, session: Session) -> None:
         transport, signal = session.transport, session.abort.signal
-        session.move(TransportState.INITIALIZING)
+        self._phase = "devices"
         with _may_fail(session, "could not be prepared"):
             self._connector.initialize_transport(session)
             session.check_wanted()
@@ -166,12 +176,13 @@ class ConnectAttempt:
             session.move(TransportState.AUTHENTICATING)
         bundle = self._request.send(self._deadline, session.abort)
         session.check_wanted()
-        if self._request.start is not None:
+        if bundle.started:
             session.move(TransportState.AUTHENTICATED)
             session.announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure
+        transport.bundle_source = bundle.source
         with _may_fail(session, "failed to connect"):
             transport.connect(bundle.content, signal)
         self._phase = "bot-ready"
@@ -188,7 +199,7 @@ def _may_fail(session: Session, how: str) -> Iterator[None]:
         yield
     except Exception as error:
         session.check_wanted()
-        if isinstance(error, RTVIError):
+        if isinstance(error, RTVIError) and not isinstance(error, NoThreadError):
             raise
         raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
     session.check_wanted()
@@ -200,8 +211,11 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     failure: list[BaseException] = []
     settled = Gate()
     abort.signal.on_abort(settled.set)
+    begun = False
 
     def run() -> None:
+        nonlocal begun
+        begun = True
         try:
             outcome.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
@@ -213,8 +227,12 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     job.start()
     try:
         if not _wait(settled, deadline, lambda: "the server's answer", "start_bot()"):
+            phase = "http" if begun else "begin"
             raise ConnectionTimeoutError(
-                f"The server did not answer within {deadline.timeout:g} s", phase="http", elapsed=deadline.elapsed()
+                f"The server did not answer within {deadline.timeout:g} s; the time was spent on {_DOING[phase]}. "
+                f"{_ADVICE[phase]}",
+                phase=phase,
+                elapsed=deadline.elapsed(),
             )
     finally:
         aborted = not abort.abort(was_disconnected())  # whatever still goes on is of no use any more
@@ -244,6 +262,15 @@ def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -
                 doing(),
             )
     return True
+
+
+def _diagnosis(session: Session) -> str | None:
+    """Ask the transport, which may be anybody's, why the bot is not ready."""
+    try:
+        return session.transport.diagnosis()
+    except Exception:
+        logger.exception("The diagnosis of the %s transport failed", session.transport.name)
+        return None
 
 
 def _end_by(error: BaseException) -> CloseInfo:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
-from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout, payload_of
+from ._validation import NAME, iterable
+from .client_part import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
 from .messages import RTVIMessage
 from .options import from_mapping
 
@@ -19,14 +20,18 @@ RTVIActionResponse: TypeAlias = RTVIMessage
 class ActionArgument:
     """An argument of an action: its name and any JSON value."""
 
-    name: str
+    name: str = attrs.field(validator=NAME)
     value: Any = None
 
 
+_LIST = iterable('a list of {"name": ..., "value": ...}').or_none
+
+
 def _arguments(value: Sequence[ActionArgument | Mapping[str, Any]] | None) -> tuple[ActionArgument, ...]:
-    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable | None):
-        raise TypeError(f'arguments is a list of {{"name": ..., "value": ...}}, not {type(value).__name__}')
-    return tuple(from_mapping(ActionArgument, argument) for argument in value or ())
+    _LIST.check(arguments=value)
+    return tuple(
+        from_mapping(ActionArgument, argument, f"arguments[{index}]") for index, argument in enumerate(value or ())
+    )
 
 
 @attrs.frozen
@@ -39,8 +44,8 @@ class RTVIActionRequestData:
         arguments: its arguments; mappings with `name` and `value` are taken too.
     """
 
-    service: str
-    action: str
+    service: str = attrs.field(validator=NAME)
+    action: str = attrs.field(validator=NAME)
     arguments: Sequence[ActionArgument | Mapping[str, Any]] = attrs.field(default=(), converter=_arguments)
 
     def as_message(self) -> RTVIMessage:
@@ -50,6 +55,15 @@ class RTVIActionRequestData:
 
 
 ActionLike: TypeAlias = RTVIActionRequestData | Mapping[str, Any]
+
+
+def request_of(action: ActionLike) -> RTVIActionRequestData:
+    """The request that the argument `action` means.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    return from_mapping(RTVIActionRequestData, action, "action")
 
 
 class BotActions(ClientPart):
@@ -95,11 +109,12 @@ class BotActions(ClientPart):
             ProtocolError: the answer makes no sense; the server's lacks the result.
             UnsupportedFeatureError: bots of this version have no actions.
         """
-        message = from_mapping(RTVIActionRequestData, action).as_message()
+        message = request_of(action).as_message()
         if self._connector.has_session:
             return _checked(self._ask(message, timeout))
+        deadline = self._deadline(timeout)
         with self._connector.single_turn(message) as turn:
-            return _checked(turn.result(self._deadline(timeout)))
+            return _checked(turn.result(deadline))
 
     def action_stream(
         self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
@@ -117,7 +132,10 @@ class BotActions(ClientPart):
             RTVIError: as `action()`, when the iterator is asked for the next message. A refusal is raised after the
                 server's other messages.
         """
-        message = from_mapping(RTVIActionRequestData, action).as_message()
+        TIMEOUT.check(timeout=timeout)
+        return self._action_stream(request_of(action).as_message(), timeout)
+
+    def _action_stream(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
         if self._connector.has_session:
             yield _checked(self._ask(message, timeout))
             return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout, payload_of
+from ._validation import BOOL, NAME
+from .client_part import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
 from .errors import BotNotReadyError
 from .messages import RTVIClientConfigOption, RTVIMessage
 from .protocol import config as configs
@@ -55,6 +56,7 @@ class BotConfig(ClientPart):
             ConfigUpdateError: the bot refused it; `message_error` follows.
             TypeError: `config` is none, or holds something that is not JSON.
         """
+        BOOL.check(interrupt=interrupt)
         answer = self._ask(
             RTVIMessage("update-config", {"config": configs.as_json(config), "interrupt": interrupt}), timeout
         )
@@ -73,6 +75,7 @@ class BotConfig(ClientPart):
         Returns:
             The service's entry, or None if there is no such service.
         """
+        NAME.check(service_key=service_key)
         return configs.options_of(self._given_or_asked(config, timeout), service_key)
 
     def get_service_option_value_from_config(
@@ -87,6 +90,7 @@ class BotConfig(ClientPart):
         Returns:
             The value, or None if there is no such service or option.
         """
+        NAME.check(service_key=service_key, option=option)
         return configs.value_of(self._given_or_asked(config, timeout), service_key, option)
 
     def set_service_option_in_config(
@@ -104,6 +108,7 @@ class BotConfig(ClientPart):
             UnsupportedFeatureError: there is no `config`, and bots of this version have none.
             TypeError: `config` or `options` are none.
         """
+        NAME.check(service_key=service_key)
         return configs.with_options(self._given_or_known(config), service_key, options)
 
     def set_config_options(self, config_options: ConfigLike, config: ConfigLike | None = None) -> Config:
@@ -111,6 +116,7 @@ class BotConfig(ClientPart):
         return configs.with_config(self._given_or_known(config), config_options)
 
     def _given_or_asked(self, config: ConfigLike | None, timeout: Timeout) -> ConfigLike:
+        TIMEOUT.check(timeout=timeout)
         return config if config is not None else self.get_bot_config(timeout)
 
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:

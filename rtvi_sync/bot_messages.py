@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from ._validation import BOOL, FUNCTION, MAPPING, NAME, STRING, instance_of
 from .client_part import DEFAULT_TIMEOUT, ClientPart, Timeout
 from .functions import FunctionCallHandler
 from .messages import RTVIMessage
-from .outbound import FileLike, cancel_message, dtmf_messages, file_data, run_options
-from .signals import refuse_coroutine_function
+from .outbound import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
+
+_MESSAGE = instance_of("an RTVIMessage", RTVIMessage)
 
 FunctionT = TypeVar("FunctionT", bound=FunctionCallHandler)
 
@@ -24,6 +26,7 @@ class BotMessages(ClientPart):
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. Returns at once and waits for no answer."""
+        _MESSAGE.check(message=message)
         self._connector.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
@@ -45,6 +48,7 @@ class BotMessages(ClientPart):
             RequestTimeoutError: no answer in time; the session goes on.
             RequestRejectedError: the bot refused.
             DisconnectedError: the session ended first.
+            ProtocolError: the answer is over a limit of this client, which the error names.
         """
         answer = self._ask(_client_message(type, data), timeout)
         return answer.data.get("d") if isinstance(answer.data, Mapping) else None
@@ -58,6 +62,7 @@ class BotMessages(ClientPart):
                 context.
             audio_response: the answer is spoken; False: it comes as text only.
         """
+        STRING.check(content=content)
         options = run_options(run_immediately, audio_response)
         self.send_message(RTVIMessage("send-text", {"content": content, "options": options}))
 
@@ -86,10 +91,14 @@ class BotMessages(ClientPart):
         Raises:
             OSError: the file cannot be read.
         """
+        FILE.check(file=file)
+        STRING.check(content=content)
+        NAME.or_none.check(format=format, name=name)
+        MAPPING.or_none.check(custom_options=custom_options)
+        options = run_options(run_immediately, audio_response, custom_options)
         session = self._connector.session()
         session.check_ready()  # before the file is read
         data = file_data(file, format, name, session.transport.max_message_size)
-        options = run_options(run_immediately, audio_response, custom_options)
         self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
 
     def append_to_context(self, role: str, content: Any, run_immediately: bool = False) -> None:
@@ -102,6 +111,8 @@ class BotMessages(ClientPart):
             content: a text, or what else the bot's language model takes.
             run_immediately: True: the bot answers now.
         """
+        NAME.check(role=role)
+        BOOL.check(run_immediately=run_immediately)
         data = {"role": role, "content": content, "run_immediately": run_immediately}
         self.send_message(RTVIMessage("append-to-context", data))
 
@@ -112,21 +123,26 @@ class BotMessages(ClientPart):
             TypeError: `keys` is no string.
             ValueError: something else than 0-9, * and #, or nothing.
         """
+        KEYS.check(keys=keys)
         session = self._connector.session()
         for message in dtmf_messages(keys, session.version):
             session.send(message)
 
     def send_ui_event(self, event: str, payload: Any = None) -> None:
         """Tell the bot what happened in your user interface: an event of your application's, with any JSON."""
+        NAME.check(event=event)
         self.send_message(RTVIMessage("ui-event", {"event": event, "payload": payload}))
 
     def send_ui_snapshot(self, tree: Mapping[str, Any]) -> None:
         """Tell the bot what your user interface shows: an accessibility tree,
         ``{"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}``."""
+        MAPPING.check(tree=tree)
         self.send_message(RTVIMessage("ui-snapshot", {"tree": tree}))
 
     def cancel_ui_job_group(self, job_id: str, reason: str | None = None) -> None:
         """Ask the bot to cancel a group of jobs; `ui_job_group` events tell what becomes of it."""
+        NAME.check(job_id=job_id)
+        STRING.or_none.check(reason=reason)
         session = self._connector.session()
         session.send(cancel_message(job_id, reason, session.version))
 
@@ -157,14 +173,14 @@ class BotMessages(ClientPart):
         Raises:
             TypeError: it cannot be called, or is a coroutine function.
         """
-        if not callable(function):
-            raise TypeError(f"A function that the bot may call is callable, not {function!r}")
-        refuse_coroutine_function(function)
+        NAME.or_none.check(name=name)
+        FUNCTION.check(function=function)
         self._dispatcher.functions[name] = function
         return function
 
     def unregister_function_call_handler(self, name: str | None) -> None:
         """Run nothing any longer when the bot calls `name`. Without effect if nothing is registered."""
+        NAME.or_none.check(name=name)
         self._dispatcher.functions.pop(name, None)
 
     def unregister_all_function_call_handlers(self) -> None:
@@ -173,4 +189,5 @@ class BotMessages(ClientPart):
 
 
 def _client_message(type_: str, data: Any) -> RTVIMessage:
+    NAME.check(type=type_)
     return RTVIMessage("client-message", {"t": type_} if data is None else {"t": type_, "d": data})

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+import attrs
+
+from ._validation import FUNCTION, NAME, WAIT
 from ._version import __version__
 from .bot_actions import BotActions
 from .bot_config import BotConfig
@@ -16,7 +19,7 @@ from .client_devices import ClientDevices
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
-from .events import Event, RTVIEvent
+from .events import Event, RTVIEvent, event_from
 from .helpers import HelperRegistry, RTVIClientHelper
 from .media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .messages import BotReadyData
@@ -34,22 +37,28 @@ from .options import (
     from_mapping,
 )
 from .protocol.states import ACTIVE, TransportState
+from .start import BotURL
 from .streams import EventStream
 from .transports.base import Transport
+from .transports.websocket import WebSocketTransport
 
 if TYPE_CHECKING:
     import httpx
 
     from .stats import ClientStats
 
+ClientT = TypeVar("ClientT", bound="RTVIClient")
 F = TypeVar("F", bound=Callable[..., Any])
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
+
+_WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
 
 
 class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
-    The constructor does no I/O, starts no thread and touches no device.
+    The constructor does no I/O, starts no thread and touches no device. It and every method check their arguments
+    before anything else: a wrong type raises `TypeError`, a wrong value `ValueError`, and both name the argument.
 
     Args:
         options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
@@ -70,11 +79,14 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.
         proxy: URL of an HTTP proxy for both; None: what the environment says; False: none.
         max_queued_events, max_queued_bytes: limits of what may wait for its handlers; over them the session is ended.
+        max_queued_audio_bytes: limit of the bot's audio that may wait for a sink that is slow; beyond it the oldest is
+            dropped. The default of 16 MiB holds several minutes.
         reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
             `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
 
     Raises:
-        TypeError: an unknown option, or two spellings of one.
+        TypeError: an unknown option, two spellings of one, or a wrong type.
+        ValueError: a wrong value, such as the name of a file as a device id.
     """
 
     @overload
@@ -102,12 +114,13 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         proxy: str | bool | None = None,
         max_queued_events: int = 100_000,
         max_queued_bytes: int = 64 * 1024 * 1024,
+        max_queued_audio_bytes: int = 16 * 1024 * 1024,
         reconnect: ReconnectPolicy | None = None,
     ) -> None: ...
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
             raise TypeError("Give RTVIClient either one options object or keyword arguments")
-        given = from_mapping(RTVIClientOptions, options if options is not None else keywords)
+        given = from_mapping(RTVIClientOptions, options if options is not None else keywords, "options")
         self._request_timeout = given.request_timeout
         self._dispatcher = Dispatcher(
             self,
@@ -116,11 +129,41 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             max_bytes=given.max_queued_bytes,
         )
         for event, function in callbacks_of(given.callbacks):
-            self._dispatcher.add(event, function)
+            self._dispatcher.add(event, function, name=f"on_{event.snake}")
         self._connector = Connector(given, self._dispatcher)
         self._helpers = HelperRegistry(self._dispatcher)
         weakref.finalize(self, self._connector.watch.collected).atexit = False
         weakref.finalize(self, self._connector.devices.hold.collected).atexit = False
+
+    @classmethod
+    def for_url(cls: type[ClientT], url: str, **options: Any) -> ClientT:
+        """Make a client of the bot at `url`. It is not connected; `connect()` connects it, and so does ``with``.
+
+        Args:
+            url: where the bot is:
+
+                * ``ws://`` or ``wss://``: the bot's WebSocket.
+                * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
+                  Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, as `start_bot()` does it.
+                * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that
+                  answers 404 or 405, its ``/connect``.
+                * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
+            options: as `RTVIClient` takes them. Without `transport` it is a `WebSocketTransport`. `params` need no
+                `base_url`.
+
+        Raises:
+            InvalidTransportParamsError: no bot can be at the URL.
+            TypeError: an unknown option, or `custom_connect_handler`, which says where the bot is, too.
+        """
+        bot_url = BotURL.parse(url)
+        if options.get("custom_connect_handler") is not None:
+            raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
+        client = cls(**{"transport": WebSocketTransport(), **options})
+        connector = client._connector
+        connector.bot_url = bot_url
+        if connector.params.base_url is None:
+            connector.params = attrs.evolve(connector.params, base_url=bot_url.base_url)
+        return client
 
     def __repr__(self) -> str:
         transport = self._connector.transport
@@ -146,7 +189,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
         Raises:
             ConnectionTimeoutError: not within the client's limit, which covers every phase.
-            BotAlreadyStartedError: a session is active or under way.
+            BotAlreadyStartedError: a session is active, or one is under way, or a call of `start_bot()` is.
             StartBotError: the connect request failed.
             TransportStartError: the transport could not be opened.
             InvalidTransportParamsError: there is no transport, nothing that tells it where to connect, or it serves
@@ -186,7 +229,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         Raises:
             StartBotError: the request failed.
             ConnectionTimeoutError: no answer in time.
-            BotAlreadyStartedError: a session is active or under way.
+            BotAlreadyStartedError: a session is active, or one is under way, or another call of `start_bot()` is.
             DisconnectedError: `disconnect()` was called on another thread.
         """
         return self._connector.start_bot(api_request(endpoint, request_data, headers, timeout))
@@ -208,6 +251,9 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         `disconnected` was delivered; called inside a handler of this client, `disconnected` follows when the handler
         returns; in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends
         without `disconnected`. Never raises.
+
+        Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
+        passes, the `error` of `disconnected` says how many, and a warning is logged.
         """
         self._connector.disconnect()
 
@@ -264,7 +310,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
     @params.setter
     def params(self, value: RTVIClientParams | Mapping[str, Any]) -> None:
-        self._connector.params = from_mapping(RTVIClientParams, value)
+        self._connector.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
 
     def construct_url(self, endpoint: str) -> str:
         """The URL of an endpoint: "connect", "action", or a path below `params.base_url`.
@@ -303,6 +349,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
     def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
         """Call `handler`, however often it is registered, for `event` no longer; without it, no handler at all."""
+        if handler is not None:
+            FUNCTION.check(handler=handler)
         self._dispatcher.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
@@ -318,6 +366,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             ValueError: there is no such event.
             ForkedProcessError: the client was connected when the process forked.
         """
+        WAIT.or_none.check(timeout=timeout)
         return self._dispatcher.open_stream(events, timeout)
 
     def wait_for(
@@ -337,7 +386,10 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
                 `event` is one that begins a session (`bot_ready`, for instance).
             WouldDeadlockError: called inside a handler of this client.
             ForkedProcessError: the client was connected when the process forked.
+            TypeError: `where` is no function. Pass a time limit as ``timeout=5``.
         """
+        _WHERE.check(where=where)
+        WAIT.or_none.check(timeout=timeout)
         return self._dispatcher.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
@@ -350,6 +402,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             RTVIError: the client is not in manual mode.
             WouldDeadlockError: called inside a handler.
         """
+        WAIT.or_none.check(timeout=timeout)
         return self._dispatcher.run_queued(Deadline(timeout))
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -368,14 +421,17 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             RTVIError: the service has a helper, or the helper a service.
             TypeError: it is not an `RTVIClientHelper`.
         """
+        NAME.check(service=service)
         return self._helpers.register(self, service, helper)
 
     def get_helper(self, service: str) -> RTVIClientHelper | None:
         """The helper of a service; None if it has none."""
+        NAME.check(service=service)
         return self._helpers.get(service)
 
     def unregister_helper(self, service: str) -> None:
         """Take a service its helper away. Without effect if it has none."""
+        NAME.check(service=service)
         self._helpers.unregister(service)
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -384,6 +440,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         if handler is not None:
             self._dispatcher.add(event, handler, once=once)
             return handler
+        event = event_from(event)
 
         def register(function: F) -> F:
             self._dispatcher.add(event, function, once=once)

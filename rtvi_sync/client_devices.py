@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ._validation import BOOL
 from .client_part import ClientPart
 from .media import AudioSink, AudioSource, MediaDeviceInfo, MediaState, Tracks, VideoSource
+from .media.kinds import CHOICES
 
 
 class ClientDevices(ClientPart):
@@ -70,15 +72,19 @@ class ClientDevices(ClientPart):
             DeviceError: it cannot be used; the old one goes on.
             MissingExtraError: it needs a library that is not installed.
             TypeError: it is neither.
+            ValueError: it is the name of a file; for one pass a `WavSource`.
         """
+        CHOICES["mic"].check(device_id=device_id)
         self._connector.devices.update("mic", device_id)
 
     def update_speaker(self, device_id: str | MediaDeviceInfo | AudioSink | None) -> None:
         """Use another speaker, now and in sessions to come; what was not heard yet is heard there. As `update_mic`."""
+        CHOICES["speaker"].check(device_id=device_id)
         self._connector.devices.update("speaker", device_id)
 
     def update_cam(self, device_id: str | MediaDeviceInfo | VideoSource | None) -> None:
         """Use another camera, now and in sessions to come. As `update_mic()`."""
+        CHOICES["cam"].check(device_id=device_id)
         self._connector.devices.update("cam", device_id)
 
     def enable_mic(self, enable: bool) -> None:
@@ -91,6 +97,7 @@ class ClientDevices(ClientPart):
             UnsupportedFeatureError: to unmute it, in a session whose transport carries no audio.
             DeviceError, MissingExtraError: a microphone that was asked for by its id cannot be opened.
         """
+        BOOL.check(enable=enable)
         self._connector.devices.enable_mic(enable)
 
     @property
@@ -105,6 +112,7 @@ class ClientDevices(ClientPart):
             UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
             DeviceError, MissingExtraError: a camera that was asked for by its id cannot be opened.
         """
+        BOOL.check(enable=enable)
         self._connector.devices.enable_cam(enable)
 
     @property
@@ -119,6 +127,7 @@ class ClientDevices(ClientPart):
             UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
             DeviceError, MissingExtraError: the screen cannot be read; the event `screen_share_error` fires, too.
         """
+        BOOL.check(enable=enable)
         self._connector.devices.enable_screen_share(enable)
 
     @property
@@ -128,6 +137,7 @@ class ClientDevices(ClientPart):
 
     def enable_speaker(self, enable: bool) -> None:
         """Let the speaker be heard, or not. Sinks and tracks get what the bot says in any case."""
+        BOOL.check(enable=enable)
         self._connector.media.switches.speaker = enable
 
     @property
@@ -140,7 +150,7 @@ class ClientDevices(ClientPart):
         """Volume of the speaker, 0.0 to 1.0. May be set at any time; sinks and tracks get what the bot says as it came.
 
         Raises:
-            ValueError: it is set to something else.
+            TypeError, ValueError: it is set to something else.
         """
         return self._connector.media.switches.volume
 

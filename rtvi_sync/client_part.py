@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from ._validation import WAIT, Rule
 from .concurrency.deadline import Deadline
 from .connect import Connector
 from .dispatch import Dispatcher
@@ -26,6 +27,13 @@ DEFAULT_TIMEOUT: Final = DefaultTimeout()
 Timeout: TypeAlias = Seconds | DefaultTimeout | None
 """Seconds, `DEFAULT_TIMEOUT`, or None for no limit."""
 
+TIMEOUT: Final = Rule(
+    WAIT.or_none.what,
+    lambda timeout: isinstance(timeout, DefaultTimeout) or WAIT.has_type(timeout),
+    lambda timeout: isinstance(timeout, DefaultTimeout) or WAIT.has_value(timeout),
+    optional=True,
+)
+
 
 class ClientPart:
     """Base of the classes that `RTVIClient` is made of. None of them has logic."""
@@ -35,10 +43,12 @@ class ClientPart:
     _request_timeout: Seconds | None
 
     def _deadline(self, timeout: Timeout) -> Deadline:
+        TIMEOUT.check(timeout=timeout)
         return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
-        return self._connector.session().request(message, self._deadline(timeout))
+        deadline = self._deadline(timeout)
+        return self._connector.session().request(message, deadline)
 
 
 def payload_of(answer: RTVIMessage) -> Any:

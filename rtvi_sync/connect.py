@@ -6,37 +6,28 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from . import teardown
-from .announce import Announcer, StateCell
-from .attempt import ConnectAttempt, on_a_thread, was_disconnected
-from .concurrency.cancel import AbortController
-from .concurrency.deadline import Deadline, join_thread
+from .announce import StateCell
+from .attempt import ConnectAttempt
+from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
-from .concurrency.hub import acquire_hub
 from .concurrency.lifecycle import register_for_fork
 from .concurrency.shield import shielded
 from .devices import Devices
 from .dispatch import Dispatcher, forked_error
-from .errors import (
-    BotAlreadyStartedError,
-    BotNotReadyError,
-    DisconnectedError,
-    InvalidTransportParamsError,
-    RTVIError,
-    StartBotError,
-)
+from .errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
 from .events import RTVIEvent
 from .media.manager import MediaManager
 from .messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from .options import APIRequest, RTVIClientOptions, RTVIClientParams, Seconds, connect_limit, from_mapping
-from .protocol.engine import Engine
 from .protocol.states import CloseInfo, TransportState
-from .session import Session, about_this_client
-from .start import BotStartedData, Bundle, ConnectRequest
+from .session import Session
+from .sessionless import BotStart, Sessionless
+from .start import BotURL, ConnectRequest
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.net import Network
 from .watch import SessionWatch
@@ -47,6 +38,8 @@ if TYPE_CHECKING:
     from .stats import ClientStats
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The thread that reconnects ends at once too, unless it is in code of the program's.
 _STOP_TIMEOUT = 1.0
@@ -63,8 +56,14 @@ class Connector:
     """
 
     def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
-        self.params: RTVIClientParams = from_mapping(RTVIClientParams, options.params)
+        self.params: RTVIClientParams = (
+            from_mapping(RTVIClientParams, options.params, "params")
+            if options.params is not None
+            else RTVIClientParams()
+        )
         self.transport: Transport | None = options.transport
+        #: Where the bot is, of a client that was made by `RTVIClient.for_url()`.
+        self.bot_url: BotURL | None = None
         self.states: StateCell = StateCell(dispatcher.lane)
         self.watch: SessionWatch = SessionWatch()
         supports_video = options.transport is not None and options.transport.supports_video
@@ -78,6 +77,7 @@ class Connector:
             cam=options.cam,
             enable_mic=options.enable_mic,
             enable_cam=enable_cam,
+            max_queued_audio_bytes=options.max_queued_audio_bytes,
         )
         self.devices: Devices = Devices(
             self.media,
@@ -91,21 +91,27 @@ class Connector:
         self._dispatcher = dispatcher
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
-        # Guards `_beginning`, `_starting` and the state's owner: of two threads that connect at once one begins a
-        # session. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in between.
+        # Guards `_beginning`, the start of a bot in `_sessionless`, and the state's owner: of two threads that begin
+        # something at once one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer may
+        # come in between.
         self._lock = threading.RLock()
         self._beginning = False
-        self._starting: AbortController | None = None
         self._closed = False
         self._session: Session | None = None
-        self._under_way: list[ConnectAttempt] = []
-        self._turns: list[SingleTurn] = []
+        self._under_way: list[ConnectAttempt | BotStart] = []
+        self._sessionless = Sessionless(
+            dispatcher,
+            self.states,
+            idle=self._idle,
+            check_open=self._check_open,
+            network=self._network,
+            http_client=options.http_client,
+        )
         self._reconnector: Reconnector | None = None
         if options.reconnect is not None:
             from .reconnect import Reconnector
 
             self._reconnector = Reconnector(options.reconnect, self)
-        self._started: Bundle | None = None  # what `start_bot()` has brought last
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
         register_for_fork(self)
 
@@ -118,29 +124,53 @@ class Connector:
         attempt = self._attempt(given, start)
 
         def begin_and_run() -> BotReadyData:
+            attempt.begin()
+            if self._reconnector is not None:
+                self._reconnector.take_over(before)
+            self._last_start = given, start
+            return attempt.run()
+
+        return self._make(attempt, begin_and_run)
+
+    def start_bot(self, request: APIRequest) -> Any:
+        """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
+        self._check_process()
+        before, deadline = self._session, Deadline(self._limit_of(request))
+        start = BotStart(self._request(start=request), deadline)
+
+        def stop_reconnecting() -> None:
+            if self._reconnector is not None:
+                self._reconnector.stop(before)
+
+        def begin_and_send() -> Any:
+            self._await_end(before, deadline)
+            return self._sessionless.start_bot(start, stop_reconnecting)
+
+        return self._make(start, begin_and_send)
+
+    def _make(self, call: ConnectAttempt | BotStart, work: Callable[[], T]) -> T:
+        """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
+
+        def run() -> T:
             try:
-                for other in self._under_way.copy():
-                    if other is not attempt and other.abandoned and other.begun:
+                for other in [*self._under_way]:
+                    if other is not call and other.abandoned and other.begun:
                         other.over.wait(Deadline(_STOP_TIMEOUT))
-                attempt.begin()
-                if self._reconnector is not None:
-                    self._reconnector.stop(before)
-                self._last_start = given, start
-                return attempt.run()
+                return work()
             finally:
                 with contextlib.suppress(ValueError):
-                    self._under_way.remove(attempt)
-                attempt.over.set()
+                    self._under_way.remove(call)
+                call.over.set()
 
         # Before anything else: of a call that Ctrl-C strikes twice, `disconnect()` has to know.
-        self._under_way.append(attempt)
+        self._under_way.append(call)
         try:
-            return shielded(begin_and_run, attempt.abandon)
+            return shielded(run, call.abandon)
         finally:
-            if not attempt.begun:
-                attempt.abandoned = True  # should it begin all the same, it ends at once
+            if not call.begun:
+                call.abandoned = True  # should it begin all the same, it ends at once
                 with contextlib.suppress(ValueError):
-                    self._under_way.remove(attempt)
+                    self._under_way.remove(call)
 
     def reconnect(self, stopped: Gate) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
@@ -157,14 +187,11 @@ class Connector:
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
-        # The program may have begun a session meanwhile: then there is nothing to tell.
-        with contextlib.suppress(RTVIError), self._outside_of_sessions(takes_states=False) as announcer:
-            announcer.event(event, data)
+        self._sessionless.announce(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
         """Tell whoever waits for a session that none follows. See `Sessions`."""
-        with contextlib.suppress(RTVIError), self._outside_of_sessions(takes_states=False) as announcer:
-            announcer.give_up(info)
+        self._sessionless.give_up(info)
 
     def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
         """Begin a session, for which nothing has been done yet."""
@@ -173,14 +200,12 @@ class Connector:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
-        previous = self._session
-        if previous is not None and previous.ending and not previous.foreign:
-            # It is on its way out: what remains takes a moment.
-            previous.wait_closed(Deadline(deadline.sooner(5.0)))
+        self._await_end(self._session, deadline)
         mine = False
         try:
-            with self._lock:
-                self._check_idle()
+            with self._idle():
+                self._check_open()
+                self._sessionless.check_no_start()
                 mine = self._beginning = True
             session = Session(
                 transport,
@@ -203,6 +228,14 @@ class Connector:
             raise RTVIError(_CLOSED)
         return session
 
+    @staticmethod
+    def _await_end(previous: Session | None, deadline: Deadline) -> None:
+        """Wait for a session that is on its way out; what remains takes a moment."""
+        if previous is not None and previous.ending and not previous.foreign:
+            previous.wait_closed(Deadline(deadline.sooner(teardown.TEARDOWN_LIMIT)))
+        elif previous is not None and previous.live:
+            previous.hub.io.check()  # if its descriptors are gone, its end begins
+
     def _check_process(self) -> None:
         if self._session is not None and self._session.forked:
             raise forked_error()
@@ -211,77 +244,21 @@ class Connector:
         if self._closed:
             raise RTVIError(_CLOSED)
 
-    def _check_idle(self) -> None:
-        self._check_open()
-        self._check_process()
-        session = self._session
-        if self._beginning or (session is not None and not session.closed.is_set()):
-            raise BotAlreadyStartedError(
-                f"A session is active (state {self.states.value}); call disconnect() before you connect again"
-            )
-
-    def start_bot(self, request: APIRequest) -> Any:
-        """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
-        self._check_process()
-        deadline = Deadline(self._limit_of(request))
-        abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
-        return shielded(lambda: self._start_bot(request, deadline, abort), lambda: abort.abort(was_disconnected()))
-
-    def _start_bot(self, request: APIRequest, deadline: Deadline, abort: AbortController) -> Any:
-        with self._outside_of_sessions() as announcer:
-            with self._lock:
-                self._starting = abort
-            try:
-                announcer.move(TransportState.AUTHENTICATING)
-                bundle = on_a_thread(lambda: self._request(start=request).send(deadline, abort), abort, deadline)
-            except BaseException as error:
-                by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
-                announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
-                raise
-            announcer.move(TransportState.AUTHENTICATED)
-            announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
-            self._started = bundle
-            return bundle.content
+    @contextlib.contextmanager
+    def _idle(self) -> Iterator[None]:
+        """Holds the lock in its block; raises before if there is a session."""
+        with self._lock:
+            self._check_process()
+            session = self._session
+            if self._beginning or (session is not None and not session.closed.is_set()):
+                raise BotAlreadyStartedError(
+                    f"A session is active (state {self.states.value}); call disconnect() before you connect again"
+                )
+            yield
 
     def single_turn(self, message: RTVIMessage) -> SingleTurn:
         """What makes the request for an action without a session. See `RTVIClient.action()`."""
-        from .single_turn import SingleTurn  # HTTP, which most sessions do without
-
-        return SingleTurn(
-            message,
-            self.params,
-            engine=Engine(about_this_client()),
-            network=self._network,
-            http_client=self._options.http_client,
-            announcing=self._announcing,
-        )
-
-    @contextlib.contextmanager
-    def _announcing(self, turn: SingleTurn) -> Iterator[Announcer]:
-        """Announces the events of `turn`, which `disconnect()` may abandon meanwhile."""
-        self._turns.append(turn)
-        try:
-            with self._outside_of_sessions(takes_states=False, on_overflow=turn.overflow) as announcer:
-                yield announcer
-        finally:
-            with contextlib.suppress(ValueError):
-                self._turns.remove(turn)
-
-    @contextlib.contextmanager
-    def _outside_of_sessions(
-        self, *, takes_states: bool = True, on_overflow: Callable[[], object] = lambda: None
-    ) -> Iterator[Announcer]:
-        """Announces events, and states if it takes them, while there is no session."""
-        hub = acquire_hub()
-        try:
-            with self._lock:
-                self._check_idle()
-                announcer = Announcer(
-                    self._dispatcher, self.states, hub.workers, on_overflow=on_overflow, takes_states=takes_states
-                )
-            yield announcer
-        finally:
-            hub.release()
+        return self._sessionless.single_turn(message, self.params)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -290,23 +267,25 @@ class Connector:
         session = self._session
         if session is not None and session.foreign:
             return
-        begun = session or self._under_way or self._starting or self._turns or self.devices.hold.held
-        if not begun and self.states.value is not TransportState.AUTHENTICATED:
+        if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
             return
-        attempts = self._under_way.copy()  # what begins later is not meant
+        calls = [*self._under_way]  # what begins later is not meant
         if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
-            self._disconnect(session, attempts)
+            self._disconnect(session, calls)
         else:
             with contextlib.suppress(TimeoutError):
-                shielded(lambda: self._disconnect(session, attempts), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
+                shielded(lambda: self._disconnect(session, calls), limit=teardown.TEARDOWN_LIMIT + _STOP_TIMEOUT)
 
-    def _disconnect(self, session: Session | None, attempts: list[ConnectAttempt]) -> None:
-        self._abandon_requests()
-        for attempt in attempts:
-            attempt.abandon()
-            if attempt.begun and attempt.session is None:
-                attempt.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
-            session = attempt.session or session
+    def _disconnect(self, session: Session | None, calls: list[ConnectAttempt | BotStart]) -> None:
+        for call in calls:
+            call.abandon()
+            if isinstance(call, BotStart):
+                if call.begun:
+                    call.over.wait(Deadline(teardown.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
+            elif call.begun and call.session is None:
+                call.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+            session = call.session or session
+        self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
@@ -318,20 +297,9 @@ class Connector:
         if reconnecting is not None:
             self._dispatcher.end_sessions(CloseInfo(initiator="client"))
             if not self.states.lane.is_current:  # else its last event may be the one that is handled
-                join_thread(reconnecting, Deadline(_STOP_TIMEOUT))
-        if self.states.value is TransportState.AUTHENTICATED:
-            with contextlib.suppress(RTVIError), self._outside_of_sessions() as announcer:
-                announcer.move(TransportState.DISCONNECTED)
+                reconnecting.join(Deadline(_STOP_TIMEOUT))
+        self._sessionless.forget_bot()
         self.devices.hold.end()
-
-    def _abandon_requests(self) -> None:
-        """End what is under way without a session."""
-        with self._lock:
-            starting, self._starting = self._starting, None
-        if starting is not None:
-            starting.abort(was_disconnected())
-        for turn in self._turns.copy():
-            turn.abandon()
 
     def close(self) -> None:
         """`disconnect()` for good."""
@@ -357,10 +325,16 @@ class Connector:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        if self._reconnector is not None and self._reconnector.pending is not None and self._session.ending:
-            raise BotNotReadyError(
-                f"There is no bot: {self._reconnector.pending}; wait_for('bot_ready') waits for it"
-            ) from self._session.failure()
+        if self._reconnector is not None and (self._session.ending or self._session.bot is None):
+            pending, failed = self._reconnector.pending, self._reconnector.failed
+            if pending is not None:
+                raise BotNotReadyError(
+                    f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
+                ) from anew(pending.error)
+            if failed is not None and self._session.ending:
+                raise BotNotReadyError(
+                    f"There is no bot: {failed.describe()}; call connect() for a new session"
+                ) from anew(failed.error)
         return self._session
 
     @property
@@ -435,8 +409,9 @@ class Connector:
         return ConnectRequest(
             params=lambda: self.params,
             given=given,
-            started=self._started,
+            started=self._sessionless.started,
             start=start,
+            bot_url=self.bot_url,
             handler=options.custom_connect_handler,
             transport_name=options.transport.name if options.transport is not None else "custom",
             network=self._network,
@@ -445,11 +420,9 @@ class Connector:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
-        if self._starting is not None:
-            self.states.value = TransportState.DISCONNECTED  # nobody is at it here
-        self._starting, self._beginning = None, False
+        self._beginning = False
         self._under_way.clear()
-        self._turns.clear()
+        self._sessionless.after_fork_in_child()
         if self._reconnector is not None:
             self._reconnector.after_fork_in_child()
         if self._session is not None and self._session.forked:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .announce import Announcer, StateCell
 from .concurrency.hub import Hub, acquire_hub
-from .concurrency.lifecycle import NoThreadError, log_stack_of, register_for_fork, start_thread
+from .concurrency.lifecycle import NoThreadError, log_stack_of, register_for_fork, start_thread, system_failures_as
 from .concurrency.shield import shielded
 from .dispatch import Dispatcher
-from .errors import UnsupportedFeatureError, anew
+from .errors import DeviceError, UnsupportedFeatureError, anew
 from .events import RTVIEvent
 from .media import Tracks
 from .media.kinds import Kind
@@ -52,6 +53,7 @@ class Devices:
         self._in_use = in_use
         self._announce = announce
 
+    @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
     def init(self) -> None:
         """Open the devices. See `RTVIClient.init_devices()`."""
         transport = self._in_use()

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from . import signals
+from ._validation import FUNCTION
 from .concurrency.deadline import Deadline
 from .concurrency.lanes import Lane
 from .concurrency.lifecycle import register_for_fork
@@ -132,9 +133,11 @@ class Dispatcher:
 
     # -- registration: any thread -------------------------------------------------------------------------------------
 
-    def add(self, event: str | RTVIEvent, function: Callable[..., Any], *, once: bool = False) -> None:
-        """Call `function` for each `event`, or for the next one only."""
-        type_, payload = event_from(event), takes_payload(function)
+    def add(
+        self, event: str | RTVIEvent, function: Callable[..., Any], *, once: bool = False, name: str = "handler"
+    ) -> None:
+        """Call `function`, the value of the option `name`, for each `event`, or for the next one only."""
+        type_, payload = event_from(event), takes_payload(function, name)
         self._add(type_, function if payload and not once else _Special(function, payload, once))
 
     def _add(self, type_: RTVIEvent, handler: _Handler) -> None:
@@ -169,7 +172,7 @@ class Dispatcher:
             ForkedProcessError: the session is the parent's.
         """
         self.check_process()
-        stream = EventStream(self, frozenset(map(event_from, types)), timeout, *self._limits)
+        stream = EventStream(self, frozenset(event_from(type_, "events") for type_ in types), timeout, *self._limits)
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         while True:
@@ -221,7 +224,7 @@ class Dispatcher:
         return [stream for ref in self._streams.copy().values() if (stream := ref()) is not None]
 
     def _handlers_of(self, type_: RTVIEvent) -> list[_Handler]:
-        return self._handlers.get(type_, _NONE).copy()
+        return [*self._handlers.get(type_, _NONE)]
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -283,7 +286,7 @@ class Dispatcher:
         client = self._client()
         if client is None:
             return taken
-        for handler in self._handlers.get(type_, _NONE).copy():
+        for handler in [*self._handlers.get(type_, _NONE)]:
             try:
                 if not isinstance(handler, _Special):
                     handler(data)
@@ -368,15 +371,13 @@ def _event_of(type_: str) -> RTVIEvent:
     return spec.event if spec is not None and spec.event is not None else RTVIEvent.UNKNOWN_MESSAGE
 
 
-def takes_payload(function: Callable[..., Any]) -> bool:
-    """False if a handler is to be called without the payload.
+def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
+    """False if a handler, the value of the option `name`, is to be called without the payload.
 
     Raises:
         TypeError: it can be called neither with it nor without, or is a coroutine function.
     """
-    if not callable(function):
-        raise TypeError(f"A handler is a function, not {function!r}")
-    signals.refuse_coroutine_function(function)
+    FUNCTION.check_one(name, function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-ins have none
@@ -387,4 +388,4 @@ def takes_payload(function: Callable[..., Any]) -> bool:
         except TypeError:
             continue
         return bool(arguments)
-    raise TypeError(f"A handler takes the payload or nothing; {function!r} needs more arguments")
+    raise TypeError(f"{name} must take the payload or nothing; {function!r} needs more arguments")

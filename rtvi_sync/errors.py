@@ -7,7 +7,7 @@ RTVIError
     DisconnectedError           (also ConnectionError)  the session ended while a call waited
     BotError                                            the bot reported an error
     BotNotReadyError                                    the call needs a ready bot
-    BotAlreadyStartedError                              a session is active or under way
+    BotAlreadyStartedError                              a session is active, or something that begins one is under way
     RequestTimeoutError         (also TimeoutError)     no answer or event in time
     RequestRejectedError                                the bot or server refused a request
     ConfigUpdateError                                   the bot refused an update of its config
@@ -71,7 +71,8 @@ class ConnectionTimeoutError(RTVIError, TimeoutError):
     """The bot was not ready within the limit of `connect()`.
 
     Attributes:
-        phase: what was being waited for: "devices", "http", "transport" or "bot-ready".
+        phase: what was being waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
+            before the attempt did anything.
         elapsed: seconds since `connect()` was called.
     """
 
@@ -122,7 +123,7 @@ class BotNotReadyError(RTVIError):
 
 
 class BotAlreadyStartedError(RTVIError):
-    """`connect()` was called while a session is active or under way."""
+    """`connect()` or `start_bot()` was called while a session is active, or one of the two is under way."""
 
 
 class RequestTimeoutError(RTVIError, TimeoutError):

@@ -116,6 +116,7 @@ class RTVIEvent(str, Enum):
     MIC_UPDATED = "micUpdated"
     SPEAKER_UPDATED = "speakerUpdated"
     DEVICE_ERROR = "deviceError"
+    AUDIO_DROPPED = "audioDropped"
     MEDIA_STATE_UPDATED = "mediaStateUpdated"
 
     # Aliases: names of callbacks
@@ -153,12 +154,13 @@ def _spellings() -> dict[str, RTVIEvent]:
 _BY_SPELLING = _spellings()
 
 
-def event_from(name: str | RTVIEvent) -> RTVIEvent:
+def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
     """Returns the event that `name` means.
 
     Args:
         name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY") or the wire type that
             causes it ("bot-ready"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
+        option: named in errors.
 
     Raises:
         ValueError: no event has this name; the message suggests the nearest one.
@@ -167,14 +169,14 @@ def event_from(name: str | RTVIEvent) -> RTVIEvent:
     if isinstance(name, RTVIEvent):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"an event is named by an RTVIEvent or a string, not by {type(name).__name__}")
+        raise TypeError(f"{option} must be an RTVIEvent or the name of one, not {type(name).__name__}")
     event = _BY_SPELLING.get(name)
     if event is None:
         import difflib  # only a mistake needs it
 
         near = difflib.get_close_matches(name[:100], _BY_SPELLING, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "RTVIEvent lists them all"
-        raise ValueError(f"no event is named {name[:100]!r}; {hint}")
+        raise ValueError(f"{option} must be the name of an event; no event is named {name[:100]!r}; {hint}")
     return event
 
 

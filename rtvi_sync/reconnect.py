@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from .concurrency.deadline import Deadline
+from .concurrency.deadline import Deadline, join_thread
 from .concurrency.gate import Gate
 from .concurrency.hub import Hub, acquire_hub
-from .concurrency.lifecycle import start_thread
+from .concurrency.lifecycle import NoThreadError, start_thread
 from .errors import BotAlreadyStartedError, anew
 from .events import RTVIEvent
 from .options import ReconnectPolicy, is_transient
@@ -59,6 +60,11 @@ class ReconnectFailedData:
     attempts: int
     error: BaseException
 
+    def describe(self) -> str:
+        """In a sentence without its full stop."""
+        plural = "" if self.attempts == 1 else "s"
+        return f"the session was lost and not replaced, after {self.attempts} attempt{plural}: {self.error}"
+
 
 class Sessions(Protocol):
     """What a reconnector needs of the connector."""
@@ -88,19 +94,21 @@ class Reconnector:
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
         self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
-        # Guards `_run` and `_unwanted`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may
-        # call `stop()`.
+        # Guards `_run`, `_unwanted` and `failed`. Any thread may hold it, for an assignment; re-entrant, because a
+        # finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted: Session | None = None
         #: How many sessions it has replaced.
         self.count = 0
+        #: Why the last lost session was not replaced; None if it was, or if the program has connected since.
+        self.failed: ReconnectFailedData | None = None
 
     @property
-    def pending(self) -> str | None:
-        """What a call that needs a bot may be told while an attempt is pending; None if there is none."""
+    def pending(self) -> ReconnectingData | None:
+        """The attempt that is under way, or comes next; None if there is none."""
         run = self._run
-        return run.pending.describe() if run is not None and run.pending is not None else None
+        return run.pending if run is not None else None
 
     def replaces(self, info: CloseInfo) -> bool:
         """True if a session that ends so is to be replaced."""
@@ -129,19 +137,31 @@ class Reconnector:
             if sessions is not None:
                 sessions.give_up(session.info)
 
-    def stop(self, session: Session | None) -> threading.Thread | None:
+    def stop(self, session: Session | None) -> _Run | None:
         """Make no further attempt, neither now nor when `session` turns out to be lost. Any thread.
 
         Returns:
-            The thread that ends now, once the attempt that may be under way has ended.
+            What ends now, once the attempt that may be under way has ended.
         """
         with self._lock:
             run, self._run = self._run, None
             self._unwanted = session
-        if run is None:
-            return None
-        run.stopped.set()
-        return run.thread
+            if run is not None:
+                run.stopped.set()
+        return run
+
+    def take_over(self, session: Session | None) -> None:
+        """Stop as `stop()` does, because the program has connected by itself."""
+        self.stop(session)
+        self.failed = None
+
+    def fail(self, run: _Run, data: ReconnectFailedData) -> bool:
+        """Remember that `run` gives up; False if it was stopped before."""
+        with self._lock:
+            if run.stopped.is_set():
+                return False
+            self.failed = data
+            return True
 
     def leave(self, run: _Run, session: Session | None = None) -> bool:
         """`run` has no more to do, unless `session` has ended in this moment (False)."""
@@ -172,15 +192,24 @@ class _Run:
         self._first = True
         self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
         self.stopped: Gate = Gate()
-        self.thread: threading.Thread | None = None
+        self._started: Gate = Gate()  # or there is no thread for it
+        self._thread: threading.Thread | None = None
         self.pending: ReconnectingData | None = None
 
     def start(self, lost: Session) -> None:
         try:
-            self.thread = start_thread("reconnect", self._work, lost)
-        except RuntimeError as error:  # there is no thread to be had
+            self._thread = start_thread("reconnect", self._work, lost)
+        except NoThreadError as error:
             self._owner.leave(self)
             self._give_up(error)
+        finally:
+            self._started.set()
+
+    def join(self, deadline: Deadline) -> None:
+        """Wait until its thread has ended. Any thread, also before it has begun."""
+        self._started.wait(deadline)
+        if self._thread is not None:
+            join_thread(self._thread, deadline)
 
     def _goes_on(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
@@ -193,8 +222,10 @@ class _Run:
         self._loss = lost.failure()
         del lost
         hub: Hub | None = None
+        # Its threads need not end and begin again between two sessions. Without it the attempts find out what is wrong.
+        with contextlib.suppress(NoThreadError, OSError):
+            hub = acquire_hub()
         try:
-            hub = acquire_hub()  # its threads need not end and begin again between two sessions
             self._retrying()(self._attempt)
         except _Stopped:
             pass
@@ -268,9 +299,9 @@ class _Run:
     def _give_up(self, error: BaseException) -> None:
         self.pending = None
         sessions = self._sessions()
-        if self.stopped.is_set() or sessions is None or isinstance(error, BotAlreadyStartedError):
+        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
+        if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
         sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
         sessions.give_up(CloseInfo(initiator="network", error=data.error))

@@ -30,6 +30,7 @@ from .effects import Effects
 from .errors import (
     BotNotReadyError,
     InvalidTransportParamsError,
+    ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
@@ -104,8 +105,7 @@ class Session:
     ) -> None:
         self.transport = transport
         self.media = media
-        self._successor = successor
-        self._is_replacement = is_replacement
+        self._successor, self._is_replacement = successor, is_replacement
         self.is_replaced: bool = False
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
@@ -140,10 +140,10 @@ class Session:
         # session in the midst of one.
         self._lock = threading.RLock()
         self._ending: CloseInfo | None = None
-        self._tearing_down = False
-        self._opened = False
+        self._tearing_down = self._opened = False
         self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
         self._closing: Job | None = None
+        self.transport_deadline: Deadline | None = None  #: limit of the transport's `disconnect()`, once it is called
         #: The transport was told of this session, and must be told of its end.
         self.initialized: bool = False
         #: The transport knows of this session: what is changed from now on, it must be told.
@@ -171,6 +171,7 @@ class Session:
             "on_messages": self._receive_all,
             "hub": self.hub,
             "check_wanted": self.check_wanted,
+            "time_to_close": lambda: teardown.time_to_close(self.transport_deadline),
         }
 
     def initialize_transport(self, options: TransportOptions) -> None:
@@ -231,8 +232,9 @@ class Session:
         if self.forked:
             raise forked_error()
         if self._ending is not None:
-            how = self._ending.describe() if self.announcer.was_ready else "the last connect() did not succeed"
-            raise BotNotReadyError(f"There is no bot ({how}); call connect() first") from self.info.as_error()
+            info, failed = self._ending, not self.announcer.was_ready
+            how = f"the last connect() failed: {info.error or info.describe()}" if failed else info.describe()
+            raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.announcer.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
@@ -247,7 +249,7 @@ class Session:
         """Send `message` and wait for the answer with its id.
 
         Raises:
-            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError
+            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
         """
         self.check_ready()
         if message.id is None:
@@ -259,9 +261,8 @@ class Session:
             self._count_sent()
             if not waiter.wait(deadline):
                 raise RequestTimeoutError(
-                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; "
-                    "the session goes on. Pass a larger timeout if the bot needs longer."
-                    + _SILENCE.get(message.type, "")
+                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
+                    f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
                 )
             return waiter.result()
         finally:
@@ -279,8 +280,7 @@ class Session:
         return self._engine.config
 
     def fetch_config(self, deadline: Deadline) -> None:
-        """Ask for the config of a bot that has one by its version and has not told it. What goes wrong is no failure
-        of the session.
+        """Ask for a config that the bot has by its version and has not told. A failure does not end the session.
 
         Raises:
             DisconnectedError: the session ended.
@@ -293,7 +293,7 @@ class Session:
             raise self.info.as_error() from None
         except (RequestRejectedError, UnsupportedFeatureError) as error:
             logger.debug("The bot has no config: %s", error)
-        except RequestTimeoutError as error:
+        except (RequestTimeoutError, ProtocolError) as error:
             logger.warning("client.config stays None: %s", error)
 
     def _count_sent(self) -> None:
@@ -482,8 +482,8 @@ class Session:
 
     def _on_own_thread(self) -> bool:
         """True on a thread that the end of the session waits for: it must not wait for the end."""
-        own = self._closing, self.connecting
-        return self.hub.io.is_current or any(job is not None and job.is_current for job in own)
+        own = self.hub.io, self._closing, self.connecting
+        return any(each is not None and each.is_current for each in own)
 
     def _tear_down(self, job: Job | None, exit_deadline: Deadline | None = None) -> None:
         """Everything that ends with the session, in order. As a job, or, with a deadline, at exit."""

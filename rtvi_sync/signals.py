@@ -6,7 +6,6 @@ blinker: pass ``weak=False`` for a lambda or a function that nothing else refers
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Generator
@@ -16,12 +15,15 @@ from typing import Any, TypeVar
 import attrs
 from blinker import ANY, Signal
 
+from ._validation import BOOL, FUNCTION, Rule
 from .events import RTVIEvent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 _EVERYBODY = id(ANY)
+# A sender is kept as a weak reference, which numbers and texts have not.
+_CLIENT = Rule("an RTVIClient", lambda sender: type(sender).__weakrefoffset__ != 0)
 
 _Receivers = dict[int, Callable[[], "Callable[..., Any] | None"]]
 
@@ -50,9 +52,11 @@ class EventSignal(Signal):
         """Call `receiver(client, event)` for the events of `sender`, a client; without it for those of every client.
 
         Raises:
-            TypeError: `receiver` is a coroutine function.
+            TypeError: `receiver` is no function or a coroutine function, or `sender` is no client.
         """
-        refuse_coroutine_function(receiver)
+        FUNCTION.check(receiver=receiver)
+        _CLIENT.check(sender=sender)
+        BOOL.check(weak=weak)
         number, key = next(self._numbers), id(sender)
 
         def gone(_: object) -> None:
@@ -103,14 +107,6 @@ class EventSignal(Signal):
         if known is not None:
             known.receivers.pop(number, None)
         self.receivers.pop(number, None)
-
-
-def refuse_coroutine_function(function: Callable[..., Any]) -> None:
-    """Raises TypeError if calling `function` would only make a coroutine."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-        raise TypeError(
-            f"{function!r} is a coroutine function; handlers are called, not awaited. Register a plain function."
-        )
 
 
 def _reference(receiver: Callable[..., Any], gone: Callable[[object], None]) -> Callable[[], Callable[..., Any] | None]:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -16,7 +17,7 @@ from .announce import Announcer
 from .concurrency.cancel import AbortController
 from .concurrency.deadline import Deadline, join_thread
 from .concurrency.gate import Bell
-from .concurrency.lifecycle import fork_generation, start_thread
+from .concurrency.lifecycle import fork_generation, start_thread, system_failures_as
 from .concurrency.pending import Pending
 from .concurrency.shield import shielded
 from .dispatch import forked_error
@@ -50,6 +51,7 @@ class SingleTurn:
 
     Raises:
         ActionEndpointNotSetError: `params` name no endpoint for actions.
+        TypeError, ValueError: the action or the request data is not JSON.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class SingleTurn:
             )
         origin_of(params.base_url, ACTION)
         self._url = params.construct_url("action")
-        self._body = {**(params.request_data or {}), "actions": [message.to_dict()]}
+        data = params.request_data or {}
+        given = {"params.request_data": data, "action": message.data}
+        self._body = envelope.to_json({**data, "actions": [message.to_dict()]}, given)
         self._headers = dict(params.headers or {})
         self._message = message
         self._engine = engine
@@ -101,9 +105,7 @@ class SingleTurn:
     ) -> None:
         if not self._over:
             shielded(self.abandon)
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():  # as a finalizer may be
-            join_thread(thread, Deadline(_LINGER_TIMEOUT))
+        self.join()
 
     # -- the caller's thread ------------------------------------------------------------------------------------------
 
@@ -120,6 +122,7 @@ class SingleTurn:
             pass
         return self._answer.result()
 
+    @system_failures_as(partial(DisconnectedError, initiator="client"), "The action could not be sent")
     def next_before(self, deadline: Deadline) -> RTVIMessage | None:
         """The next message of the server's; None after the last one. Its event has been queued.
 
@@ -172,6 +175,12 @@ class SingleTurn:
     def abandon(self, reason: RTVIError | None = None) -> None:
         """Have the request end soon; a call that waits raises `reason` (None: `disconnect()` was called)."""
         self._abort.abort(reason)
+
+    def join(self) -> None:
+        """Wait a moment until the thread of the request, which is over or abandoned, is gone."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():  # as a finalizer may be
+            join_thread(thread, Deadline(_LINGER_TIMEOUT))
 
     def overflow(self) -> None:
         """The queue of events is full."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import attrs
 
+from ._validation import URL
 from ._version import __version__
 from .concurrency.cancel import AbortController, AbortSignal
 from .concurrency.deadline import Deadline
-from .errors import RTVIError, StartBotError
+from .concurrency.lifecycle import system_failures_as
+from .errors import InvalidTransportParamsError, RTVIError, StartBotError
 from .options import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
-from .transports.net import Network
+from .protocol.envelope import to_json
+from .transports.net import Network, parse_url, printable, url_fault
 
 if TYPE_CHECKING:
     import httpx
@@ -36,10 +40,50 @@ class Bundle:
     Attributes:
         content: that.
         secure: an https endpoint answered it.
+        source: who gave it; see `Transport.bundle_source`.
+        started: a start endpoint answered it.
     """
 
     content: Any = attrs.field(repr=False)
     secure: bool = False
+    source: str = ""
+    started: bool = False
+
+
+@attrs.frozen
+class BotURL:
+    """Where a bot is, as one URL says it. `RTVIClient.for_url()` defines the forms.
+
+    Attributes:
+        ws_url: the bot's WebSocket; None: a server is asked for it.
+        endpoints: of that server; an endpoint is tried if the one before it answers 404 or 405.
+        base_url: of that server, for its other endpoints.
+    """
+
+    ws_url: str | None = attrs.field(default=None, repr=False)
+    endpoints: tuple[str, ...] = attrs.field(default=(), repr=False)
+    base_url: str | None = attrs.field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> BotURL:
+        """Take a URL apart.
+
+        Raises:
+            InvalidTransportParamsError: no bot can be there. The URL is not repeated: it may hold a key.
+            TypeError: it is not a string.
+        """
+        URL.check(url=url)
+        schemes = ("ws", "wss", "http", "https")
+        parts = parse_url(url, *schemes)
+        if parts is None:
+            raise InvalidTransportParamsError(f"This is not the URL of a bot: {url_fault(url, *schemes)}")
+        if parts.scheme in ("ws", "wss"):
+            return cls(ws_url=url)
+        path = parts.path.rstrip("/")
+        if path:
+            return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
+        endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
+        return cls(endpoints=endpoints, base_url=url)
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +95,7 @@ class ConnectRequest:
         given: parameters that the caller of `connect()` has already; then no request is made.
         started: what `start_bot()` has brought last. Given back, it is a server's answer still, not the caller's word.
         start: a request that starts the bot instead of the default one.
+        bot_url: where the bot is, instead of what `params` say; None: as they say.
         handler: the caller's own way to make the request.
         transport_name: for servers that start more than one kind.
         network: TLS and proxy.
@@ -61,6 +106,7 @@ class ConnectRequest:
     given: Any = attrs.field(default=None, repr=False)
     started: Bundle | None = None
     start: APIRequest | None = None
+    bot_url: BotURL | None = None
     handler: ConnectHandler | None = None
     transport_name: str = "custom"
     network: Network = attrs.field(factory=Network)
@@ -73,9 +119,12 @@ class ConnectRequest:
             return False
         if self.start is not None or self.handler is not None:
             return True
+        if self.bot_url is not None:
+            return bool(self.bot_url.endpoints)
         params = self.params()
         return bool(params.base_url) and params.endpoints.connect is not None
 
+    @system_failures_as(StartBotError, "The connect request could not be made")
     def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
         """Make the request and return what the transport is to be given.
 
@@ -85,14 +134,23 @@ class ConnectRequest:
         """
         if not self.needed:
             started = self.started
-            return started if started is not None and self.given is started.content else Bundle(self.given)
+            if self.given is None and self.bot_url is not None:
+                return Bundle({"ws_url": self.bot_url.ws_url})
+            if started is not None and self.given is started.content:
+                return started
+            return Bundle(self.given, source="connect() was given" if self.given is not None else "")
         abort.signal.raise_if_aborted()
         params = self.params()
         if self.start is not None:
-            return self._start(self.start, params, abort.signal)
+            # Credentials for one server are not for another.
+            trusted = params.base_url is not None and _same_origin(params.base_url, self.start.endpoint)
+            return self._start(self.start, params if trusted else _without_credentials(params), abort.signal)
         if self.handler is not None:
-            return Bundle(self._call_handler(self.handler, params, deadline, abort))
-        return self._post(params.construct_url("connect"), _default_body(params), params.headers or {}, abort.signal)
+            content = self._call_handler(self.handler, params, deadline, abort)
+            return Bundle(content, source="The custom connect handler returned")
+        if self.bot_url is not None:
+            return self._ask(self.bot_url.endpoints, params, abort.signal)
+        return self._connect(params.construct_url("connect"), params, abort.signal)
 
     def _call_handler(
         self, handler: ConnectHandler, params: RTVIClientParams, deadline: Deadline, abort: AbortController
@@ -110,30 +168,71 @@ class ConnectRequest:
         return bundle
 
     def _start(self, request: APIRequest, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
-        # Credentials for one server are not for another.
-        trusted = params.base_url is not None and _same_origin(params.base_url, request.endpoint)
-        body: dict[str, Any] = {"transport": self.transport_name}
-        body.update((params.request_data or {}) if trusted else {})
-        body.update(request.request_data or {})
-        headers = {**((params.headers or {}) if trusted else {}), **(request.headers or {})}
-        return self._post(request.endpoint, body, headers, signal)
+        body = {
+            "transport": self.transport_name,
+            **(params.request_data or {}),
+            **(request.request_data or {}),
+        }
+        given = {"request_data": request.request_data, "params.request_data": params.request_data}
+        headers = {**(params.headers or {}), **(request.headers or {})}
+        return self._post(request.endpoint, to_json(body, given), headers, signal, starts=True)
 
-    def _post(self, url: str, body: Any, headers: Mapping[str, str], signal: AbortSignal) -> Bundle:
+    def _connect(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        return self._post(url, _default_body(params), params.headers or {}, signal)
+
+    def _ask(self, endpoints: tuple[str, ...], params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        """Ask the first endpoint that exists for the bot."""
+        if params.base_url is not None and not _same_origin(params.base_url, endpoints[0]):
+            params = _without_credentials(params)
+        for url in endpoints:
+            try:
+                if urlsplit(url).path.rstrip("/").endswith("/start"):
+                    return self._start(APIRequest(url), params, signal)
+                return self._connect(url, params, signal)
+            except StartBotError as error:
+                if len(endpoints) == 1 or error.status not in (404, 405):
+                    raise
+                missing = error
+        raise StartBotError(
+            f"{printable(endpoints[0])} is not there, and {printable(endpoints[1])} answered {missing.status}. "
+            "Give the whole URL of the endpoint that starts the bot",
+            status=missing.status,
+        ) from missing
+
+    def _post(
+        self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False
+    ) -> Bundle:
         from .transports.http import (  # httpx, which takes longer to import than all of this package
+            CONNECT,
+            START,
             origin_of,
             post_json,
         )
 
         secure = origin_of(url)[0] == "https"  # redirects do not leave the origin
-        answer = post_json(url, body, headers=headers, network=self.network, signal=signal, client=self.http_client)
-        return Bundle(answer, secure)
+        answer = post_json(
+            url,
+            body,
+            headers=headers,
+            network=self.network,
+            signal=signal,
+            client=self.http_client,
+            purpose=START if starts else CONNECT,
+        )
+        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
 
 
-def _default_body(params: RTVIClientParams) -> dict[str, Any]:
+def _without_credentials(params: RTVIClientParams) -> RTVIClientParams:
+    return attrs.evolve(params, headers=None, request_data=None)
+
+
+def _default_body(params: RTVIClientParams) -> bytes:
     body: dict[str, Any] = {"config": params.config_as_json()}
     if params.services:
         body["services"] = params.services
-    return {**body, **(params.request_data or {}), "rtvi_client_version": __version__}
+    data = params.request_data or {}
+    given = {"params.request_data": data, **{f"params.{name}": value for name, value in body.items()}}
+    return to_json({**body, **data, "rtvi_client_version": __version__}, given)
 
 
 def _same_origin(one: str, other: str) -> bool:

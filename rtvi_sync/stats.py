@@ -12,9 +12,9 @@ from .transports.base import TransportStats
 class ClientStats(TransportStats, MediaCounters):
     """What `client.stats()` returns: counters of the session that is, or of the last one, and of the client.
 
-    Nothing but audio and video is ever dropped, the oldest first: `audio_unsent`, `mic_dropped`, `speaker_dropped` and
-    `video_dropped` count it. Messages that cannot be sent, and events that find the queue full, end the session with an
-    error instead.
+    Nothing but audio and video is ever dropped, the oldest first: `audio_unsent`, `mic_dropped`,
+    `speaker_dropped_seconds` and `video_dropped` count it. Messages that cannot be sent, and events that find the queue
+    full, end the session with an error instead.
 
     Attributes:
         sessions: how many this client has begun, failed attempts included.

@@ -11,6 +11,7 @@ from .concurrency.deadline import Deadline
 from .concurrency.gate import Gate
 from .concurrency.job import Job
 from .concurrency.lifecycle import log_stack_of, unregister_for_exit
+from .errors import DisconnectedError, anew
 from .protocol.states import TransportState
 from .transports.base import Transport
 
@@ -24,8 +25,15 @@ TEARDOWN_LIMIT = 5.0
 _OWN_SHARE = 0.9
 # A transport that does not come back leaves the rest of the limit to the handlers of the last events.
 _TRANSPORT_SHARE = 0.8
-# What was received and not played yet is played to the end, at most so long. A speaker beside busy threads has 0.6 s.
+# The part of that in which a transport may send what waits; the rest is for closing.
+_SENDING_SHARE = 0.9
+# A speaker that has much to play leaves the rest of the limit to these handlers, too.
+_MEDIA_SHARE = 0.85
+# What was received and not played yet is played to the end, at most so long. A speaker beside busy threads has 0.6 s. A
+# sink of the application that takes nothing for so long hangs.
 _FLUSH_TIMEOUT = 1.5
+# A sink that is slow and works goes on until this share of the limit is over. Handlers get the rest.
+_SINK_SHARE = 0.6
 # A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
 # look-up or in the caller's own code is left behind after it.
 _SETTLE_TIMEOUT = 0.1
@@ -38,17 +46,26 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     announcer = session.announcer
     limit = TEARDOWN_LIMIT * _OWN_SHARE
     deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
+    media_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _MEDIA_SHARE))
+    # At exit all sessions share one limit, so a slow sink must not take the others' time.
+    flush = Deadline(deadline.sooner(TEARDOWN_LIMIT * _SINK_SHARE)) if exit_deadline is None else Deadline(0.0)
+    unsent: DisconnectedError | None = None
     _abandon_attempt(session)
     if session.was_opened:
         session.move(TransportState.DISCONNECTING)
     if session.initialized:
         session.media.pause()
-        _close(session.transport, deadline)
-        threads = session.media.stop(deadline.sooner(_FLUSH_TIMEOUT))
+        session.transport_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))
+        unsent = _close(session.transport, session.transport_deadline)
+        timeout = media_deadline.sooner(_FLUSH_TIMEOUT)
+        threads = session.media.stop(timeout, max(timeout, flush.remaining() or 0.0))
         log_stack_of(threads, "A source, a sink or a device does not return")
     if exit_deadline is None:
         session.ask_successor()  # the program's own rule may decide, and take its time
-    delivered = announcer.finish(attrs.evolve(session.info, reconnecting=session.is_replaced))
+    info = attrs.evolve(session.info, reconnecting=session.is_replaced)
+    if info.by_program and announcer.was_ready:
+        info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
+    delivered = announcer.finish(info)
     session.let_go_of_transport()
     session.closed.set()
     session.settled.set()
@@ -81,22 +98,35 @@ def _abandon_attempt(session: Session) -> None:
         connecting.done.wait(Deadline(_SETTLE_TIMEOUT))
 
 
-def _close(transport: Transport, deadline: Deadline) -> None:
+def time_to_close(deadline: Deadline | None) -> float:
+    """Return how many seconds a transport, whose `disconnect()` has the limit `deadline`, may spend on sending."""
+    limit = TEARDOWN_LIMIT * _TRANSPORT_SHARE
+    return _SENDING_SHARE * (limit if deadline is None else deadline.sooner(limit))
+
+
+def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None:
+    """Close the transport; returns its error if messages could not be sent."""
+    unsent: list[DisconnectedError] = []
+
     def disconnect() -> None:
         try:
             transport.disconnect()
+        except DisconnectedError as error:
+            logger.warning("%s", error)
+            unsent.append(anew(error))
         except BaseException:
             logger.exception("Closing the %s transport failed", transport.name)
 
     # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
-    closing = Job("close", disconnect)
+    job = Job("close", disconnect)
     try:
-        closing.start()
+        job.start()
     except RuntimeError:  # the interpreter is shutting down
         disconnect()
-        return
-    if not closing.done.wait(Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))):
-        log_stack_of(closing.threads, f"The {transport.name} transport does not disconnect in time")
+    else:
+        if not job.done.wait(deadline):
+            log_stack_of(job.threads, f"The {transport.name} transport does not disconnect in time")
+    return unsent[0] if unsent else None
 
 
 def _await_functions(session: Session, deadline: Deadline) -> None:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .._validation import FUNCTION, STRING, instance_of, iterable, mapping_of
 from ..dispatch import Dispatcher, takes_payload
 from ..errors import RTVIError
 from ..messages import RTVIMessage
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="RTVIClientHelper")
+
+
+_CALLBACKS = mapping_of(FUNCTION).or_none
 
 
 class RTVIClientHelper:
@@ -43,10 +47,14 @@ class RTVIClientHelper:
         self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {
             snake_case(name): [] for name in self.event_names
         }
+        _CALLBACKS.check(callbacks=callbacks)
         for name, function in (callbacks or {}).items():
             snake = snake_case(name)
             if not snake.startswith("on_") or snake.removeprefix("on_") not in self._handlers:
-                raise TypeError(f"{type(self).__name__} has no callback {name!r}; it has {self._callback_names()}")
+                raise TypeError(
+                    f"callbacks must be of {type(self).__name__}'s events: "
+                    f"it has no callback {name!r}; it has {self._callback_names()}"
+                )
             self.on(snake.removeprefix("on_"), function)
 
     def _callback_names(self) -> str:
@@ -113,8 +121,9 @@ class RTVIClientHelper:
 
     def off(self, event: str, handler: Callable[..., Any]) -> None:
         """Call `handler` for `event` no longer."""
+        FUNCTION.check(handler=handler)
         handlers = self._handlers_of(event)
-        for entry in handlers.copy():
+        for entry in [*handlers]:
             if entry[0] == handler:
                 handlers.remove(entry)
 
@@ -126,7 +135,7 @@ class RTVIClientHelper:
                 `handler_error`.
         """
         failures = []
-        for handler, wants_payload in self._handlers_of(event).copy():
+        for handler, wants_payload in [*self._handlers_of(event)]:
             try:
                 handler(*((payload,) if wants_payload else ()))
             except Exception as error:  # noqa: BLE001 - it is raised below
@@ -135,12 +144,17 @@ class RTVIClientHelper:
             raise failures[0]
 
     def _handlers_of(self, event: str) -> list[tuple[Callable[..., Any], bool]]:
+        STRING.check(event=event)
         handlers = self._handlers.get(snake_case(event))
         if handlers is None:
             raise ValueError(
                 f"{type(self).__name__} has no event {event!r}; it has {', '.join(self.event_names) or 'none'}"
             )
         return handlers
+
+
+_HELPER = instance_of("an RTVIClientHelper", RTVIClientHelper)
+_TYPES = iterable("a list of message types")
 
 
 class HelperRegistry:
@@ -153,11 +167,9 @@ class HelperRegistry:
 
     def register(self, client: RTVIClient, service: str, helper: H) -> H:
         """See `RTVIClient.register_helper()`."""
-        if not isinstance(helper, RTVIClientHelper):
-            raise TypeError(f"A helper is an RTVIClientHelper, not {type(helper).__name__}")
+        _HELPER.check(helper=helper)
         wanted = helper.get_message_types()
-        if isinstance(wanted, str):
-            raise TypeError(f"The message types of a helper are a list, not the text {wanted!r}")
+        _TYPES.check(message_types=wanted)
         entry = helper, frozenset(wanted)
         if self._helpers.setdefault(service, entry) is not entry:
             raise RTVIError(f"The service {service!r} has a helper; call unregister_helper({service!r}) first")

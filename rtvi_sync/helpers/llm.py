@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from ..client_part import DEFAULT_TIMEOUT, Timeout
+from .._validation import BOOL, FUNCTION, Rule, iterable
+from ..client_part import DEFAULT_TIMEOUT, TIMEOUT, Timeout
 from ..functions import FunctionCallHandler
 from ..messages import RTVIMessage
 from ..protocol.dialects import INBOUND, decode_payload
@@ -13,6 +14,10 @@ from .base import RTVIClientHelper
 
 LLMContextMessage: TypeAlias = Mapping[str, Any]
 """A message of a context: ``{"role": "user", "content": "Hello"}``."""
+
+
+_MANY = iterable("")
+_MESSAGES = Rule("a list of messages or a mapping", lambda given: isinstance(given, Mapping) or _MANY.has_type(given))
 
 
 class LLMHelper(RTVIClientHelper):
@@ -53,6 +58,8 @@ class LLMHelper(RTVIClientHelper):
         Returns:
             The result of the bot, usually True.
         """
+        BOOL.check(interrupt=interrupt)
+        _MESSAGES.check(context=context)
         messages = context.get("messages", []) if isinstance(context, Mapping) else list(context)
         return self._call("set_context", {"messages": messages, "interrupt": interrupt}, timeout)
 
@@ -71,11 +78,14 @@ class LLMHelper(RTVIClientHelper):
         Returns:
             The result of the bot, usually True.
         """
+        BOOL.check(run_immediately=run_immediately)
+        _MESSAGES.check(messages=messages)
         given = [messages] if isinstance(messages, Mapping) else list(messages)
         return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
 
     def run(self, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """Have the bot answer to its context. Returns the result of the bot, usually True."""
+        BOOL.check(interrupt=interrupt)
         return self._call("run", {"interrupt": interrupt}, timeout)
 
     def handle_function_call(self, function: FunctionCallHandler) -> None:
@@ -83,6 +93,7 @@ class LLMHelper(RTVIClientHelper):
 
         See `RTVIClient.register_function_call_handler()`.
         """
+        FUNCTION.check(function=function)
         self.client.register_function_call_handler(None, function)
         self._handles_calls = True
 
@@ -97,6 +108,7 @@ class LLMHelper(RTVIClientHelper):
             self._handles_calls = False
 
     def _call(self, action: str, arguments: Mapping[str, Any], timeout: Timeout) -> Any:
+        TIMEOUT.check(timeout=timeout)
         given = [{"name": name, "value": value} for name, value in arguments.items()]
         answer = self.client.action({"service": self.service, "action": action, "arguments": given}, timeout)
         return answer.data.get("result") if isinstance(answer.data, Mapping) else None

@@ -28,4 +28,4 @@ def client() -> Iterator[RTVIClient]:
 @pytest.fixture(autouse=True)
 def _no_threads_before() -> None:
     """Whatever an earlier test left to end by itself is gone."""
-    until(lambda: not threads_of_package())
+    until(lambda: not threads_of_package(), 10.0)  # the test that has left some has failed already

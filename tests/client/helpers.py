@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
+from tests.slowness import GUARD
 
 #: Long enough for anything that happens at all, on a machine that is busy with other things.
-SOON = 10.0
+SOON = GUARD
 
 
 def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
@@ -82,7 +84,7 @@ def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     assert process.stdout is not None
     assert process.stderr is not None
     rest = process.stdout.read(), process.stderr.read()
-    process.wait(15)
+    process.wait(GUARD)
     return rest
 
 
@@ -149,12 +151,10 @@ def descriptors() -> int:
 
 def until(condition: Callable[[], Any], timeout: float = SOON) -> None:
     """Wait for something that only others know of; fails after `timeout` seconds."""
-    pause = threading.Event()
-    for _ in range(int(timeout / 0.005)):
-        if condition():
-            return
+    pause, limit = threading.Event(), time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < limit, "it has not come true"
         pause.wait(0.005)
-    raise AssertionError("it has not come true")
 
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +171,7 @@ def python(script: str, *arguments: str, executable: str = sys.executable) -> su
     packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
     return subprocess.Popen(
         [executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import attrs
+import psutil
 import pytest
 
 from rtvi_sync import (
     RTVIClient,
-    TransportState,
     WebSocketTransport,
 )
 from rtvi_sync.media import NullSink, SilenceSource
@@ -87,10 +87,16 @@ def _http(port: int, reached: Callable[[], Any], **options: Any) -> Iterator[Hun
     yield Hung(client, "http", reached, heal)
 
 
+def knocks(port: int) -> bool:
+    """True while this process waits for an answer to a SYN that it has sent to a port."""
+    found = psutil.Process().net_connections("tcp4")
+    return any(c.status == psutil.CONN_SYN_SENT and c.raddr and c.raddr.port == port for c in found)
+
+
 @contextmanager
 def tcp_black_hole(**options: Any) -> Iterator[Hung]:
     with black_hole() as port, _http(port, lambda: None, **options) as hung:
-        hung.reached = lambda: until(lambda: hung.client.state is TransportState.AUTHENTICATING)
+        hung.reached = lambda: until(lambda: knocks(port))
         yield hung
 
 
@@ -158,7 +164,7 @@ def _websocket(url: str, reached: Callable[[], Any], phase: str = "transport", *
 @contextmanager
 def websocket_tcp(**options: Any) -> Iterator[Hung]:
     with black_hole() as port, _websocket(f"ws://127.0.0.1:{port}/", lambda: None, **options) as hung:
-        hung.reached = lambda: until(lambda: hung.client.state is TransportState.CONNECTING)
+        hung.reached = lambda: until(lambda: knocks(port))
         yield hung
 
 
@@ -185,6 +191,7 @@ def websocket_handshake(**options: Any) -> Iterator[Hung]:
     def serve(peer: Peer) -> None:
         peer.read_head()
         asked.set()
+        peer.send(b"HTTP/1.1 101 Switching Protocols\r\nX: ")
         _drip(peer, b"H")
 
     with (

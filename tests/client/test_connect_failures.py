@@ -9,6 +9,7 @@ import pytest
 
 from rtvi_sync import (
     BotAlreadyStartedError,
+    BotNotReadyError,
     ConnectionTimeoutError,
     DisconnectedError,
     RTVIClient,
@@ -55,6 +56,23 @@ def test_already_connected() -> None:
             client.connect()
         assert client.send_client_request("ping", 1) == 1
         assert client.state is TransportState.READY
+
+
+def test_calls_say_why_connect_failed() -> None:
+    """After a connect() that failed a call that needs the bot tells why, in its words and as its cause."""
+
+    def refuse(*_: Any) -> None:
+        raise TransportStartError("the key has expired", status=401)
+
+    client = memory_client()
+    transport_of(client).connect = refuse
+    with pytest.raises(TransportStartError):
+        client.connect()
+    with pytest.raises(BotNotReadyError, match=r"the last connect\(\) failed: the key has expired") as told:
+        client.send_text("hello")
+    cause = told.value.__cause__
+    assert isinstance(cause, TransportStartError)
+    assert cause.status == 401
 
 
 @pytest.mark.parametrize("step", ["initialize", "init_devices", "connect", "send_ready_message"])

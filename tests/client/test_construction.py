@@ -58,9 +58,9 @@ class TestTimeout:
     @pytest.mark.parametrize("wrong", ["10", True, [1]])
     def test_not_a_number_is_a_type_error(self, wrong: Any) -> None:
         """A limit that is no number is refused when the client is made."""
-        with pytest.raises(TypeError, match="timeout is a number"):
+        with pytest.raises(TypeError, match="timeout must be a positive number of milliseconds or a timedelta"):
             RTVIClient(timeout=wrong)
-        with pytest.raises(TypeError, match="connect_timeout is a number"):
+        with pytest.raises(TypeError, match="connect_timeout must be a positive number of seconds or a timedelta"):
             RTVIClient(connect_timeout=wrong)
 
     @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), timedelta(0)])
@@ -155,6 +155,15 @@ class TestOptions:
         with pytest.raises(ValueError, match="manual"):
             RTVIClient(events="later")  # type: ignore[call-overload]
 
+    @pytest.mark.parametrize(
+        ("wrong", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
+    )
+    def test_a_size_is_a_positive_integer(self, wrong: Any, error: type[Exception]) -> None:
+        """A limit in bytes that limits nothing, or that is no integer, is refused by its name."""
+        with pytest.raises(error, match="max_queued_audio_bytes"):
+            RTVIClient(max_queued_audio_bytes=wrong)
+        assert RTVIClientOptions().max_queued_audio_bytes == 16 * 1024 * 1024
+
     def test_a_transport_is_an_object(self) -> None:
         """The class instead of an object is a mistake that is told at once."""
         with pytest.raises(TypeError, match=r"such as WebSocketTransport\(\)"):
@@ -215,7 +224,7 @@ class TestCallbacks:
 
     def test_not_a_function(self) -> None:
         """A callback that cannot be called is refused when the client is made."""
-        with pytest.raises(TypeError, match="handler is a function"):
+        with pytest.raises(TypeError, match=r"callbacks\['on_bot_ready'\] must be a function, not None"):
             RTVIClient(callbacks={"on_bot_ready": None})
 
 

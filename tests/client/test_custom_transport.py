@@ -31,6 +31,7 @@ from rtvi_sync import (
 )
 from tests.client.helpers import SOON, InThread, threads_of_package, until
 from tests.loopback import Peer, Server
+from tests.slowness import GUARD
 
 
 class LinesTransport(Transport):
@@ -62,7 +63,7 @@ class LinesTransport(Transport):
         if sock is not None:
             sock.shutdown(socket.SHUT_RDWR)
             assert self._reader is not None
-            self._reader.join(2)
+            self._reader.join(GUARD)
             sock.close()
 
     def send_message(self, message: RTVIMessage) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import gc
 import math
 import struct
 import threading
@@ -34,6 +33,7 @@ from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.fake_devices import FakeBackend, FakeInput, info
 from tests.client.helpers import SOON, InThread, threads_of_package, until
+from tests.garbage import collect
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
     client.init_devices()
     gone = weakref.ref(client)
     del client
-    gc.collect()
+    collect()
     assert gone() is None
     until(lambda: backend.open == [] and not threads_of_package())
 
@@ -429,7 +429,7 @@ def test_volume(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend:
         client.enable_speaker(False)
         assert client.is_speaker_enabled is False
         for wrong in (-0.1, 1.1, float("nan"), "0.5", None):
-            with pytest.raises(ValueError, match=r"0\.0 to 1\.0"):
+            with pytest.raises((TypeError, ValueError), match="speaker_volume must be a number from 0 to 1"):
                 client.speaker_volume = wrong  # type: ignore[assignment]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage, signals
 from tests.client.helpers import memory_client
+from tests.slowness import GUARD
 
 DATA = {"text": "Hello", "final": True, "new": [1, None]}
 SENT = {"label": "rtvi-ai", "type": "user-transcription", "id": "m1", "data": DATA}
@@ -25,7 +26,7 @@ def heard(request):
     with memory_client() as client:
         by_signal: list[Event] = []
         receive = signals.user_transcript.connect(lambda _, event: by_signal.append(event), sender=client, weak=False)
-        with client.events("user-transcription", timeout=10) as events:
+        with client.events("user-transcription", timeout=GUARD) as events:
             client.transport.receive(request.param)
             by_stream = next(iter(events))
         client.transport.receive(request.param)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 import queue
 import threading
@@ -23,6 +22,7 @@ from rtvi_sync import (
     signals,
 )
 from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, settle, transport_of
+from tests.garbage import collect
 
 
 class TestRegistration:
@@ -214,7 +214,7 @@ class TestRegistration:
         """A handler that nothing else refers to is called."""
         heard: list[Any] = []
         client.on("server_message", lambda data: heard.append(data))
-        gc.collect()
+        collect()
         say(client, 1)
         settle(client)
         assert heard == [1]

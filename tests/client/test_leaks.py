@@ -26,6 +26,7 @@ from tests.client.helpers import (
     until,
     websocket_client,
 )
+from tests.slowness import GUARD
 
 
 class TestNothingIsLeft:
@@ -87,7 +88,7 @@ class TestNothingIsLeft:
             assert client.send_client_request("ping", 1) == 1
         until(lambda: len(heard) == 100)
         # Workers that were busy with the connects are idle now and go after a while.
-        until(lambda: len(threads_of_package()) <= 5, timeout=30)
+        until(lambda: len(threads_of_package()) <= 5, timeout=GUARD)
         leaving = [InThread(client.disconnect) for client in clients]
         for thread in leaving:
             thread.result()
@@ -97,14 +98,14 @@ class TestNothingIsLeft:
     def test_a_hundred_clients_over_websocket(self) -> None:
         """The same over real connections with running audio sources."""
         with EmbeddedBot() as bot:
-            clients = [websocket_client(bot, connect_timeout=30) for _ in range(100)]
+            clients = [websocket_client(bot, connect_timeout=GUARD) for _ in range(100)]
             for thread in [InThread(client.connect) for client in clients]:
-                thread.result(40)
+                thread.result()
             for client in clients:
                 assert client.send_client_request("ping", 1) == 1
-            until(lambda: len(own_threads()) <= 5, timeout=30)
+            until(lambda: len(own_threads()) <= 5, timeout=GUARD)
             for thread in [InThread(client.disconnect) for client in clients]:
-                thread.result(20)
+                thread.result()
             assert own_threads() == []
 
     def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:

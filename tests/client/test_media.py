@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rtvi_sync import DeviceError, RTVIClient, TransportState, WebSocketTransport
-from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync import DeviceError, Event, RTVIClient, RTVIEvent, TransportState, WebSocketTransport, signals
+from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.client.helpers import SOON, InThread, until
 
 
@@ -153,3 +155,65 @@ def test_a_source_that_disconnects(bot: EmbeddedBot) -> None:
     assert left.wait(SOON)
     assert client.state is TransportState.DISCONNECTED
     client.disconnect()
+
+
+class SlowSink:
+    """A sink that works, and takes its time."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.closed = 0
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        time.sleep(0.1)
+        self.taken.append(pcm)
+
+    def drop(self) -> None:
+        """No interruption comes."""
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def say(session: BotSession, frames: int) -> None:
+    """Have the bot send frames of 20 ms, all different, at once."""
+    for number in range(frames):
+        session.send_frame(AudioRawFrame(audio=bytes([number]) * 960, sample_rate=24000, num_channels=1))
+
+
+def test_a_slow_sink_gets_all(bot: EmbeddedBot) -> None:
+    """A sink that takes 100 ms for each frame is not hung: `disconnect()` waits until it has all, and it is closed."""
+    sink = SlowSink()
+    with client_of(bot, speaker=sink) as client:
+        say(bot.wait_for_session(), 20)
+        until(lambda: client.stats().audio_received == pytest.approx(0.4))
+    assert sink.taken == [bytes([number]) * 960 for number in range(20)]
+    assert sink.closed == 1
+    assert client.stats().speaker_dropped_seconds == 0
+
+
+def test_what_a_slow_sink_cannot_take_in_time(bot: EmbeddedBot) -> None:
+    """At the limit of `disconnect()` the rest is dropped and counted; the event comes before `disconnected`, by every
+    door, and the sink is closed all the same."""
+    sink = SlowSink()
+    by_callback: list[Any] = []
+    by_signal: list[Any] = []
+    client = client_of(bot, speaker=sink, callbacks={"on_audio_dropped": by_callback.append})
+
+    def dropped(_: RTVIClient, event: Event) -> None:
+        by_signal.append(event.data)
+
+    signals.audio_dropped.connect(dropped, sender=client)
+    with client.events(RTVIEvent.AUDIO_DROPPED, "disconnected", timeout=SOON) as events:
+        with client:
+            say(bot.wait_for_session(), 100)
+            until(lambda: client.stats().audio_received == pytest.approx(2.0))
+        loss = next(events)
+        assert next(events).type is RTVIEvent.DISCONNECTED
+    lost = client.stats().speaker_dropped_seconds
+    assert lost > 0
+    assert len(sink.taken) * 0.02 + lost == pytest.approx(2.0)
+    assert sink.taken == [bytes([number]) * 960 for number in range(len(sink.taken))]
+    assert sink.closed == 1
+    assert loss.type is RTVIEvent.AUDIO_DROPPED
+    assert by_callback == by_signal == [loss.data] == [AudioDroppedData(seconds=pytest.approx(lost), sink=sink)]

@@ -12,6 +12,7 @@ from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
 from rtvi_sync.protocol import envelope
 from rtvi_sync.transports.memory import ready_bot
 from tests.client.helpers import memory_client, server_message, transport_of
+from tests.slowness import GUARD
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_a_transport_that_fails_among_messages(connected: tuple[RTVIClient, list
 
 def test_each_has_a_time_of_its_own() -> None:
     """Of events that came together each was received after the one before."""
-    with memory_client() as client, client.events("server-message", timeout=10) as events:
+    with memory_client() as client, client.events("server-message", timeout=GUARD) as events:
         give(client, *map(text_of, range(5)))
         times = [next(events).received_at for _ in range(5)]
     assert times == sorted(set(times))

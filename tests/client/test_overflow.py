@@ -125,7 +125,7 @@ def test_waiting_calls_fail() -> None:
     until(lambda: len(transport_of(client).sent) == 2)
     for n in range(2):
         bot_says(client, "server-message", n)
-    error = asking.error(1.0)
+    error = asking.error()
     assert isinstance(error, DisconnectedError)
     assert "queue is full" in str(error)
     overflowed(client, release, ended)

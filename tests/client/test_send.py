@@ -228,7 +228,7 @@ class TestKeys:
     def test_what_is_no_key(self, version: str, keys: str) -> None:
         """It is refused before any is sent."""
         with memory_client(bot_of(version)) as client:
-            with pytest.raises(ValueError, match="DTMF keys are"):
+            with pytest.raises(ValueError, match=r"keys must be .*DTMF"):
                 client.send_dtmf(keys)
             assert sent(client) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from rtvi_sync import (
     signals,
 )
 from tests.client.helpers import InThread, memory_client, say, settle
+from tests.garbage import collect
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ class TestSignals:
         listener = Listener()
         signals.server_message.connect(listener.hear, sender=client)
         signals.server_message.connect(lambda sender, event: heard.append("kept"), sender=client, weak=False)
-        gc.collect()
+        collect()
         say(client, 1)
         settle(client)
         del listener
-        gc.collect()
+        collect()
         say(client, 2)
         settle(client)
         assert heard == [1, "kept", "kept"]
@@ -92,7 +92,7 @@ class TestSignals:
         signals.ui_command.connect(receiver, sender=client)
         assert signals.ui_command.receivers
         del receiver
-        gc.collect()
+        collect()
         assert not signals.ui_command.has_receivers_for(client)
         assert not signals.ui_command.receivers
 
@@ -106,7 +106,7 @@ class TestSignals:
         signals.ui_command.connect(receiver, sender=client)
         gone = weakref.ref(client)
         del client
-        gc.collect()
+        collect()
         assert gone() is None
         assert not signals.ui_command.has_receivers_for(memory_client())
         assert not signals.ui_command.receivers
@@ -128,7 +128,7 @@ class TestSignals:
             if disconnects:
                 signal.disconnect(receiver, sender=sender)
         del senders, sender
-        gc.collect()
+        collect()
         assert not signal.receivers
         assert not signal._senders
 
@@ -190,7 +190,7 @@ class TestSignals:
             thread.result()
         assert all(count)
         del threads
-        gc.collect()
+        collect()
         assert not signals.server_message.has_receivers_for(client)
 
     def test_every_event_has_a_signal(self) -> None:

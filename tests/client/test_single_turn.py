@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import gc
 import json
 import logging
 import os
 import signal
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +33,9 @@ from rtvi_sync import (
     TransportState,
 )
 from tests.client.helpers import SOON, InThread, run_python, threads_of_package, until
+from tests.garbage import collect
 from tests.loopback import Peer, Server
+from tests.slowness import GUARD, Stopwatch, takes
 
 RUN = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
 EVENTS = "Content-Type: text/event-stream; charset=utf-8"
@@ -313,11 +313,9 @@ def test_a_stream_that_breaks_off() -> None:
 def test_a_server_that_never_answers(respond: Callable[[Turn], None]) -> None:
     """The limit is one for the whole call; when it passes nothing is left behind."""
     with serving(respond) as (client, _):
-        start = time.monotonic()
-        with pytest.raises(RequestTimeoutError, match=r"within 0\.3 s"):
+        with takes(2.0), pytest.raises(RequestTimeoutError, match=r"within 0\.3 s"):
             client.action(RUN, timeout=0.3)
-        assert time.monotonic() - start < 2.0
-        until(lambda: not threads_of_package(), 1.0)
+        until(lambda: not threads_of_package(), GUARD)
 
 
 def test_the_clients_limit() -> None:
@@ -343,7 +341,7 @@ def test_no_endpoint(params: dict[str, Any], missing: str) -> None:
 @pytest.mark.parametrize("base_url", ["nonsense", "ftp://x", "http://[", "http://"])
 def test_a_base_url_that_is_none(base_url: str) -> None:
     """A `base_url` that is no URL has no endpoint either."""
-    with pytest.raises(ActionEndpointNotSetError, match="has to begin with http"):
+    with pytest.raises(ActionEndpointNotSetError, match="is not the URL of a server: it"):
         RTVIClient(params={"base_url": base_url}).action(RUN)
 
 
@@ -407,7 +405,7 @@ def test_a_fatal_error() -> None:
 def test_arguments_that_are_not_json() -> None:
     """What cannot be sent is the caller's error, and nothing is sent."""
     with serving(lambda turn: turn.stream()) as (client, server):
-        with pytest.raises(TypeError, match="not JSON serializable"):
+        with pytest.raises(TypeError, match=r"action\['arguments'\]\[0\]\['value'\] is an object"):
             client.action({**RUN, "arguments": [{"name": "x", "value": object()}]})
         assert server.turns == []
 
@@ -471,7 +469,7 @@ def test_a_stream_whose_next_message_does_not_come() -> None:
         with pytest.raises(RequestTimeoutError):
             next(stream)
         assert list(stream) == []
-        until(lambda: not threads_of_package(), 1.0)
+        until(lambda: not threads_of_package(), GUARD)
 
 
 def test_a_stream_of_a_refused_action() -> None:
@@ -508,9 +506,9 @@ def test_a_stream_that_is_left_early(way: str) -> None:
             if way == "close":
                 stream.close()
             del stream
-        gc.collect()
+        collect()
         assert ended.wait(SOON)
-        until(lambda: not threads_of_package(), 1.0)
+        until(lambda: not threads_of_package(), GUARD)
 
 
 def test_a_stream_is_read_no_faster_than_it_is_taken() -> None:
@@ -549,10 +547,10 @@ def test_it_is_abandoned(respond: Callable[[Turn], None], end: str) -> None:
         acting = InThread(lambda: client.action(RUN))
         assert server.reached.wait(SOON)
         getattr(client, end)()
-        error = acting.error(2.0)
+        error = acting.error()
         assert isinstance(error, DisconnectedError)
         assert error.initiator == "client"
-        until(lambda: not threads_of_package(), 1.0)
+        until(lambda: not threads_of_package(), GUARD)
 
 
 def test_after_disconnect_and_close() -> None:
@@ -583,7 +581,7 @@ def test_ctrl_c(call: Callable[[RTVIClient, Any], Any]) -> None:
         with pytest.raises(KeyboardInterrupt):
             call(client, RUN)
         assert ended.wait(SOON)
-        until(lambda: not threads_of_package(), 1.0)
+        until(lambda: not threads_of_package(), GUARD)
         assert client.action(RUN).data == {"result": True}
 
 
@@ -637,19 +635,18 @@ def test_in_a_handler() -> None:
 
 def test_in_a_handler_it_waits_for_nothing_else() -> None:
     """The call inside a handler returns when the server has ended, not when some limit has passed."""
-    took: list[float] = []
+    watch = Stopwatch()
 
     with serving(lambda turn: turn.stream(response(turn.id), text("a"))) as (client, _):
 
         @client.once("bot_llm_text")
         def again() -> None:
-            start = time.monotonic()
-            client.action(RUN)
-            took.append(time.monotonic() - start)
+            with watch:
+                client.action(RUN)
 
         client.action(RUN)
-        until(lambda: took)
-    assert took[0] < 0.9
+        until(lambda: watch.took)
+    assert watch.given < 0.9
 
 
 def test_several_at_once() -> None:
@@ -777,5 +774,5 @@ def test_what_is_dropped_with_it() -> None:
         gone = weakref.ref(client)
         client.close()
     del client
-    gc.collect()
+    collect()
     assert gone() is None

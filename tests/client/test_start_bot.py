@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from rtvi_sync import (
     ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
+    ReconnectPolicy,
     RTVIClient,
     RTVIError,
     RTVIEvent,
@@ -21,8 +25,20 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from tests.client.helpers import SOON, InThread, memory_client, threads_of_package, transport_of
-from tests.client.http_server import Answer, Request, ScriptedServer
+from rtvi_sync.announce import Announcer
+from rtvi_sync.concurrency.job import Job
+from tests.client.helpers import (
+    SOON,
+    InThread,
+    memory_client,
+    own_threads,
+    run_python,
+    threads_of_package,
+    transport_of,
+    until,
+)
+from tests.client.http_server import Answer, Request, ScriptedServer, scripted_server
+from tests.forking import in_child
 from tests.loopback import Peer, Server
 
 
@@ -144,6 +160,21 @@ class TestStartBot:
             assert client.state is TransportState.ERROR
             assert threads_of_package() == []
 
+    def test_a_limit_that_passes_before_anything_began(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The thread of the request does not run in time: the error does not blame the server."""
+        run = threading.Event()
+
+        class Late(Job):
+            def __init__(self, role: str, target: Callable[[], object]) -> None:
+                super().__init__(role, lambda: run.wait(SOON) and target())
+
+        monkeypatch.setattr("rtvi_sync.attempt.Job", Late)
+        with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
+            memory_client(connect_timeout=0.05).start_bot("http://127.0.0.1:1/start")
+        run.set()
+        until(lambda: own_threads() == [])
+        assert caught.value.phase == "begin"
+
     def test_the_clients_limit(self) -> None:
         """Without one of its own the limit of the client applies."""
         client = memory_client(connect_timeout=0.3)
@@ -163,7 +194,7 @@ class TestStartBot:
             starting = InThread(lambda: client.start_bot(f"http://127.0.0.1:{server.port}/start"))
             assert asked.wait(SOON)
             client.disconnect()
-            error = starting.error(2.0)
+            error = starting.error()
         assert isinstance(error, DisconnectedError)
         assert error.initiator == "client"
         assert client.state is TransportState.DISCONNECTED
@@ -254,3 +285,290 @@ class TestStartBot:
         with pytest.raises(RTVIError, match="closed for good"):
             client.start_bot(f"{server.url}/start")
         assert server.requests == []
+
+
+# -- one at a time ----------------------------------------------------------------------------------------------------
+
+
+class SlowServer:
+    """A server that answers a request to start a bot when it is told to.
+
+    Attributes:
+        url: where bots are started.
+        asked: a request has come.
+        answer: set it, and those that came are answered.
+        requests: how many came.
+    """
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.url = f"{server.url}/start"
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+        self.requests = server.requests
+        server.answers["/start"] = self._respond
+
+    def _respond(self, _: Request) -> Answer:
+        self.asked.set()
+        assert self.answer.wait(SOON)
+        return Answer({"started": len(self.requests)})
+
+
+@pytest.fixture
+def slow() -> Iterator[SlowServer]:
+    with scripted_server() as server:
+        running = SlowServer(server)
+        yield running
+        running.answer.set()
+
+
+def starts(client: RTVIClient, server: SlowServer) -> InThread:
+    """A call of `start_bot()` on a thread of its own, which waits for the server's answer."""
+    starting = InThread(lambda: client.start_bot(server.url))
+    assert server.asked.wait(SOON)
+    return starting
+
+
+WHAT_BEGINS: dict[str, Callable[[RTVIClient, str], Any]] = {
+    "start_bot": lambda client, url: client.start_bot(url),
+    "connect": lambda client, _: client.connect(),
+    "start_bot_and_connect": lambda client, url: client.start_bot_and_connect(url),
+}
+
+
+@pytest.mark.parametrize("call", WHAT_BEGINS)
+def test_nothing_else_begins_meanwhile(slow: SlowServer, call: str) -> None:
+    """While a bot is being started, calls that would begin another one are refused; the first goes on."""
+    client = memory_client()
+    starting = starts(client, slow)
+    with pytest.raises(BotAlreadyStartedError, match=r"start_bot\(\) is under way.*disconnect\(\)"):
+        WHAT_BEGINS[call](client, slow.url)
+    assert client.state is TransportState.AUTHENTICATING
+    slow.answer.set()
+    assert starting.result() == {"started": 1}
+    assert client.state is TransportState.AUTHENTICATED
+    client.connect(starting.result())
+    client.disconnect()
+    assert len(slow.requests) == 1
+
+
+@pytest.mark.parametrize("call", ["start_bot_and_connect", "connect"])
+def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) -> None:
+    """No bot is started while the client connects already; the attempt goes on."""
+    base_url = slow.url.removesuffix("/start")
+    client = memory_client(params={"base_url": base_url, "endpoints": {"connect": "start"}})
+    connecting = InThread(lambda: WHAT_BEGINS[call](client, slow.url))
+    assert slow.asked.wait(SOON)
+    with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
+        client.start_bot(slow.url)
+    slow.answer.set()
+    connecting.result()
+    assert client.state is TransportState.READY
+    client.disconnect()
+    assert len(slow.requests) == 1
+
+
+def test_many_threads_start_a_bot(slow: SlowServer) -> None:
+    """Of several calls at once one goes out."""
+    client = memory_client()
+    together = threading.Barrier(8)
+
+    def start() -> Any:
+        together.wait(SOON)
+        return client.start_bot(slow.url)
+
+    calls = [InThread(start) for _ in range(8)]
+    until(lambda: sum(call.done() for call in calls) == 7)
+    slow.answer.set()
+    outcomes: list[Any] = []
+    for call in calls:
+        try:
+            outcomes.append(call.result())
+        except BotAlreadyStartedError as error:
+            outcomes.append(type(error))
+    assert outcomes.count(BotAlreadyStartedError) == 7
+    assert len(slow.requests) == 1
+    client.disconnect()
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_the_end_is_waited_for(slow: SlowServer, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When `disconnect()` or `close()` returns, the call has ended and the state is `disconnected`."""
+    client = memory_client(connect_timeout=None)
+    states: list[str] = []
+    client.on("transport_state_changed", lambda state: states.append(str(state)))
+    move = Announcer.move
+
+    def late(self: Announcer, state: TransportState) -> bool:
+        if state is TransportState.DISCONNECTED:
+            threading.Event().wait(0.2)  # as on a busy machine
+        return move(self, state)
+
+    monkeypatch.setattr(Announcer, "move", late)
+    starting = starts(client, slow)
+    getattr(client, end)()
+    assert client.state is TransportState.DISCONNECTED
+    assert own_threads() == []
+    error = starting.error()
+    assert isinstance(error, DisconnectedError)
+    assert error.initiator == "client"
+    until(lambda: states == ["authenticating", "disconnected"])
+
+
+def test_disconnect_while_several_calls_try(slow: SlowServer) -> None:
+    """Calls that were refused change nothing about what `disconnect()` ends."""
+    client = memory_client(connect_timeout=None)
+    starting = starts(client, slow)
+    for _ in range(3):
+        with pytest.raises(BotAlreadyStartedError):
+            client.start_bot(slow.url)
+    client.disconnect()
+    assert client.state is TransportState.DISCONNECTED
+    assert isinstance(starting.error(), DisconnectedError)
+    slow.answer.set()
+    client.start_bot(slow.url)
+    client.disconnect()
+
+
+def test_disconnect_as_the_answer_comes(server: ScriptedServer) -> None:
+    """Whether `disconnect()` or the answer is first, the state is `disconnected` at the end."""
+    server.answers["/start"] = Answer({})
+    client = memory_client()
+    for _ in range(20):
+        starting = InThread(lambda: client.start_bot(f"{server.url}/start"))
+        until(lambda: client.state is not TransportState.DISCONNECTED)
+        client.disconnect()
+        assert client.state is TransportState.DISCONNECTED
+        with contextlib.suppress(DisconnectedError):
+            starting.result()
+
+
+def test_close_after_it(server: ScriptedServer) -> None:
+    """A client that is closed with a bot that was started is `disconnected`."""
+    server.answers["/start"] = Answer({})
+    client = memory_client()
+    states: list[str] = []
+    client.on("transport_state_changed", lambda state: states.append(str(state)))
+    client.start_bot(f"{server.url}/start")
+    client.close()
+    assert client.state is TransportState.DISCONNECTED
+    until(lambda: states[-1] == "disconnected")
+
+
+def test_in_a_handler(slow: SlowServer) -> None:
+    """A handler may start a bot; a second thread is refused meanwhile, and `disconnect()` ends the call."""
+    client = memory_client(connect_timeout=None)
+    failures: list[BaseException] = []
+    client.on("handler_error", lambda data: failures.append(data.error))
+    client.connect()
+    client.once("disconnected", lambda: client.start_bot(slow.url) and None)
+    InThread(client.disconnect).result()
+    assert slow.asked.wait(SOON)
+    with pytest.raises(BotAlreadyStartedError):
+        client.start_bot(slow.url)
+    client.disconnect()
+    assert client.state is TransportState.DISCONNECTED
+    until(lambda: [type(error) for error in failures] == [DisconnectedError])
+
+
+def test_disconnect_in_a_handler(slow: SlowServer) -> None:
+    """A handler of the client ends the call of another thread."""
+    client = memory_client(connect_timeout=None)
+    seen: list[str] = []
+
+    @client.once("transport_state_changed")
+    def _(_: Any) -> None:
+        assert slow.asked.wait(SOON)
+        client.disconnect()
+        seen.append(str(client.state))
+
+    error = InThread(lambda: client.start_bot(slow.url)).error()
+    assert isinstance(error, DisconnectedError)
+    until(lambda: seen == ["disconnected"])
+
+
+def test_an_action_beside_it(slow: SlowServer) -> None:
+    """Requests of actions change no state: several may be under way, beside a bot that is being started."""
+    base_url = slow.url.removesuffix("/start")
+    client = memory_client(params={"base_url": base_url, "endpoints": {"action": "start"}}, request_timeout=None)
+    starting = starts(client, slow)
+    acting = [InThread(lambda: client.action({"service": "tts", "action": "say"})) for _ in range(3)]
+    until(lambda: len(slow.requests) == 4)
+    assert client.state is TransportState.AUTHENTICATING
+    client.disconnect()
+    assert own_threads() == []
+    for call in (starting, *acting):
+        error = call.error()
+        assert isinstance(error, DisconnectedError)
+        assert error.initiator == "client"
+    assert client.state is TransportState.DISCONNECTED
+
+
+def test_a_client_that_reconnects(slow: SlowServer) -> None:
+    """`start_bot()` takes over from a client that waits for its next attempt: there is one bot, not two."""
+    client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
+    client.connect()
+    transport_of(client).end(CloseInfo(initiator="network"))
+    until(lambda: client._connector._reconnector is not None and client._connector._reconnector.pending)
+    slow.answer.set()
+    bundle = client.start_bot(slow.url)
+    until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+    client.connect(bundle)
+    assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
+    client.close()
+
+
+def test_in_a_forked_child(slow: SlowServer) -> None:
+    """A call that is under way at the fork is the parent's: the child may start a bot of its own."""
+    client = memory_client()
+    starting = starts(client, slow)
+
+    def child() -> tuple[str, Any]:
+        before = str(client.state)
+        client.disconnect()
+        with Server(lambda peer: peer.answer("200 OK", b"{}")) as server:
+            return before, client.start_bot(f"http://127.0.0.1:{server.port}/start")
+
+    assert in_child(child) == ("disconnected", {})
+    assert client.state is TransportState.AUTHENTICATING
+    slow.answer.set()
+    starting.result()
+    client.disconnect()
+
+
+def test_at_exit(slow: SlowServer) -> None:
+    """A call that is under way on a daemon thread does not keep the interpreter from exiting."""
+    code, out, err = run_python(
+        """
+        import sys, threading
+        from rtvi_sync import RTVIClient
+
+        client = RTVIClient(timeout=None)
+        begun = threading.Event()
+        client.on("transport_state_changed", lambda _: begun.set())
+        threading.Thread(target=client.start_bot, args=(sys.argv[1],), daemon=True).start()
+        assert begun.wait(10)
+        print(client.state)
+        """,
+        slow.url,
+    )
+    assert (code, out.split(), err) == (0, ["authenticating"], "")
+
+
+def test_ctrl_c(slow: SlowServer) -> None:
+    """Ctrl-C ends the call, the state is `disconnected`, and another bot can be started."""
+    client = memory_client(connect_timeout=None)
+    main = threading.get_ident()
+
+    def strike() -> None:
+        assert slow.asked.wait(SOON)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    striking = InThread(strike)
+    with pytest.raises(KeyboardInterrupt):
+        client.start_bot(slow.url)
+    striking.result()
+    assert client.state is TransportState.DISCONNECTED
+    assert own_threads() == []
+    slow.answer.set()
+    client.start_bot(slow.url)
+    client.disconnect()

@@ -1,0 +1,141 @@
+"""`RTVIClient.for_url()`; which form of a URL means what is tested in tests/test_url.py, in every program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    InvalidTransportParamsError,
+    MemoryTransport,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIClientParams,
+    StartBotError,
+    TransportState,
+)
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+from tests.client.helpers import SOON
+from tests.client.http_server import Answer, ScriptedServer
+
+QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": SOON}
+SECRET = "hush-hush"
+
+
+def memory_client(url: str, **options: Any) -> RTVIClient:
+    return RTVIClient.for_url(url, transport=MemoryTransport(), **options)
+
+
+@pytest.mark.parametrize(
+    "url", ["", f"ftp://x/{SECRET}", f"{SECRET}@127.0.0.1:9", f"http:///{SECRET}", f"ws:{SECRET}", f"http://[{SECRET}"]
+)
+def test_what_is_no_url_of_a_bot_is_refused_at_once(url: str) -> None:
+    """The error says what is needed, and does not repeat what may be a key."""
+    with pytest.raises(InvalidTransportParamsError, match="not the URL of a bot: it") as caught:
+        RTVIClient.for_url(url)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("localhost:7860", "begin with ws:// or wss:// or http:// or https://"),
+        ("ws://localhost/ws\n", "space or a line break at one end"),
+        (" ws://localhost/ws", "space or a line break at one end"),
+        ("ws://local\x00host/ws", "control character"),
+        ("ws://localhost:65536/ws", "port is not a number from 1 to 65535"),
+        ("ws://localhost:0/ws", "port is not a number from 1 to 65535"),
+        ("ws://localhost:ws/ws", "port is not a number from 1 to 65535"),
+        ("ws://", "names no host"),
+        ("ws:///ws", "names no host"),
+        ("ws://local host/ws", "host is not valid"),
+        ("ws://[::1/ws", "host is not valid"),
+    ],
+)
+def test_the_error_says_what_is_wrong_with_it(url: str, fault: str) -> None:
+    """Whether it is a pasted line break, the port or the host."""
+    with pytest.raises(InvalidTransportParamsError, match=fault):
+        RTVIClient.for_url(url)
+
+
+def test_the_url_is_a_string_and_no_handler_competes_with_it() -> None:
+    """Both are mistakes in the program."""
+    with pytest.raises(TypeError, match="url must be a URL"):
+        RTVIClient.for_url(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="custom_connect_handler"):
+        RTVIClient.for_url("ws://127.0.0.1:1", custom_connect_handler=lambda *_: None)
+
+
+def test_it_does_not_connect(server: ScriptedServer) -> None:
+    """The client is made without a request, and its params tell the server for other requests."""
+    params = RTVIClientParams(headers={"X-Key": "1"})
+    client = memory_client(f"{server.url}/v1/connect?a=b", params=params)
+    assert client.state is TransportState.DISCONNECTED
+    assert client.construct_url("action") == f"{server.url}/v1/action/?a=b"
+    assert params.base_url is None
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("path", ["", "/start", "/connect"])
+def test_credentials_go_to_the_server_of_the_url(path: str, server: ScriptedServer) -> None:
+    """`params` need no base_url for that; with one of another origin, the server of the URL gets nothing of them."""
+    server.answers.update(dict.fromkeys(["/start", "/connect"], Answer({})))
+    params: dict[str, Any] = {"headers": {"X-Key": SECRET}, "request_data": {"user": SECRET}}
+    for base_url in (None, "http://127.0.0.1:1"):
+        client = memory_client(server.url + path, params={**params, "base_url": base_url})
+        client.connect()
+        client.close()
+    own, other = server.requests
+    assert (own.headers["x-key"], own.body["user"]) == (SECRET, SECRET)
+    assert "x-key" not in other.headers
+    assert "user" not in other.body
+
+
+def test_a_server_without_an_endpoint_is_told_in_one_error(server: ScriptedServer) -> None:
+    """Both are tried; other refusals than 404 and 405 end it at once."""
+    client = memory_client(server.url)
+    with pytest.raises(StartBotError, match=r"/connect answered 404\. Give the whole URL") as caught:
+        client.connect()
+    assert caught.value.status == 404
+    server.answers["/start"] = Answer({}, 405)
+    with pytest.raises(StartBotError, match="404"):
+        client.connect()
+    server.answers["/start"] = Answer({}, 401)
+    with pytest.raises(StartBotError, match="401"):
+        client.connect()
+    assert [request.path for request in server.requests] == ["/start", "/connect"] * 2 + ["/start"]
+    client.close()
+
+
+def test_a_start_endpoint_is_told_by_bot_started(server: ScriptedServer) -> None:
+    """As `start_bot_and_connect()` does it; a connect endpoint is not."""
+    server.answers.update({"/start": Answer({"n": 1}), "/connect": Answer({"n": 2})})
+    heard: list[Any] = []
+    for path in ("", "/start", "/connect"):
+        client = memory_client(
+            server.url + path, callbacks={"on_bot_started": lambda data: heard.append(data.response)}
+        )
+        client.connect()
+        client.close()
+    assert heard == [{"n": 1}, {"n": 1}]
+
+
+def test_a_lost_session_is_replaced_by_way_of_the_url() -> None:
+    """With a request of its own."""
+    with EmbeddedBot() as bot:
+        client = RTVIClient.for_url(bot.base_url, reconnect=ReconnectPolicy(initial_delay=0.01), **QUIET)
+        with client:
+            with client.events("bot-ready", timeout=SOON) as ready:
+                bot.wait_for_session(SOON).close(1012)
+                next(ready)
+            assert [request.endpoint for request in bot.requests] == ["/start", "/start"]
+
+
+def test_given_parameters_go_before_the_url(server: ScriptedServer) -> None:
+    """Parameters of `connect()` win over the URL, as they win over `params.base_url`."""
+    client = memory_client(server.url)
+    client.connect({"x": 1})
+    client.close()
+    assert server.requests == []
