@@ -2,6 +2,9 @@
 
 import ast
 import base64
+import contextlib
+import ctypes
+import errno
 import hashlib
 import itertools
 import json
@@ -14,7 +17,7 @@ import sys
 import sysconfig
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +25,10 @@ from pathlib import Path
 import pytest
 
 import run
+from tests.slowness import GUARD
 from tools import environments, machine
+
+pytestmark = pytest.mark.timeout(900)  # each environment takes seconds; on a busy machine, a minute
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGIN = "a user:pass/word"
@@ -71,8 +77,11 @@ from rtvi_sync import __main__ as package
 '''
 
 PYTEST = """
-import os, sys
+import json, os, sys
 print("pytest", sys.argv[1:], os.environ.get("RTVI_REQUIRE_REAL"), flush=True)
+if "RTVI_TEST_RESULTS" in os.environ:
+    with open(os.environ["RTVI_TEST_RESULTS"], "w") as file:
+        json.dump({"passed": 3, "failed": 0, "skipped": {"no such device": 2}}, file)
 """
 
 # Stands for every tool that looks at the source: says what it was given.
@@ -142,7 +151,7 @@ def new_project(folder: Path) -> Path:
     """A small project with the real run.py, to which the one fixed place outside of the environment is hidden."""
     shutil.copy(ROOT / "run.py", folder)
     (folder / "tools").mkdir()
-    for name in ("__init__.py", "environments.py"):
+    for name in ("__init__.py", "environments.py", "results.py"):
         shutil.copy(ROOT / "tools" / name, folder / "tools")
     source = (ROOT / "tools" / "machine.py").read_text(encoding="utf-8")
     assert source.count('"/usr/share/python-wheels"') == 1
@@ -179,10 +188,21 @@ class Machine:
     def command(self, *arguments: str) -> list[str]:
         return [str(self.python), str(self.project / "run.py"), *arguments]
 
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.project,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a process group of its own, as a terminal gives each command
+        )
+
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environ = {**self.environ, **variables}
         command = self.command(*arguments)
-        return subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, timeout=90)
+        return subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, timeout=4 * GUARD)
 
     @property
     def log(self) -> str:
@@ -208,8 +228,10 @@ class Index(BaseHTTPRequestHandler):
 
     folder: Path
     wrong_hash = False
+    on_request: Callable[[str], object] = staticmethod(lambda _path: None)
 
     def do_GET(self) -> None:
+        self.on_request(self.path)
         login = "Basic " + base64.b64encode(LOGIN.encode()).decode()
         allowed = self.headers.get("Authorization") == login
         self.send_response(200 if allowed else 401)
@@ -240,26 +262,61 @@ class Index(BaseHTTPRequestHandler):
 @pytest.fixture
 def index(wheels: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of an index, name and password in it; a parameter tells whether its hashes are wrong."""
-    handler = type("Handler", (Index,), {"folder": wheels, "wrong_hash": getattr(request, "param", False)})
+    with serving({"folder": wheels, "wrong_hash": getattr(request, "param", False)}) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def serving(fields: Mapping[str, object]) -> Iterator[str]:
+    """Serve an index with these class attributes; its address."""
+    handler = type("Handler", (Index,), dict(fields))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield f"http://a%20user:pass%2Fword@127.0.0.1:{server.server_port}/simple"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://a%20user:pass%2Fword@127.0.0.1:{server.server_port}/simple"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class HeldIndex:
+    """An index whose answers about one package are held back until `release()`."""
+
+    def __init__(self, package: str, folder: Path) -> None:
+        self.asked, self._released = threading.Event(), threading.Event()
+        self.fields = {"folder": folder, "on_request": staticmethod(self._hold)}
+        self.release = self._released.set
+        self._package = package
+
+    def _hold(self, path: str) -> None:
+        if path.strip("/").endswith(self._package):
+            self.asked.set()
+            self._released.wait(300)
+
+
+@pytest.fixture
+def held(wheels: Path) -> Iterator[tuple[HeldIndex, str]]:
+    """An index that holds back the first package of the small project, and its address."""
+    index = HeldIndex("/throwaway", wheels)
+    with serving(index.fields) as address:
+        try:
+            yield index, address
+        finally:
+            index.release()
 
 
 def test_without_arguments_the_commands_are_shown() -> None:
     """No argument at all prints every command and succeeds."""
-    done = subprocess.run([sys.executable, ROOT / "run.py"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, ROOT / "run.py"], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 0
     assert all(f"\n  {command} " in done.stdout for command in run.COMMANDS)
 
 
 def test_an_unknown_command_is_refused() -> None:
     """A command that is not there is named, and the exit status is that of a wrong call."""
-    done = subprocess.run([sys.executable, ROOT / "run.py", "dmeo"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, ROOT / "run.py", "dmeo"], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 2
     assert done.stderr.startswith("run.py: no such command: dmeo\n")
 
@@ -269,7 +326,7 @@ def test_an_older_python_is_refused_in_one_line() -> None:
     source = (ROOT / "run.py").read_text(encoding="utf-8")
     ast.parse(source, feature_version=(3, 6))
     older = "import sys; sys.version_info = (3, 8, 10); sys.path.clear(); sys.meta_path.clear(); exec(sys.argv[1], {})"
-    done = subprocess.run([sys.executable, "-c", older, source], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", older, source], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
     assert done.stderr == f"run.py needs Python 3.10 or newer, and {sys.executable} is 3.8\n"
 
@@ -277,7 +334,7 @@ def test_an_older_python_is_refused_in_one_line() -> None:
 def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
     """Where a part of the standard library is missing, one line says which and what to do."""
     without = "import sys; sys.modules['json'] = None; sys.path.insert(0, sys.argv[1]); import run"
-    done = subprocess.run([sys.executable, "-c", without, ROOT], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", without, ROOT], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "json" in done.stderr
@@ -304,11 +361,30 @@ def test_the_projects_own_file_has_every_part() -> None:
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment remembers the packages of every command, and of each package only the latest requirement."""
     monkeypatch.setattr(environments, "quiet", lambda *_: True)
+    monkeypatch.setattr(environments, "CACHE", tmp_path)
     (tmp_path / "bin").mkdir()
     environments.write_stamp(tmp_path, "this one", [])
     for requirements in (["a>=1", "B_c[x]<2"], ["d", "b-c>=2"]):
         environments.install(tmp_path / "bin" / "python", requirements, "it")
     assert environments.read_stamp(tmp_path) == {"base": "this one", "installed": ["d", "b-c>=2", "a>=1"]}
+
+
+@posix
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """One run works there as well: the block is entered, and the log has the reason."""
+
+    def no_lock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    monkeypatch.setattr(machine, "CACHE", tmp_path)
+    monkeypatch.setattr(machine, "LOG", tmp_path / "setup.log")
+    entered = False
+    with machine.locked(tmp_path / "it.lock", "it"):
+        entered = True
+    assert entered
+    assert os.strerror(number) in machine.LOG.read_text(encoding="utf-8")
 
 
 @posix
@@ -367,6 +443,11 @@ def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
     assert ready.run("demo", "--fail").returncode == 7
 
 
+def lacked(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a run of the tests could not have."""
+    return re.findall(r"^Cannot be had, what needs it (?:fails|is skipped by name): (.*)$", done.stdout, re.MULTILINE)
+
+
 @posix
 def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     """The command's own options choose the marks and everything else reaches pytest as it was written."""
@@ -380,7 +461,13 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     script.write_text(whole, encoding="utf-8")
     selected = "['-m', 'not real and not matrix', 'tests/protocol', '-k', 'not x']"
     assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
-    assert matrix.stdout.splitlines()[-1] == "pytest ['-m', '', '-x', '--', 'a'] 1"
+    ran, counts, reason, *lacking, total = matrix.stdout.splitlines()[-len(lacked(matrix)) - 4 :]
+    assert ran == "pytest ['-m', '', '-x', '--', 'a'] 1"
+    assert counts == f"Python 3.{sys.version_info[1]}, real parts and long runs: 3 passed, 0 failed, 2 skipped"
+    assert reason == "  2 skipped: no such device"
+    assert lacking == [f"not tested: {line}" for line in lacked(matrix)]
+    assert total == "3 passed, 0 failed"
+    assert matrix.returncode == 1  # something is lacking, and required
 
 
 @posix
@@ -388,8 +475,7 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
     """Every missing part is named, the tests still run, and only `--require` makes the run fail."""
     plain = ready.run("test", "--real")
     required = ready.run("test", "--real", "--require")
-    lines = [line for line in plain.stdout.splitlines() if line.startswith("Cannot be had")]
-    assert [line.partition("by name: ")[2].partition(":")[0] for line in lines] == [
+    assert [line.partition(":")[0] for line in lacked(plain)] == [
         *run.PROGRAMS,
         *(f"Pipecat {version}" for version in run.PIPECAT),
         "PyAudio",
@@ -410,7 +496,7 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     runs = [ready.run("test"), ready.run("test", PIP_FIND_LINKS=wheels), ready.run("test")]
     log = ready.log
     remove = [ready.project / ".venv" / machine.VENV_PYTHON, "-m", "pip", "uninstall", "-y", "absent_audio"]
-    subprocess.run(remove, env=ready.environ, capture_output=True, check=True, timeout=60)
+    subprocess.run(remove, env=ready.environ, capture_output=True, check=True, timeout=GUARD)
 
     skipped = "Cannot be had, what needs it is skipped by name: "
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
@@ -480,17 +566,196 @@ def test_an_environment_of_another_python_is_made_anew(ready: Machine) -> None:
 
 
 @posix
+def test_of_two_at_once_the_second_waits_and_says_so(
+    bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path
+) -> None:
+    """The second names the first and what it waits for; it finds all installed, and both run."""
+    index, address = held
+    box = Machine(bare_python, tmp_path, PIP_INDEX_URL=address)
+    with box.start("demo", "first") as first, contextlib.ExitStack() as stack:
+        stack.callback(index.release)
+        assert index.asked.wait(300)
+        second = stack.enter_context(box.start("demo", "second"))
+        assert second.stdout is not None
+        waits = second.stdout.readline()
+        index.release()
+        assert second.stdout.read() == "arguments ['demo', 'second']\n"
+        assert first.communicate() == (
+            "Making .venv\nInstalling the packages for cli\narguments ['demo', 'first']\n",
+            "",
+        )
+    assert waits == f"Waiting for another run.py (process {first.pid}), which sets up .venv\n"
+    assert (first.returncode, second.returncode) == (0, 0)
+
+
+WAITING = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import run
+from tools import machine
+
+def wait():
+    with machine.locked(Path(sys.argv[1]), "it"):
+        pass
+
+def command(_):
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(wait).result()
+
+run.COMMANDS["soak"] = command
+machine.CACHE = run.CACHE = Path(sys.argv[1]).parent
+machine.LOG = run.LOG = machine.CACHE / "setup.log"
+sys.exit(run.main(["soak"]))
+"""
+
+
+@posix
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_whose_thread_waits_for_a_lock(tmp_path: Path, number: int, status: int) -> None:
+    """Environments are made by several threads: none of them waits on for the lock, which is held to the end here."""
+    lock = tmp_path / "it.lock"
+    with machine.locked(lock, "it"):
+        command = [sys.executable, "-c", WAITING, str(lock)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                first_line = process.stdout.readline()
+                assert first_line == f"Waiting for another run.py (process {os.getpid()}), which sets up it\n"
+                process.send_signal(number)
+                assert process.communicate(timeout=GUARD) == ("", "")
+            finally:
+                process.kill()
+    assert process.returncode == status
+
+
+@posix
+@pytest.mark.parametrize("pip_survives", [True, False])
+def test_what_a_killed_run_leaves_is_made_again(
+    bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path, pip_survives: bool
+) -> None:
+    """A run that is killed while it installs leaves no lock, once its pip has ended, and nothing that is trusted."""
+    index, address = held
+    box = Machine(bare_python, tmp_path, PIP_INDEX_URL=address)
+    with box.start("demo") as killed, contextlib.ExitStack() as stack:
+        assert index.asked.wait(300)
+        if pip_survives:
+            killed.kill()
+        else:
+            os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+        second = stack.enter_context(box.start("demo"))
+        assert second.stdout is not None
+        first_line = second.stdout.readline()
+        index.release()
+        lines = [first_line, *second.stdout]
+    if pip_survives:
+        assert lines.pop(0).startswith("Waiting for another run.py (process ")
+    assert lines == ["Making .venv\n", "Installing the packages for cli\n", "arguments ['demo']\n"]
+    assert second.returncode == 0
+
+
+@posix
+@pytest.mark.parametrize("damage", ["python is gone", "python does not start", "packages are gone"])
+def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> None:
+    """Whatever is wrong with it, the next run repairs it without a question."""
+    python = ready.project / ".venv" / machine.VENV_PYTHON
+    if damage == "packages are gone":
+        (packages,) = ready.project.glob(".venv/lib/python3.*/site-packages")
+        shutil.rmtree(packages)
+    else:
+        python.unlink()
+    if damage == "python does not start":
+        python.write_text("#!/bin/sh\nexit 1\n")
+        python.chmod(0o755)
+    done = ready.run("demo")
+    assert done.stdout.splitlines() == ["Making .venv", "Installing the packages for cli", "arguments ['demo']"]
+    assert done.returncode == 0
+
+
+@posix
+def test_a_file_that_is_gone_is_named_and_comes_back(ready: Machine) -> None:
+    """If a command fails and a file of a package is missing, a line says so, and the next run installs all again."""
+    (module,) = ready.project.glob(".venv/lib/python3.*/site-packages/throwaway.py")
+    module.unlink()
+    failed, repaired = ready.run("demo"), ready.run("demo")
+    folder = ready.project / ".venv"
+    line = f"run.py: {folder} is damaged: throwaway.py is missing or cut short. The next run makes it again"
+    assert (failed.returncode, failed.stderr.splitlines()[-1]) == (1, line)
+    assert repaired.stdout.splitlines() == ["Making .venv", "Installing the packages for cli", "arguments ['demo']"]
+
+
+def obey_permissions() -> None:
+    """In a child: give up root's right to write where permissions forbid it. Other users do not have it."""
+    if sys.platform == "linux":
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], None]]:
+    """Takes the right to write from a folder and all that is in it, for the time of the test."""
+    modes: dict[Path, int] = {}
+
+    def protect(folder: Path) -> None:
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink():
+                modes[path] = path.stat().st_mode
+                path.chmod(modes[path] & ~0o222)
+
+    yield protect
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+@posix
+def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
+    ready: Machine, bare_python: Path, tmp_path: Path, read_only: Callable[[Path], None]
+) -> None:
+    """No traceback, and nothing of a log; where all is set up already, the demo runs."""
+    box = Machine(bare_python, tmp_path)
+    read_only(box.project)
+    read_only(ready.project)
+    fresh, again = (
+        subprocess.run(
+            some.command("demo"),
+            cwd=some.project,
+            env=some.environ,
+            preexec_fn=obey_permissions,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        for some in (box, ready)
+    )
+    cure = "Copy this folder to a place that you can write to, and run it there"
+    assert (fresh.returncode, fresh.stdout) == (1, "")
+    assert fresh.stderr == f"run.py: Permission denied: {box.project / '.cache'}. {cure}\n"
+    assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo']\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_one_line_with_the_cure(bare_python: Path, tmp_path: Path) -> None:
+    """Whether run.py itself has no space left, or a program that it started says so."""
+    cure = "No space left on device{}. Free some space and run the command again"
+    box = Machine(bare_python, tmp_path)
+    log = box.project / ".cache" / "setup.log"
+    log.parent.mkdir()
+    log.symlink_to("/dev/full")
+    own = box.run("demo")
+    assert (own.returncode, own.stderr) == (1, f"run.py: {cure.format('')}\n")
+    log.unlink()
+    uv = tmp_path / "nothing" / "uv"
+    uv.write_text("#!/bin/sh\necho 'error: No space left on device (os error 28)' >&2\nexit 2\n")
+    uv.chmod(0o755)
+    theirs = box.run("demo")
+    assert (theirs.returncode, theirs.stderr.splitlines()[-1]) == (1, f"run.py: {cure.format(f': {box.project}')}")
+
+
+@posix
 def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
     """Ctrl-C lets the demo end its session and then exits with 130 and no traceback."""
-    with subprocess.Popen(
-        ready.command("demo", "--wait"),
-        cwd=ready.project,
-        env=ready.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a process group of its own, as a terminal gives each command
-    ) as process:
+    with ready.start("demo", "--wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "arguments ['demo', '--wait']\n"
         os.killpg(process.pid, signal.SIGINT)

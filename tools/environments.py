@@ -1,33 +1,50 @@
 """Environments: how they are made, and what is installed in them. Standard library only."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
-from .machine import BASE, CACHE, ROOT, VENV_PYTHON, SetupError, ask, find_uv, pip_wheels, quiet
+from .machine import BASE, CACHE, ROOT, VENV_PYTHON, SetupError, ask, find_uv, locked, pip_wheels, quiet, say
 
 STAMP = "rtvi-sync-setup.json"
-INSTALL_SECONDS = 1200.0
+INSTALL_SECONDS = 3600.0
 AUTOBAHN = "autobahntestsuite==25.10.1"
 
-# pip's wheel comes to one place, for one environment at a time.
-SEEDING = Lock()
+IDENTITY = "import os, sys; print(os.path.realpath(sys.executable), sys.version)"
+# Prints the version of a virtual environment's Python if it starts and has a pip.
+VERSION = """
+import importlib.util, sys
+assert sys.prefix != sys.base_prefix and importlib.util.find_spec("pip")
+print(sys.version)
+"""
+# Prints the first installed file that is missing or cut short, as a pip that was killed or a full disk leaves it.
+DAMAGE = """
+import csv, os, sysconfig
+from importlib.metadata import distributions
+def damage():
+    for package in distributions(path=[*{sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]):
+        record = package.read_text("RECORD")  # not `files`, which leaves out what is missing (from Python 3.12 on)
+        if record is None:
+            return f"{package.name} has no list of its files"
+        for name, _, size in filter(None, csv.reader(record.splitlines())):
+            path = package.locate_file(name)
+            if not os.path.exists(path) or int(size or 0) > os.path.getsize(path):
+                return f"{name} is missing or cut short"
+    return "none"
+print(damage())
+"""
 
 READ_TOML = """
 import importlib, json, sys
 toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
 print(json.dumps(toml.loads(open(sys.argv[1], encoding="utf-8").read())))
 """
-
-
-def say(line: str) -> None:
-    """Print one step."""
-    print(f"{line}\n", end="", flush=True)  # noqa: T201 - at once: several threads set up what the tests need
 
 
 def read_stamp(folder: Path) -> dict[str, Any]:
@@ -40,33 +57,67 @@ def read_stamp(folder: Path) -> dict[str, Any]:
 
 
 def write_stamp(folder: Path, base: str, installed: Sequence[str]) -> None:
-    """Note in an environment how far its set-up is."""
+    """Note in an environment how far its set-up is. Without a `base` it is unfinished: the next run makes it again."""
     (folder / STAMP).write_text(json.dumps({"base": base, "installed": installed}, indent=1), encoding="utf-8")
+
+
+def lock_of(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of an environment while it is made or changed. To use an environment takes no lock."""
+    return locked(CACHE / f"{folder.name}.lock", folder.name)
 
 
 def make_environment(folder: Path, base: str) -> Path:
     """The Python of the environment in a folder, which is made, with pip in it, unless it is there already."""
     python = folder / VENV_PYTHON
-    identity = ask(base, "-c", "import os, sys; print(os.path.realpath(sys.executable), sys.version)")
-    if python.exists() and read_stamp(folder).get("base") == identity:
+    identity = ask(base, "-c", IDENTITY)
+    if not identity:
+        raise SetupError(f"{base} does not start: install this Python again")
+    if is_sound(folder, identity):
         return python
-    say(f"Making {folder.relative_to(ROOT)}")
-    uv = find_uv()
-    if not (
-        (uv and fill(folder, uv, "venv", "--allow-existing", "--seed", "--python", base, folder))
-        or fill(folder, base, "-m", "venv", folder)
-    ):
-        make_by_hand(folder, base)
-        seed_pip(python)
-    write_stamp(folder, identity, [])
+    with lock_of(folder):
+        if is_sound(folder, identity):  # by now: another process has made it
+            return python
+        say(f"Making {folder.relative_to(ROOT)}")
+        uv = find_uv()
+        if not (
+            (uv and fill(folder, uv, "venv", "--allow-existing", "--seed", "--python", base, folder))
+            or fill(folder, base, "-m", "venv", folder)
+        ):
+            make_by_hand(folder, base)
+            seed_pip(python)
+        write_stamp(folder, identity, [])
     return python
 
 
+def is_sound(folder: Path, identity: str) -> bool:
+    """True if an environment was finished by this base Python, still starts, and has a pip."""
+    if read_stamp(folder).get("base") != identity:
+        return False
+    version = ask(folder / VENV_PYTHON, "-c", VERSION)
+    return bool(version) and identity.endswith(version)
+
+
+def damage(python: Path) -> str:
+    """What is damaged among the packages of an environment, or an empty string."""
+    found = ask(python, "-c", DAMAGE)
+    return "" if found == "none" else found or "its Python does not start"
+
+
 def empty(folder: Path) -> None:
-    """Clear away what an earlier try left. The stamp comes first: even a half-made environment is known for ours."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    write_stamp(folder, "", [])
+    """Clear away what an earlier try left. At any moment the folder has a stamp, by which the next run knows it."""
+    if folder.is_dir():
+        write_stamp(folder, "", [])
+        for entry in list(folder.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != STAMP:
+                entry.unlink()
+        return
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    write_stamp(new, "", [])
+    new.rename(folder)
 
 
 def fill(folder: Path, *command: object) -> bool:
@@ -91,7 +142,7 @@ def make_by_hand(folder: Path, base: str) -> None:
 
 def seed_pip(python: Path) -> None:
     """Install pip from a wheel of itself, which runs straight from the file."""
-    with SEEDING:
+    with locked(CACHE / "pip.lock", "pip"):  # its wheel comes to one place, for one environment at a time
         for wheel in pip_wheels():
             if quiet([python, wheel / "pip", "install", "--no-index", "--no-deps", wheel]):
                 return
@@ -101,21 +152,35 @@ def seed_pip(python: Path) -> None:
 def install(python: Path, requirements: Sequence[str], what: str) -> None:
     """Install requirements into the environment of a Python, unless its stamp says that they are there."""
     folder = python.parents[1]
-    stamp = read_stamp(folder)
-    if set(requirements) <= set(stamp["installed"]):
+    if has_installed(folder, requirements):
         return
-    say(f"Installing {what}")
-    uv = find_uv()
-    pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
-    if not (
-        (uv and quiet([uv, "pip", "install", "--python", python, *requirements], INSTALL_SECONDS))
-        or quiet([*pip, *requirements], INSTALL_SECONDS)
-    ):
+    with lock_of(folder):
+        if has_installed(folder, requirements):  # by now: another process has installed them
+            return
+        stamp = read_stamp(folder)
+        if not stamp.get("base"):
+            raise SetupError(f"{folder.name} was left unfinished by another run.py: run the command again")
+        say(f"Installing {what}")
+        write_stamp(folder, "", [])  # if this is killed, what it leaves is not trusted
+        uv = find_uv()
+        pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
+        installed = (uv and quiet([uv, "pip", "install", "--python", python, *requirements], INSTALL_SECONDS)) or quiet(
+            [*pip, *requirements], INSTALL_SECONDS
+        )
+        if installed:
+            # What was installed for another command is still there, unless it is one of these in another version.
+            names = {package_of(line) for line in requirements}
+            others = [line for line in stamp["installed"] if package_of(line) not in names]
+            write_stamp(folder, stamp["base"], [*requirements, *others])
+        elif not damage(python):
+            write_stamp(folder, stamp["base"], stamp["installed"])
+    if not installed:
         raise SetupError(f"{what}: could not be installed")
-    # What was installed for another command is still there, unless it is one of these in another version.
-    names = {package_of(line) for line in requirements}
-    others = [line for line in stamp["installed"] if package_of(line) not in names]
-    write_stamp(folder, stamp["base"], [*requirements, *others])
+
+
+def has_installed(folder: Path, requirements: Sequence[str]) -> bool:
+    """True if the stamp of an environment lists all requirements."""
+    return set(requirements) <= set(read_stamp(folder).get("installed", ()))
 
 
 def package_of(requirement: str) -> str:
@@ -140,12 +205,29 @@ def read_project(python: Path) -> dict[str, Any]:
     return project
 
 
-def own_environment(parts: Sequence[str]) -> Path:
-    """The Python of the project's own environment, with the named extras and groups."""
+def own_folder() -> Path:
+    """Where the project's own environment is, or comes to."""
     folder = ROOT / ".venv"
     if folder.exists() and not (folder / STAMP).exists():
-        folder = CACHE / "venv"  # the user made that one: it is not ours to rebuild
-    python = make_environment(folder, BASE)
+        return CACHE / "venv"  # the user made that one: it is not ours to rebuild
+    return folder
+
+
+def report_damage() -> None:
+    """Say whether files are gone from the own environment, and have the next run make it again."""
+    folder = own_folder()
+    if not read_stamp(folder).get("base"):
+        return  # not there, or just being changed by another process
+    trouble = damage(folder / VENV_PYTHON)
+    if trouble:
+        say(f"run.py: {folder} is damaged: {trouble}. The next run makes it again", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            write_stamp(folder, "", [])
+
+
+def own_environment(parts: Sequence[str]) -> Path:
+    """The Python of the project's own environment, with the named extras and groups."""
+    python = make_environment(own_folder(), BASE)
     install(python, requirements_of(read_project(python), parts), f"the packages for {parts[-1]}")
     return python
 
@@ -163,15 +245,17 @@ def autobahn() -> Path:
         raise SetupError("needs Python 2.7, none was found")
     folder = CACHE / "autobahn"
     python = folder / "python"
-    if read_stamp(folder) != {"base": base, "installed": [AUTOBAHN]}:
-        say("Installing the Autobahn test suite")
-        empty(folder)
-        pip = [base, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target", folder]
-        if not quiet([*pip, AUTOBAHN], INSTALL_SECONDS):
-            raise SetupError("its packages could not be installed")
-        (folder / "zope" / "__init__.py").touch()  # what makes it a package is a .pth file, which is not read here
-        python.symlink_to(base)
-        write_stamp(folder, base, [AUTOBAHN])
+    with lock_of(folder):
+        if read_stamp(folder) != {"base": base, "installed": [AUTOBAHN]}:
+            say("Installing the Autobahn test suite")
+            empty(folder)
+            pip = [base, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target", folder]
+            if not quiet([*pip, AUTOBAHN], INSTALL_SECONDS):
+                raise SetupError("its packages could not be installed")
+            # What makes it a package is a .pth file, which is not read here.
+            (folder / "zope" / "__init__.py").touch()
+            python.symlink_to(base)
+            write_stamp(folder, base, [AUTOBAHN])
     return python
 
 
@@ -184,8 +268,13 @@ def bundle(source: Path, folder: Path) -> None:
     """
     files = [source / "package.json", source / "page.js"]
     made = folder / "bundle.js"
-    if made.exists() and made.stat().st_mtime > max(file.stat().st_mtime for file in files):
-        return
+    with lock_of(folder):
+        if not made.exists() or made.stat().st_mtime <= max(file.stat().st_mtime for file in files):
+            _bundle(files, made)
+
+
+def _bundle(files: Sequence[Path], made: Path) -> None:
+    folder = made.parent
     missing = [program for program in ("npm", "chromium") if not shutil.which(program)]
     if missing:
         raise SetupError("needs " + " and ".join(missing))

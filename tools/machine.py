@@ -5,6 +5,7 @@
 import base64
 import configparser
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -12,26 +13,152 @@ import shutil
 import ssl
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from http.client import HTTPException
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import unquote, urljoin, urlsplit
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
 VENV_PYTHON = "Scripts/python.exe" if os.name == "nt" else "bin/python"
 BASE = getattr(sys, "_base_executable", None) or sys.executable  # started from inside a venv: the Python under it
-STEP_SECONDS = 300.0
+STEP_SECONDS = 1800.0  # on a busy machine
 
 FACTS = "import os, sys; print(sys.version_info[1], os.path.abspath(getattr(sys, '_base_executable', sys.executable)))"
 BUNDLED = "import ensurepip, os; print(os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
 
 
+# What a file system without locks answers, such as NFS without its lock service, or a folder shared with a host.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+# Windows locks bytes, and a locked byte cannot be read: this one is far behind the process id.
+_LOCKED_BYTE = 1 << 20
+_held = threading.local()
+# Seconds between two looks at a lock that another process holds.
+_LOCK_INTERVAL = 0.1
+_leaving = False
+
+
 class SetupError(Exception):
     """Something cannot be had. The text is the one line that the user reads."""
+
+
+# What to do about the errors of the operating system that a user can do something about.
+_ELSEWHERE = "Copy this folder to a place that you can write to, and run it there"
+_SPACE = "Free some space and run the command again"
+_CURES = {
+    errno.EACCES: _ELSEWHERE,
+    errno.EPERM: _ELSEWHERE,
+    errno.EROFS: _ELSEWHERE,
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+}
+
+
+def explained(error: Exception, tail: Sequence[str] = ()) -> str:
+    """Put into one line what failed and what to do; `tail` is the end of the log about it."""
+    full = os.strerror(errno.ENOSPC)
+    if any(full in line for line in tail):  # a program that was started says so
+        error = OSError(errno.ENOSPC, full, str(ROOT))
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f": {error.filename}" if error.filename is not None else ""
+    cure = _CURES.get(error.errno or 0)
+    return f"{error.strerror or error}{where}{f'. {cure}' if cure else ''}"
+
+
+def say(line: str, file: TextIO | None = None) -> None:
+    """Print one step."""
+    print(f"{line}\n", end="", flush=True, file=file)  # at once: several threads set up what the tests need
+
+
+@contextlib.contextmanager
+def locked(file: Path, what: str) -> Iterator[None]:
+    """Hold a lock file; while another thread or process holds it, say so and wait. Without locks, go on.
+
+    The operating system releases the lock of a process that dies. On POSIX, programs that `quiet()` starts meanwhile
+    inherit the lock: a pip that survives a killed run.py keeps it until it ends.
+
+    Args:
+        file: made if it is missing, and never deleted.
+        what: the lock protects, for the line that the user reads.
+
+    Raises:
+        OSError: the file cannot be written.
+        SetupError: `leave()` was called while it waited.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not _lock(descriptor):
+            holder = os.read(descriptor, 20).decode("ascii", "replace")
+            say(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
+            while not _lock(descriptor):  # again and again: a thread that sleeps in the system could not leave
+                if _leaving:
+                    raise SetupError(f"{what} is not set up: this run.py ends")
+                time.sleep(_LOCK_INTERVAL)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, str(os.getpid()).encode())
+        before: tuple[int, ...] = getattr(_held, "descriptors", ())
+        _held.descriptors = (*before, descriptor)
+        try:
+            yield
+        finally:
+            _held.descriptors = before
+            os.ftruncate(descriptor, 0)
+            _unlock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def leave() -> None:
+    """Let no thread wait for a lock any more: this process ends."""
+    global _leaving  # no Event: a signal handler calls this, and may have struck where the Event's own lock is held
+    _leaving = True
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file; False if another thread or process holds it."""
+    if sys.platform == "win32":
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK):
+                raise
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        note("no lock:", error)
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+    else:
+        with contextlib.suppress(OSError):  # there may be no locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # not only close(): children may have inherited the lock
 
 
 def note(*words: object) -> None:
@@ -45,9 +172,18 @@ def quiet(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | 
     """Run a command with its noise in the log file; True if it succeeded in time."""
     words = [str(word) for word in command]
     note("$", *words)
+    inherited = () if sys.platform == "win32" else getattr(_held, "descriptors", ())
     try:
         with LOG.open("ab") as log:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=seconds, cwd=cwd)
+            done = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=seconds,
+                cwd=cwd,
+                pass_fds=inherited,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         note(error)
         return False
@@ -58,10 +194,15 @@ def ask(*command: object) -> str:
     """What a command prints, or an empty string if it fails."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def log_tail() -> list[str]:
+    """The last lines of the log file."""
+    return LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if LOG.exists() else []
 
 
 # Pythons

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
-import os
 import platform
 import random
 import sys
@@ -16,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from rtvi_sync.media.resample import resampler_of
 from tools.machine import CACHE
 
 from .bots import Bots
@@ -27,11 +27,6 @@ _LIVE_INTERVAL: Final = 1.0
 # From the end of a round on: the longest session that is under way, and all that ends it.
 _LAST_SESSION: Final = 60.0
 _STRAGGLERS: Final = 10.0
-
-
-# With glibc each of many threads gets a heap of its own, up to 8 for each processor, and what one of them has freed the
-# others do not take: memory that is in nobody's use grows for hours, until each heap has seen the worst case.
-_ARENAS: Final = "MALLOC_ARENA_MAX"
 
 
 class Soak:
@@ -53,15 +48,22 @@ class Soak:
 
     def run(self) -> None:
         """All rounds, until the time is up or something is so wrong that it cannot go on."""
+        # If a fault changes the rate of a recording, a library is loaded for good: do that before anything is measured.
+        resampler_of(16_000, 24_000)
         self.ledger.watch()
         try:
-            while self._recorder.seconds < 60 * self._arguments.minutes and self._play_round():
+            while self._goes_on() and self._play_round():
                 self._round += 1
         except KeyboardInterrupt:
             print("stopped before its time", flush=True)
         finally:
             self._bots.close()
             self._recorder.close()
+
+    def _goes_on(self) -> bool:
+        arguments = self._arguments
+        enough: bool = self.ledger.sessions >= arguments.sessions
+        return self._recorder.seconds < 60 * arguments.minutes or not enough
 
     def _play_round(self) -> bool:
         seed = f"{self._arguments.seed}-{self._round}"
@@ -114,8 +116,6 @@ class Soak:
 def main() -> int:
     """Run the soak. Returns 1 if anything has grown or was wrong."""
     arguments = parse(sys.argv[1:])
-    if _ARENAS not in os.environ:  # read by the C library when a process begins
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, _ARENAS: "2"})  # noqa: S606 - this program again
     arguments.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rtvi-soak-") as folder:
         soak = Soak(arguments, Path(folder))
@@ -138,6 +138,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="run.py soak", description="Sessions come and go; nothing may grow.")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long (default: %(default)g)")
+    parser.add_argument("--sessions", type=int, default=0, help="how many at least, however long they take")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of all chance")
     parser.add_argument("--output", type=Path, default=CACHE / "soak", help="folder for soak.csv, .svg and .txt")
     parser.add_argument("--users", type=int, default=6, help="clients at once (default: %(default)d)")

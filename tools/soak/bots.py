@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import random
 import signal
@@ -16,7 +17,8 @@ from typing import Any, Final
 
 import attrs
 
-from rtvi_sync import DisconnectedError
+from rtvi_sync import DisconnectedError, RTVIError
+from rtvi_sync.protocol.frames import TextFrame, TranscriptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
 
 # Mean seconds from one fault to the next.
@@ -24,6 +26,14 @@ _FAULT_INTERVAL: Final = 0.4
 # How long a fault lasts that is not final, in seconds.
 _FAULT_SECONDS: Final = (0.2, 3.0)
 _FLOOD: Final = 300
+_FRAMES: Final = 20
+_CALL_SECONDS: Final = 2.0
+# One of each generation; chosen for each round.
+_VERSIONS: Final = ("0.3.0", "1.0.0", "1.2.0", "2.2.0")
+_CONFIG: Final[list[dict[str, Any]]] = [
+    {"service": "tts", "options": [{"name": "voice", "value": "ada"}, {"name": "speed", "value": 1}]},
+    {"service": "llm", "options": [{"name": "model", "value": "large"}]},
+]
 _ANSWER_SECONDS: Final = 60.0
 
 _FAULTS: Final[tuple[Callable[[random.Random], faults.Fault], ...]] = (
@@ -99,6 +109,7 @@ def _work(line: Connection) -> None:
     import trustme  # here alone: the process that is measured needs no cryptography
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the soak itself says when it is over
+    logging.disable()  # the bots log what they are made to refuse
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -106,7 +117,8 @@ def _work(line: Connection) -> None:
     with contextlib.suppress(EOFError):
         while True:
             rng = random.Random(line.recv())
-            with _place(None) as plain, _place(context) as secure:
+            version = rng.choice(_VERSIONS)
+            with _place(None, version) as plain, _place(context, version) as secure:
                 proxies = [*plain[1:], *secure[1:]]
                 line.send([_address(*plain, None), _address(*secure, vouched)])
                 weather = Weather(proxies, rng)
@@ -118,11 +130,18 @@ def _work(line: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _place(context: ssl.SSLContext | None) -> Iterator[tuple[EmbeddedBot, FaultProxy, FaultProxy]]:
+def _place(context: ssl.SSLContext | None, version: str) -> Iterator[tuple[EmbeddedBot, FaultProxy, FaultProxy]]:
     """A bot, and the proxies before its two ports."""
     with (
         EmbeddedBot(
-            ssl_context=context, handler=_obey, on_request={"refuse": _refuse, "slow": _dawdle}, hang_over=0.2
+            ssl_context=context,
+            version=version,
+            handler=_obey,
+            on_request={"refuse": _refuse, "slow": _dawdle},
+            config=_CONFIG,
+            on_config=_check,
+            actions={"math:add": _add, "math:fail": _refuse},
+            hang_over=0.2,
         ) as bot,
         FaultProxy.before(bot.base_url) as http,
         FaultProxy.before(bot.ws_url) as ws,
@@ -147,9 +166,31 @@ def _obey(session: BotSession, message: dict[str, Any]) -> bool:
         elif wish == "flood":
             for number in range(_FLOOD):
                 session.send({"label": "rtvi-ai", "type": "server-message", "data": {"number": number}})
+        elif wish == "text frames":
+            for _ in range(_FRAMES):
+                session.send_raw("no RTVI, and skipped")
+                session.send_frame(TextFrame(text="of a pipeline"))
+                session.send_frame(TranscriptionFrame(text="of a pipeline", user_id="user", timestamp="now"))
+        elif wish == "call":
+            threading.Thread(target=_call, args=(session,), daemon=True).start()
         else:
             return False
     return True
+
+
+def _call(session: BotSession) -> None:
+    """Call a function of the client, which may fail; a fault may falsify the answer."""
+    with contextlib.suppress(RTVIError, LookupError, TypeError):
+        session.call_function("get_weather", {"city": "Oslo"}, _CALL_SECONDS)
+
+
+def _check(service: str, option: str, value: Any) -> None:
+    if option == "speed" and value <= 0:
+        raise ValueError(f"{service} cannot speak backwards")
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
 
 
 def _refuse(data: Any) -> Any:

@@ -26,10 +26,11 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "soak", "font.size": 9, "axes.grid": True})
     figure, (memory, heap, counts) = plt.subplots(3, sharex=True, figsize=(9, 8), layout="constrained")
     memory.plot(_minutes(live), [s.rss_bytes / 1e6 for s in live], color="0.8", lw=0.6, label="sessions are live")
-    memory.plot(_minutes(quiet), [s.rss_bytes / 1e6 for s in quiet], "b.", ms=3, label="no session, garbage collected")
+    memory.plot(_minutes(quiet), [s.rss_bytes / 1e6 for s in quiet], "k.", ms=3, label="no session, garbage collected")
+    memory.plot(_minutes(quiet), [s.outside_bytes / 1e6 for s in quiet], "b.", ms=3, label="of it outside of heaps")
     heap.plot(_minutes(quiet), [s.heap_bytes / 1e6 for s in quiet], "b.", ms=3)
     for axes, values in (
-        (memory, [s.rss_bytes / 1e6 for s in late]),
+        (memory, [s.outside_bytes / 1e6 for s in late]),
         (heap, [s.heap_bytes / 1e6 for s in late]),
     ):
         if len(late) > 2:

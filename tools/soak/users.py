@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rtvi_sync import BotNotReadyError, Event, ReconnectPolicy, RTVIClient, RTVIError, WebSocketTransport, signals
+from rtvi_sync import (
+    BotNotReadyError,
+    Event,
+    FunctionCall,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIError,
+    WebSocketTransport,
+    signals,
+)
 from rtvi_sync.media import (
     AudioSink,
     AudioSource,
@@ -73,6 +82,11 @@ class Ears:
         if self._rng.random() < 0.2:
             raise ClumsyError("sorry")
 
+    def tell_weather(self, call: FunctionCall) -> str:
+        """Answer the bot's call of a function, or fail, now and then."""
+        self.stumble()
+        return f"rain in {call.arguments['city']}"
+
     def dawdle(self) -> None:
         """Take some time."""
         threading.Event().wait(0.02)
@@ -115,6 +129,14 @@ class User:
             ("events", 2.0, self._follow),
             ("process_events", 0.5, self._process),
             ("enable_mic", 0, lambda client: client.enable_mic(self._maybe())),
+            ("send_client_message", 0, lambda client: client.send_client_message("text frames")),
+            ("send_client_message", 0, lambda client: client.send_client_message("call")),
+            ("get_bot_config", _REQUEST, lambda client: client.get_bot_config()),
+            ("describe_config", _REQUEST, lambda client: client.describe_config()),
+            ("update_config", _REQUEST, self._configure),
+            ("describe_actions", _REQUEST, lambda client: client.describe_actions()),
+            ("action", _REQUEST, self._act),
+            ("action", _REQUEST, lambda client: client.action({"service": "math", "action": "fail"})),
             ("stats", 0, lambda client: client.stats()),
             ("tracks", _LISTENED, self._listen_in),
             ("on, off", 0, self._listen_anew),
@@ -159,6 +181,7 @@ class User:
         client.on("bot-started-speaking", ears.stumble)
         client.on("bot-stopped-speaking", ears.dawdle)
         client.on("disconnected", ears.stumble)
+        client.register_function_call_handler("get_weather", ears.tell_weather)
         if self._maybe(0.3):
             signals.bot_ready.connect(ask_back, sender=client)
         return client
@@ -239,6 +262,9 @@ class User:
                 client.disconnect()
             with self._ledger.call("send_text", 0):
                 self._must_raise(client)
+            if self._maybe(0.3):
+                with self._ledger.call("action without a session", _REQUEST):
+                    self._act(client)
         return way == "forget"
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -272,6 +298,18 @@ class User:
     def _compare(self, got: object, sent: object) -> None:
         if got != sent and self._secure:  # without TLS a fault may turn an answer into another one that is as good
             self._ledger.blame(f"sent {str(sent)[:100]!r}, got {str(got)[:100]!r}")
+
+    def _configure(self, client: RTVIClient) -> None:
+        """Set an option to a value that the bot takes, or now and then to one that it refuses."""
+        name, value = self._rng.choice((("voice", "ada"), ("voice", "bob"), ("speed", 2), ("speed", -1)))
+        options = [{"name": name, "value": value}]
+        client.update_config([{"service": "tts", "options": options}], interrupt=self._maybe())
+
+    def _act(self, client: RTVIClient) -> None:
+        a, b = self._rng.randrange(100), self._rng.randrange(100)
+        arguments = [{"name": "a", "value": a}, {"name": "b", "value": b}]
+        answer = client.action({"service": "math", "action": "add", "arguments": arguments})
+        self._compare(answer.data, {"result": a + b})
 
     def _follow(self, client: RTVIClient) -> None:
         with client.events(timeout=0.5) as events:

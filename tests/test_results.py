@@ -1,0 +1,104 @@
+"""The closing lines of `run.py test --matrix`: what each version came to, and what was not tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import run
+from tools.machine import SetupError
+from tools.results import VARIABLE, Result, summary
+
+from .slowness import GUARD
+
+ROOT = Path(__file__).parents[1]
+
+Make = Callable[..., Result]
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Make:
+    """Makes a result of an exit status, and of counts if there are any."""
+
+    def make(name: str, status: int, *counts: object) -> Result:
+        file = tmp_path / name
+        if counts:
+            file.write_text(json.dumps(dict(zip(("passed", "failed", "skipped"), counts, strict=True))))
+        return Result(name, status, file)
+
+    return make
+
+
+def test_each_version_has_a_line_and_the_sum_comes_last(result: Make) -> None:
+    """What was skipped is told with its reason, and what could not be had by its name."""
+    results = [result("Python 3.10", 0, 7, 0, {"no camera": 2}), result("Python 3.13", 1, 5, 3, {})]
+
+    assert summary(results, ["Python 3.14: was not found"]) == [
+        "Python 3.10: 7 passed, 0 failed, 2 skipped",
+        "  2 skipped: no camera",
+        "Python 3.13: 5 passed, 3 failed, 0 skipped",
+        "not tested: Python 3.14: was not found",
+        "12 passed, 3 failed",
+    ]
+    assert [one.good for one in results] == [True, False]
+
+
+def test_a_run_that_fails_without_a_failed_test_counts_as_one(result: Make) -> None:
+    """As it does when it has left no counts, whatever its status was."""
+    runs = [result("collected nothing", 5, 0, 0, {}), result("was killed", 137), result("told nothing", 0)]
+
+    assert [(one.passed, one.failed, one.good) for one in runs] == [(0, 1, False)] * 3
+
+
+def test_a_silent_skip_fails_the_run(result: Make) -> None:
+    """A test that is skipped says why."""
+    silent = result("silent", 0, 7, 0, {"": 1})
+
+    assert not silent.good
+    assert summary([silent], [])[1] == "  1 skipped: WITHOUT A REASON"
+
+
+def test_a_run_that_is_stopped_fails_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The runs after it are not kept from their turn."""
+
+    def stop(*_: object, **__: str) -> int:
+        raise SetupError("stopped after 9 s: pytest")
+
+    monkeypatch.setattr(run, "CACHE", tmp_path)
+    monkeypatch.setattr(run, "show", stop)
+    assert run.run_tests("Python 3.10", Path(sys.executable), []).failed == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "Testing with Python 3.10",
+        "Python 3.10: stopped after 9 s: pytest",
+    ]
+
+
+@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
+def test_pytest_writes_its_counts(tmp_path: Path, processes: tuple[str, ...]) -> None:
+    """With one process and with several, failures, errors and skips included."""
+    tests = """
+import pytest
+def test_good(): pass
+def test_bad(): assert False
+def test_skipped(): pytest.skip("no camera")
+@pytest.fixture
+def broken(): raise ValueError
+def test_broken(broken): pass
+"""
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_terminal_summary")
+    (tmp_path / "test_four.py").write_text(tests)
+    counts = tmp_path / "counts"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: str(counts)}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, str(tmp_path)]
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=GUARD)
+
+    assert done.returncode == 1, done.stderr
+    assert json.loads(counts.read_text()) == {"passed": 1, "failed": 2, "skipped": {"no camera": 1}}
