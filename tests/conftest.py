@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import pkgutil
+import signal
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ import hypothesis
 import pytest
 
 from rtvi_sync.concurrency.lifecycle import send_idle_home
+from tests import slowness
+from tools.results import VARIABLE
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("default")
@@ -31,6 +34,11 @@ os.environ["ALSA_CONFIG_PATH"] = str(_NO_DEVICES / "asound.conf")
 os.environ["PULSE_CLIENTCONFIG"] = str(_NO_DEVICES / "pulse-client.conf")
 os.environ["JACK_DEFAULT_SERVER"] = "none"
 os.environ.pop("PULSE_SERVER", None)  # it would count for more than the file
+
+
+# A shell without job control starts a command in the background with SIGINT ignored, and so do all its children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def package_threads() -> set[threading.Thread]:
@@ -78,8 +86,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: begin_of(item.nodeid))
 
 
-def pytest_collection_finish() -> None:
-    """Keep all that was imported out of the garbage collections to come: they would look at it after every test."""
+@pytest.fixture(scope="session", autouse=True)
+def metronome() -> None:
+    """Start the clock of `tests.slowness`, so that its pipes belong to no test."""
+    slowness.metronome()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Keep what there is by now out of the garbage collections to come: they would look at it after every test.
+
+    What modules load while their tests run makes a collection thirty times as long in the end.
+    """
     gc.collect()
     gc.freeze()
 
@@ -89,20 +107,25 @@ def nothing_left_behind() -> Iterator[None]:
     """Fails a test that leaves a thread of the package, a socket, a pipe or an epoll instance behind."""
     threads_before, descriptors_before = package_threads(), open_descriptors()
     yield
-    deadline = time.monotonic() + 2.0
-    # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package may not.
-    while True:
+
+    def left() -> tuple[set[threading.Thread], dict[str, str]]:
         gc.collect()
-        threads = package_threads() - threads_before
         descriptors = {n: t for n, t in open_descriptors().items() if descriptors_before.get(n) != t}
-        if not threads and not descriptors:
-            return
-        if time.monotonic() > deadline:
-            break
-        for thread in threads:
-            with contextlib.suppress(RuntimeError):  # it is about to begin
-                thread.join(0.05)
-        threading.Event().wait(0.02)
+        return package_threads() - threads_before, descriptors
+
+    threads, descriptors = left()
+    if not threads and not descriptors:
+        return
+    # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package may not.
+    with slowness.Stopwatch() as watch:
+        while watch.look().given < 2.0:
+            for thread in threads:
+                with contextlib.suppress(RuntimeError):  # it is about to begin
+                    thread.join(0.05)
+            threading.Event().wait(0.02)
+            threads, descriptors = left()
+            if not threads and not descriptors:
+                return
     pytest.fail(f"left behind: threads {[t.name for t in threads]}, descriptors {descriptors}")
 
 
@@ -142,7 +165,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the tables."""
+    """Print the tables, and write the counts for `run.py` to the file that it has named."""
+    if file := os.environ.get(VARIABLE):
+        stats = terminalreporter.stats
+        reasons = (report.longrepr[2].removeprefix("Skipped: ") for report in stats.get("skipped", ()))
+        failed = sum(len(stats.get(kind, ())) for kind in ("failed", "error"))
+        told = {"passed": len(stats.get("passed", ())), "failed": failed, "skipped": Counter(reasons)}
+        Path(file).write_text(json.dumps(told), encoding="utf-8")
     for name, counts in sorted(_tables.items()):
         for line in pkgutil.resolve_name(name)(counts):
             terminalreporter.write_line(line)

@@ -12,7 +12,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-LIMIT = 10.0
+from tests.slowness import GUARD
+
+LIMIT = GUARD
 
 
 def in_child(function: Callable[[], Any]) -> Any:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slowness import GUARD
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
@@ -32,7 +34,7 @@ def test_block_runs(block: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
         check=False,
     )
 

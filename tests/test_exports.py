@@ -25,8 +25,8 @@ INTERFACE = """
 """
 MEDIA = """
     AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink
-    NullSink CallbackSink FileVideoSource MediaDeviceInfo MediaState DeviceStatus AudioLevel TrackData Participant
-    Tracks ParticipantTracks
+    NullSink CallbackSink FileVideoSource MediaDeviceInfo MediaState DeviceStatus AudioLevel AudioDroppedData TrackData
+    Participant Tracks ParticipantTracks
 """
 METHODS = """
     connect disconnect close start_bot start_bot_and_connect disconnect_bot state connected version params

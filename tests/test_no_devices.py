@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.slowness import GUARD
+
 COUNT = "import pyaudio; audio = pyaudio.PyAudio(); print(audio.get_device_count()); audio.terminate()"
 
 
@@ -15,5 +17,5 @@ COUNT = "import pyaudio; audio = pyaudio.PyAudio(); print(audio.get_device_count
 def test_there_are_none() -> None:
     """PyAudio finds no device in a process that a test starts, whatever this machine has."""
     pytest.importorskip("pyaudio", exc_type=ImportError)
-    done = subprocess.run([sys.executable, "-c", COUNT], env=os.environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", COUNT], env=os.environ, capture_output=True, text=True, timeout=GUARD)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import socketserver
 import subprocess
 import sys
@@ -14,11 +16,31 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from samples.line_transport.__main__ import Bot
+from tests.slowness import GUARD
 
 from .cli.wavs import quiet, tone, write_wav
 from .media.real_video import opencv, write_film
 
 ROOT = Path(__file__).parents[1]
+REFUSED = "ws://127.0.0.1:1"
+# Samples that talk to a bot at once, the options with which they fail soon, and a URL where no bot is.
+TALKERS: dict[str, tuple[str, ...]] = {
+    "ask_text": ("--url", REFUSED),
+    "manual_events": ("--url", REFUSED),
+    "talk_from_wav": ("--url", REFUSED),
+    "voice_helper": ("--url", REFUSED),
+    "line_transport": ("--url", "tcp://127.0.0.1:1"),
+    "video_transport": ("--url", "tcp://127.0.0.1:1"),
+}
+OTHERS = ("celery_task", "django_app", "flask_app", "load_test", "notebook")
+# What each needs beyond the package itself.
+NEEDED = {
+    "ask_text": "websockets",
+    "celery_task": "celery",
+    "django_app": "django",
+    "flask_app": "flask",
+    "notebook": "nbformat",
+}
 SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
 
 
@@ -30,10 +52,81 @@ def run(folder: Path, name: str, *arguments: str) -> list[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+def failure(folder: Path, *command: str) -> str:
+    """The one line of an error that a sample ends with; the status is 1."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("name", TALKERS)
+def test_a_bot_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> None:
+    """Without a traceback, and with the address that was tried."""
+    assert "refused" in failure(tmp_path, "-m", f"samples.{name}", *TALKERS[name]).lower()
+
+
+@pytest.mark.parametrize("name", [*TALKERS, *OTHERS])
+def test_a_wrong_url_is_one_line(name: str, tmp_path: Path) -> None:
+    """It is refused before anything is started, and the line says what a URL looks like."""
+    line = failure(tmp_path, "-m", f"samples.{name}", "--url", "ftp://127.0.0.1/x")
+    assert re.search(r"begin with ws://|URL such as tcp://", line)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_package_that_is_missing_is_one_line(name: str, tmp_path: Path) -> None:
+    """It names the package, or the extra that brings it."""
+    hidden = f"import runpy, sys; sys.modules[{NEEDED[name]!r}] = None; sys.argv[1:] = sys.argv[1:]"
+    start = f"runpy.run_module('samples.{name}', run_name='__main__', alter_sys=True)"
+    line = failure(tmp_path, "-c", f"{hidden}; {start}", *(["--execute"] if name == "notebook" else []))
+    assert re.search(rf"{NEEDED[name]}|rtvi_sync\[testing\]", line)
+
+
+def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
+    """The worker's failure comes back to the sample that asked, which says why. (Celery warns a worker of root's.)"""
+    done = subprocess.run(
+        [sys.executable, "-m", "samples.celery_task", "--url", REFUSED, "Hello"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"The task failed: .*127\.0\.0\.1:1 cannot be reached.*\n", done.stderr)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
+@pytest.mark.parametrize("name", ["ask_text", "manual_events", "talk_from_wav", "voice_helper"])
+def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
+    """Status 130 and no traceback, here while the bot is waited for."""
+    with (
+        EmbeddedBot(ready=False) as bot,
+        subprocess.Popen(
+            [sys.executable, "-m", f"samples.{name}", "--url", bot.ws_url],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        bot.wait_for_session(30)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slowness import GUARD
+
 from .spread import LONGEST, TOGETHER, begin_of, group_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +67,7 @@ def test_what_all_processes_counted_is_one_table(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=GUARD,
     )
     table = [line for line in done.stdout.splitlines() if "was seen" in line]
     assert done.returncode == 0, done.stdout

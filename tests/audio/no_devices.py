@@ -8,6 +8,7 @@ import sys
 
 from rtvi_sync import DeviceError, RTVIClient, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 
 class Keep(logging.Handler):
@@ -25,7 +26,7 @@ logged = Keep()
 logging.getLogger("rtvi_sync").addHandler(logged)
 errors: list[tuple[str, ...]] = []
 with EmbeddedBot() as bot:
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=20)
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
     client.on("device_error", lambda error: errors.append((*error.devices, error.type)))
     told: dict[str, object] = {"mics": len(client.get_all_mics()), "speakers": len(client.get_all_speakers())}
     with client:

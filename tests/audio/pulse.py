@@ -17,6 +17,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from tests.slowness import GUARD
+
 SPEAKERS = ("speaker_a", "speaker_b")
 MICS = ("mic_a", "mic_b")
 PACKAGES = "pulseaudio pulseaudio-utils libasound2-plugins"
@@ -25,8 +27,8 @@ RATE = 24000
 
 Samples = npt.NDArray[np.int16]
 
-_START_TIMEOUT = 20.0
-_COMMAND_TIMEOUT = 10.0
+_START_TIMEOUT = GUARD
+_COMMAND_TIMEOUT = GUARD
 # Of the programs that play and record, not of what is tested
 _PLAY = ("pacat", "--playback", "--latency-msec=100")
 _RECORD = ("parec", "--latency-msec=20")
@@ -64,7 +66,7 @@ def missing_parts() -> str | None:
     return None
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout: float = GUARD) -> None:
     """Waits until another process or thread has made it so; fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -90,14 +92,14 @@ class Recording:
         """How long the recording is now."""
         return self._path.stat().st_size / 2 / self.sample_rate_hz
 
-    def wait(self, seconds: float, timeout: float = 10.0) -> Samples:
+    def wait(self, seconds: float, timeout: float = GUARD) -> Samples:
         """Waits until as much more was recorded; returns that."""
         begin = len(self.samples())
         end = begin + int(seconds * self.sample_rate_hz)
         wait_until(lambda: len(self.samples()) >= end, f"{seconds} s were not recorded", timeout + seconds)
         return self.samples()[begin:end]
 
-    def wait_for(self, condition: Callable[[Samples], object], what: str, timeout: float = 10.0) -> Samples:
+    def wait_for(self, condition: Callable[[Samples], object], what: str, timeout: float = GUARD) -> Samples:
         """Waits until the recording is such that `condition` is true; returns it."""
         wait_until(lambda: condition(self.samples()), what, timeout)
         return self.samples()

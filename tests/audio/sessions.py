@@ -12,12 +12,13 @@ import numpy as np
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.media import AudioFrame, AudioTrack
+from tests.slowness import GUARD
 
 from .pulse import RATE, Samples
 from .signals import SOUND
 
 #: Of everything that happens at all, on a machine that is busy with other things.
-SOON = 10.0
+SOON = GUARD
 
 
 def device(name: str) -> str:

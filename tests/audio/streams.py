@@ -19,6 +19,7 @@ from typing import Any
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import device_probe, portaudio
 from rtvi_sync.media.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
+from tests.slowness import GUARD
 
 SPEECH_HZ, HEARD_HZ = 24000, 16000
 
@@ -71,7 +72,7 @@ class Reader:
 
     def close(self) -> None:
         self._over.set()
-        self._thread.join(5)
+        self._thread.join(GUARD)
         assert not self._thread.is_alive()
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.slowness import GUARD
+
 from .pulse import PulseServer
 
 
@@ -17,7 +19,7 @@ def test_the_table(pulse: PulseServer) -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| ([\d.]+) ms \| ([\d.]+) ms \|", done.stdout, re.MULTILINE)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slowness import GUARD
+
 CARDS = Path("/proc/asound/cards")
 # That of the system has so much in it that the libraries print 80 lines. Where there are cards it has those, too.
 CONFIGURATIONS = [Path(__file__).parents[1] / "no_devices" / "asound.conf"]
@@ -26,7 +28,7 @@ def test_nothing_is_printed(configuration: Path) -> None:
         env={**os.environ, "ALSA_CONFIG_PATH": str(configuration)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {

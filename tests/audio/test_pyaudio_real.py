@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.slowness import GUARD
+
 from .pulse import RATE, PulseServer, Samples, wait_until
 
-_LIMIT = 60.0
+_LIMIT = GUARD
 
 
 class Program:

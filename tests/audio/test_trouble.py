@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from rtvi_sync import DeviceError, RTVIClient, RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import takes
 
 from ..pipecat.clients import Watch
 from ..pipecat.conftest import BotServer
@@ -105,9 +105,8 @@ def test_the_sound_server_hangs(pulse: PulseServer, bot: EmbeddedBot, again: str
         failed = {next(errors).data.devices for _ in range(2)}
     assert failed == {("mic",), ("speaker",)}
     assert works(client)
-    begun = time.monotonic()
-    client.disconnect()
-    assert time.monotonic() - begun < 5.0
+    with takes(5.0):
+        client.disconnect()
 
     if again == "goes on":
         pulse.go_on()
@@ -137,10 +136,8 @@ def test_the_sound_server_hangs_before_a_session(pulse: PulseServer, bot: Embedd
 def test_a_device_that_is_asked_for_hangs_before_a_session(pulse: PulseServer, bot: EmbeddedBot) -> None:
     """A device that was asked for by its id and does not answer is an error of `connect()`, in time."""
     pulse.stop()
-    begun = time.monotonic()
-    with pytest.raises(DeviceError, match="does not answer"):
+    with takes(10.0), pytest.raises(DeviceError, match="does not answer"):
         client_of(bot.ws_url).connect()
-    assert time.monotonic() - begun < SOON
     pulse.go_on()
 
 

@@ -13,6 +13,7 @@ from benchmarks import measure
 from benchmarks.peers import ENVIRONMENTS
 from benchmarks.scenarios import session
 from benchmarks.tables import TABLES
+from tests.slowness import GUARD
 
 from ..required import missing
 
@@ -58,7 +59,7 @@ def test_all_scenarios_find_their_figures(peer: str, url: str) -> None:
     """What a library can do is measured, more than nothing each; its limits of time are kept, and it leaves nothing."""
     words = [python_of(peer), "-c", PROGRAM, peer, url, str(TINY), *SCENARIOS]
     environ = {**os.environ, "PYTHONPATH": str(measure.ROOT)}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, cwd=measure.ROOT, env=environ)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=GUARD, cwd=measure.ROOT, env=environ)
 
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -11,12 +11,13 @@ import pytest
 
 from benchmarks import measure, parts
 from benchmarks.results import Results
+from tests.slowness import GUARD
 
 
 def run(*arguments: str | Path) -> str:
     """Run the program; what it prints."""
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=measure.ROOT, timeout=100).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=measure.ROOT, timeout=GUARD).stdout
 
 
 def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_what_was_measured_before_stays(tmp_path: Path) -> None:
 def test_the_page_is_not_made_of_single_peers() -> None:
     """They would be compared with what was measured at another time."""
     command = [sys.executable, "-m", "benchmarks", "--only", "request", "--peer", "raw"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=GUARD)
 
     assert done.returncode == 2
     assert "leave --peer out" in done.stderr

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.slowness import GUARD
+
 from ..required import missing
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -31,7 +33,7 @@ def _run(command: Sequence[str], url: str, times: int) -> list[tuple[str, int]]:
     """Name and number of each stretch."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(_ROOT)}
     command = [*command, sys.executable, "-m", "tests.footprint.stretches", url, str(times)]
-    ran = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=110)
+    ran = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=4 * GUARD)
     assert ran.returncode == 0, ran.stderr
     return [(name, number) for name, number in json.loads(ran.stdout)]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from .counted import program
 
@@ -26,7 +27,7 @@ def run(code: str, **variables: str) -> str:
     """What a fresh interpreter prints."""
     environment = {**os.environ, **variables}
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout
 
 
 def test_import_is_quick(tmp_path: Path) -> None:
@@ -64,14 +65,19 @@ def tell_calls(table: Counter[str]) -> Iterator[str]:
 
 @pytest.mark.real
 def test_system_calls_of_a_talk(show_table: Callable[..., None]) -> None:
-    """A talk with audio both ways costs at most 6.5 system calls in 20 ms, all threads together."""
+    """A talk with audio both ways costs at most 6.8 system calls in 20 ms, all threads together.
+
+    One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`.
+    """
     strace = program("strace")
     words = " ".join(["word"] * 60)
     with EmbeddedBot(replies=[words]) as bot:
 
         def calls_in(seconds: float) -> int:
             command = [strace, "-f", "-c", "-o", "/dev/stderr", sys.executable, str(TALK), bot.ws_url, str(seconds)]
-            summary = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr
+            talk = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GUARD)
+            summary = talk.stderr
+            assert talk.returncode == 0, summary
             total = re.search(r"^\s*100\.00\s+\S+\s+\S*\s+(\d+)\s.*total$", summary, re.MULTILINE)
             assert total is not None, summary
             return int(total[1])
@@ -81,4 +87,4 @@ def test_system_calls_of_a_talk(show_table: Callable[..., None]) -> None:
         in_20_ms = (calls_in(long) - calls_in(short)) / ((long - short) / 0.02)
 
     show_table(tell_calls, Counter(hundredths=round(100 * in_20_ms)))
-    assert 1 < in_20_ms <= 6.5, f"{in_20_ms:.1f} system calls in 20 ms of talk"
+    assert 1 < in_20_ms <= 6.8, f"{in_20_ms:.1f} system calls in 20 ms of talk"

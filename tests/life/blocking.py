@@ -6,6 +6,8 @@ Run as a script: ``python -m tests.life.blocking NAME`` makes one of them, and t
 from __future__ import annotations
 
 import contextlib
+import functools
+import select
 import socket
 import sys
 import threading
@@ -20,7 +22,7 @@ from rtvi_sync.concurrency.gate import Bell
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import SOON, memory_client, threads_of_package, until
+from tests.client.helpers import SOON, memory_client, threads_of_package, transport_of, until
 
 
 @attrs.define
@@ -33,6 +35,7 @@ class Blocked:
         state: of the client when the call was interrupted.
         heal: lets go what the call waits for.
         closed: the client is closed for good then.
+        reached: true when the call has got to where it blocks; else it is enough that the main thread sleeps.
     """
 
     client: RTVIClient
@@ -40,6 +43,7 @@ class Blocked:
     state: TransportState = TransportState.READY
     heal: Callable[[], Any] = lambda: None
     closed: bool = False
+    reached: Callable[[], object] = lambda: True
 
 
 class MoodyBot:
@@ -63,9 +67,11 @@ class Hanging(MemoryTransport):
 
     def __init__(self) -> None:
         super().__init__()
+        self.hangs = threading.Event()
         self.let_go = threading.Event()
 
     def disconnect(self) -> None:
+        self.hangs.set()
         self.let_go.wait(SOON)
         super().disconnect()
 
@@ -77,10 +83,16 @@ def unready() -> Iterator[tuple[RTVIClient, Callable[[], Any]]]:
     yield memory_client(bot, connect_timeout=None), bot.heal
 
 
+def is_connected(client: RTVIClient) -> bool:
+    """True while the client waits for the bot to be ready."""
+    return client.state is TransportState.CONNECTED
+
+
 @contextmanager
 def connecting() -> Iterator[Blocked]:
     with unready() as (client, heal):
-        yield Blocked(client, client.connect, TransportState.DISCONNECTED, heal)
+        waits = functools.partial(is_connected, client)
+        yield Blocked(client, client.connect, TransportState.DISCONNECTED, heal, reached=waits)
 
 
 @contextmanager
@@ -90,28 +102,31 @@ def entering() -> Iterator[Blocked]:
             pass
 
     with unready() as (client, heal):
-        yield Blocked(client, enter, TransportState.DISCONNECTED, heal)
+        waits = functools.partial(is_connected, client)
+        yield Blocked(client, enter, TransportState.DISCONNECTED, heal, reached=waits)
 
 
 @contextmanager
-def mute_server() -> Iterator[str]:
-    """An endpoint that takes connections and answers nothing."""
+def mute_server() -> Iterator[tuple[str, Callable[[], object]]]:
+    """An endpoint that takes connections and answers nothing; and what tells that one has come."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/start"
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/start"
+        yield url, lambda: select.select([server], [], [], 0)[0]
 
 
 @contextmanager
 def starting_a_bot() -> Iterator[Blocked]:
-    with mute_server() as url:
+    with mute_server() as (url, asked):
         client = memory_client(connect_timeout=None)
-        yield Blocked(client, lambda: client.start_bot(url), TransportState.DISCONNECTED)
+        yield Blocked(client, lambda: client.start_bot(url), TransportState.DISCONNECTED, reached=asked)
 
 
 @contextmanager
 def starting_a_bot_and_connecting() -> Iterator[Blocked]:
-    with mute_server() as url:
+    with mute_server() as (url, asked):
         client = memory_client(connect_timeout=None)
-        yield Blocked(client, lambda: client.start_bot_and_connect(url), TransportState.DISCONNECTED)
+        call = functools.partial(client.start_bot_and_connect, url)
+        yield Blocked(client, call, TransportState.DISCONNECTED, reached=asked)
 
 
 def hanging() -> tuple[RTVIClient, Callable[[], Any]]:
@@ -122,16 +137,23 @@ def hanging() -> tuple[RTVIClient, Callable[[], Any]]:
     return client, transport.let_go.set
 
 
+def hangs(client: RTVIClient) -> bool:
+    """True while the transport of such a client is asked to end."""
+    return bool(transport_of(client).hangs.is_set())
+
+
 @contextmanager
 def disconnecting() -> Iterator[Blocked]:
     client, heal = hanging()
-    yield Blocked(client, client.disconnect, TransportState.DISCONNECTING, heal)
+    there = functools.partial(hangs, client)
+    yield Blocked(client, client.disconnect, TransportState.DISCONNECTING, heal, reached=there)
 
 
 @contextmanager
 def closing() -> Iterator[Blocked]:
     client, heal = hanging()
-    yield Blocked(client, client.close, TransportState.DISCONNECTING, heal, closed=True)
+    there = functools.partial(hangs, client)
+    yield Blocked(client, client.close, TransportState.DISCONNECTING, heal, closed=True, reached=there)
 
 
 @contextmanager
@@ -143,7 +165,7 @@ def leaving() -> Iterator[Blocked]:
         with client:
             pass
 
-    yield Blocked(client, leave, TransportState.DISCONNECTING, transport.let_go.set)
+    yield Blocked(client, leave, TransportState.DISCONNECTING, transport.let_go.set, reached=transport.hangs.is_set)
 
 
 @contextmanager
@@ -241,8 +263,8 @@ def tell(*words: object) -> None:
     sys.stdout.flush()
 
 
-def tell_when_blocked() -> None:
-    """Tell when the main thread has slept at one place for a while."""
+def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
+    """Tell when the call has got to where it blocks, and the main thread has slept at one place for a while."""
     main = threading.main_thread().ident
     assert main is not None
     seen: list[tuple[int, int]] = []
@@ -253,6 +275,7 @@ def tell_when_blocked() -> None:
         seen.append((id(frame), frame.f_lasti) if asleep else (0, len(seen)))
         return len(set(seen[-10:])) == 1 and len(seen) >= 10
 
+    until(reached)
     until(sleeps)
     tell("blocked")
 
@@ -275,7 +298,7 @@ def check_usable(client: RTVIClient, *, closed: bool) -> None:
 def main(name: str) -> None:
     """Make the call of that name, and wait to be interrupted."""
     with CALLS[name]() as blocked:
-        threading.Thread(target=tell_when_blocked, daemon=True).start()
+        threading.Thread(target=tell_when_blocked, args=(blocked.reached,), daemon=True).start()
         try:
             blocked.call()
         except KeyboardInterrupt:
@@ -283,7 +306,8 @@ def main(name: str) -> None:
         assert blocked.client.state is blocked.state
         blocked.heal()
         check_usable(blocked.client, closed=blocked.closed)
-    tell("ended", *threads_of_package())
+    until(lambda: not threads_of_package())
+    tell("ended")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import memory_client, own_threads, say, transport_of, until
 from tests.life.blocking import tell
+from tests.slowness import GUARD, Stopwatch, metronome
 
 #: No call takes so long, in seconds; one that runs into a limit of the package takes five.
 TOO_LONG = 2.5
@@ -288,20 +289,23 @@ class Hammer:
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
-        begun = time.monotonic()
-        try:
-            yield
-        except BaseException:
-            self.problems.append(f"{what}: {traceback.format_exc()}")
-        if (took := time.monotonic() - begun) > TOO_LONG:
-            self.problems.append(f"{what} took {took:.1f} s")
+        with Stopwatch() as watch:
+            try:
+                yield
+            except BaseException:
+                self.problems.append(f"{what}: {traceback.format_exc()}")
+        if watch.given > TOO_LONG:
+            self.problems.append(f"{what} took {watch.took:.1f} s, {watch.given:.1f} s on an idle machine")
 
-    def run(self, seconds: float) -> dict[str, Any]:
-        """Play scenes for so long. Returns what it came to."""
+    def _count(self) -> int:
+        return self.strikes if self._kind in ("ctrl-c", "exit") else self._reactions.count
+
+    def run(self, seconds: float, strikes: int) -> dict[str, Any]:
+        """Play scenes for so long, and until so many strikes have hit. Returns what it came to."""
         played: dict[str, int] = {}
         with EmbeddedBot() as bot:
             ends = time.monotonic() + seconds
-            while time.monotonic() < ends and len(self.problems) < 5:
+            while (time.monotonic() < ends or self._count() < strikes) and len(self.problems) < 5:
                 name = self.play(bot.ws_url)
                 played[name] = played.get(name, 0) + 1
             gc.collect()
@@ -309,13 +313,13 @@ class Hammer:
             until(lambda: not own_threads())
         except AssertionError:
             self.problems.append(f"left behind: {own_threads()}")
-        strikes = self.strikes if self._kind in ("ctrl-c", "exit") else self._reactions.count
-        return {"played": played, "strikes": strikes, "problems": self.problems}
+        return {"played": played, "strikes": self._count(), "problems": self.problems}
 
 
-def main(kind: str, seconds: float, seed: int) -> None:
+def main(kind: str, seconds: float, strikes: int, seed: int) -> None:
     """Hammer, and print what it came to."""
-    faulthandler.dump_traceback_later(seconds + 60, exit=True)
+    metronome()  # not first where a signal may strike
+    faulthandler.dump_traceback_later(seconds + 3 * GUARD, exit=True)
     logging.disable(logging.CRITICAL)
     hammer = Hammer(kind, seed)
     # Python can do no more than report what a handler raises inside a finalizer or the callback of a weak reference.
@@ -324,8 +328,8 @@ def main(kind: str, seconds: float, seed: int) -> None:
     signal.signal(signal.SIGALRM, hammer.handle)
     if kind == "finalizer":
         gc.set_threshold(7, 2, 2)
-    tell(json.dumps(hammer.run(seconds)))
+    tell(json.dumps(hammer.run(seconds, strikes)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -32,6 +32,7 @@ from tests.client.helpers import (
     until,
     websocket_client,
 )
+from tests.garbage import collect
 
 
 class UnluckyTransport(MemoryTransport):
@@ -49,7 +50,7 @@ class UnluckyTransport(MemoryTransport):
 class TestCollection:
     @pytest.fixture(autouse=True)
     def _nothing_of_earlier_tests(self) -> None:
-        gc.collect()
+        collect()
 
     def drop(self, clients: list[RTVIClient]) -> weakref.ref[RTVIClient]:
         """Drop the only client of the list, collect it, and return a reference that is dead then."""
@@ -57,7 +58,7 @@ class TestCollection:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             clients.clear()
-            gc.collect()
+            collect()
         (warning,) = [w for w in told if w.category is ResourceWarning]
         assert "disconnect()" in str(warning.message)
         return gone
@@ -124,7 +125,7 @@ class TestCollection:
         del client
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            gc.collect()
+            collect()
         assert gone() is None
 
     def test_dropped_after_disconnect(self) -> None:
@@ -153,7 +154,7 @@ class TestCollection:
         gone = weakref.ref(clients.pop())
         release.set()
         until(lambda: not threads_of_package())
-        gc.collect()
+        collect()
         assert gone() is None
 
     def test_dropped_in_manual_mode(self) -> None:
@@ -193,7 +194,7 @@ class TestCollection:
 
         def drop() -> None:
             clients.clear()
-            gc.collect()
+            collect()
 
         clients[0].on("server_message", drop)
         clients[0].connect()
@@ -201,7 +202,7 @@ class TestCollection:
             warnings.simplefilter("ignore", ResourceWarning)
             transport.receive(server_message("drop me"))
             until(lambda: not clients)
-            until(lambda: (gc.collect(), gone() is None)[1])
+            until(lambda: (collect(), gone() is None)[1])
             until(lambda: not threads_of_package())
 
     def test_collected_on_the_thread_that_reads_the_network(self) -> None:
@@ -217,7 +218,7 @@ class TestCollection:
                 gc.disable()
                 try:
                     clients.clear()
-                    other._connector.session().hub.io.call(lambda: (gc.collect(), done.set()))
+                    other._connector.session().hub.io.call(lambda: (collect(), done.set()))
                     assert done.wait(SOON)
                 finally:
                     gc.enable()

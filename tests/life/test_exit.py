@@ -9,6 +9,7 @@ import pytest
 
 from tests.client.helpers import run_python
 from tests.life.pythons import OTHERS, python_of
+from tests.slowness import GUARD
 
 PREAMBLE = """
     import sys, threading, time
@@ -44,7 +45,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     """Runs a script on one of the Pythons; returns exit code, output and errors."""
     executable = sys.executable if request.param is None else python_of(request.param)
 
-    def run(script: str, timeout: float = 15.0, needs: str = "rtvi_sync") -> tuple[int, str, str]:
+    def run(script: str, timeout: float = GUARD, needs: str = "rtvi_sync") -> tuple[int, str, str]:
         if executable != sys.executable and run_python(f"import {needs}", executable=executable)[0]:
             pytest.skip(f"Python 3.{request.param} cannot use this one's {needs}")
         return run_python(PREAMBLE + script, timeout=timeout, executable=executable)
@@ -144,7 +145,7 @@ def test_a_handler_that_blocks(run: Run) -> None:
     client._connector.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
     entered.wait()
     """,
-        timeout=10,
+        timeout=GUARD,
     )
     assert (code, out) == (0, "")
     assert "never" in err
@@ -175,7 +176,7 @@ def test_while_connecting(run: Run) -> None:
     """A connect() that a daemon thread is in does not hold up the exit."""
     code, out, err = run(
         """
-    client = RTVIClient(transport=MemoryTransport(lambda *_: None))
+    client = RTVIClient(transport=MemoryTransport(lambda *_: None), connect_timeout=None)
     def connect():
         try:
             client.connect()
@@ -185,7 +186,7 @@ def test_while_connecting(run: Run) -> None:
     while client.state is not TransportState.CONNECTED:
         threading.Event().wait(0.01)
     """,
-        timeout=8,
+        timeout=GUARD,
     )
     assert (code, err) == (0, "")
     assert out in ("told client\n", "")
@@ -252,7 +253,7 @@ def test_a_transport_that_hangs_at_exit(run: Run) -> None:
     client = RTVIClient(transport=Hanging())
     client.connect()
     """,
-        timeout=10,
+        timeout=GUARD,
     )
     assert code == 0
     assert "Traceback" not in err

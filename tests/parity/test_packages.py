@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slowness import GUARD
+
 from ..required import missing
 from .names_of import lines_of
 
@@ -26,7 +28,7 @@ def fetched(package: str, folder: Path) -> Path:
     if npm is None:
         missing("npm is not installed")
     command = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=GUARD, check=False)
     if run.returncode:
         missing(f"npm cannot fetch {package}: {run.stderr.strip()[-500:]}")
     return next(folder.glob("*.tgz"))

@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
+from tests.slowness import GUARD
 
 from .conftest import BotServer
 
@@ -36,7 +37,7 @@ class Watch:
         self.seen: list[Event] = []
 
     def until(
-        self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = 10.0
+        self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = GUARD
     ) -> Event:
         """Takes events until one of this type has data that `where` accepts; returns that."""
         deadline = time.monotonic() + timeout

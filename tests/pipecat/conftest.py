@@ -15,6 +15,8 @@ import attrs
 import httpx
 import pytest
 
+from tests.slowness import GUARD
+
 from ..required import missing
 
 _BOTS = Path(__file__).parent / "bots"
@@ -33,7 +35,7 @@ _KINDS = {
 }
 # Versions that only tests with the mark "matrix" need
 _MATRIX = {"1.5.0", "1.2.1"}
-_START_TIMEOUT = 60.0
+_START_TIMEOUT = 4 * GUARD  # Pipecat imports much
 _LOG_TAIL = 8000
 
 
@@ -55,11 +57,11 @@ class BotServer:
 
     def control(self, name: str, **params: Any) -> int:
         """Has the bot do something (see bots/serving.py); returns how many sessions that concerned."""
-        reply = httpx.post(f"{self.base_url}/control/{name}", json=params, timeout=10, trust_env=False)
+        reply = httpx.post(f"{self.base_url}/control/{name}", json=params, timeout=GUARD, trust_env=False)
         reply.raise_for_status()
         return int(reply.json()["sessions"])
 
-    def live_sessions(self, expected: int | None = None, timeout: float = 5.0) -> int:
+    def live_sessions(self, expected: int | None = None, timeout: float = GUARD) -> int:
         """The number of live sessions; with `expected`, waits up to `timeout` seconds until it is that number."""
         query = {} if expected is None else {"expected": expected, "timeout": timeout}
         url = f"{self.base_url}/control/sessions"
@@ -74,7 +76,7 @@ class BotServer:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait(10)
+    process.wait(GUARD)
 
 
 def _tail(log: Path) -> str:

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
+from tests.slowness import GUARD
 
 READY = {"version": "2.2.0", "about": {"library": "raw client"}}
 CHUNK_BYTES = 1280
@@ -347,7 +348,7 @@ def test_process_is_ended(pipecat_process, kind, signal_, code):
         bot.process.send_signal(signal_)
         closed = client.until_closed()
     assert (closed.rcvd.code if closed.rcvd else None) == code
-    assert bot.process.wait(10) == -signal_
+    assert bot.process.wait(GUARD) == -signal_
 
 
 def test_standalone_turns_a_second_client_away(pipecat_standalone):

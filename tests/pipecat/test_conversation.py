@@ -15,6 +15,7 @@ from rtvi_sync import (
     RTVIMessage,
 )
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, ToneSource
+from tests.slowness import GUARD
 
 from .clients import client_of
 from .conftest import BotServer
@@ -44,7 +45,7 @@ def test_spoken_turn(pipecat_talk: BotServer) -> None:
     sink = BytesSink()
     types: list[str] = []
     client = client_of(pipecat_talk, mic=ToneSource(440, duration=1.0, sample_rate_hz=16000), speaker=sink)
-    with client.events(timeout=20) as events, client:
+    with client.events(timeout=GUARD) as events, client:
         for event in events:
             types.append(event.type.value)
             if event.type is RTVIEvent.USER_TRANSCRIPT and event.data.final:
@@ -64,7 +65,7 @@ def test_spoken_turn(pipecat_talk: BotServer) -> None:
 
 def test_typed_turn(pipecat_talk: BotServer) -> None:
     """Every message of a typed turn arrives as a typed event; none is unknown."""
-    with client_of(pipecat_talk) as client, client.events(timeout=20) as events:
+    with client_of(pipecat_talk) as client, client.events(timeout=GUARD) as events:
         client.send_text("Good morning")
         seen = []
         for event in events:
@@ -91,19 +92,19 @@ def test_interruption_drops_playback(pipecat_talk: BotServer) -> None:
         def drop(self) -> None:
             dropped.set()
 
-    with client_of(pipecat_talk, speaker=Sink()) as client, client.events(timeout=20) as events:
+    with client_of(pipecat_talk, speaker=Sink()) as client, client.events(timeout=GUARD) as events:
         client.send_text("Tell me a story of many words, please, and take your time with it")
         next(event for event in events if event.type is RTVIEvent.BOT_STARTED_SPEAKING)
         dropped.clear()
         client.send_text("Stop")
         next(event for event in events if event.type is RTVIEvent.BOT_INTERRUPTED)
-        assert dropped.wait(5)
+        assert dropped.wait(GUARD)
 
 
 def test_silent_answer(pipecat_talk: BotServer) -> None:
     """With audio_response=False the answer comes as text and no audio is played."""
     sink = BytesSink()
-    with client_of(pipecat_talk, speaker=sink) as client, client.events(timeout=20) as events:
+    with client_of(pipecat_talk, speaker=sink) as client, client.events(timeout=GUARD) as events:
         client.send_text("Quietly please.", audio_response=False)
         next(event for event in events if event.type is RTVIEvent.BOT_LLM_STOPPED)
         assert client.send_client_request("ping", 1) == {"pong": 1}
@@ -125,13 +126,13 @@ def test_requests(pipecat_talk: BotServer) -> None:
         with pytest.raises(RequestTimeoutError):
             client.send_client_request("never", timeout=0.3)
         assert client.send_client_request("ping", "still here") == {"pong": "still here"}
-        thread.join(10)
+        thread.join(GUARD)
         assert slow
 
 
 def test_unsupported_type_is_refused(pipecat_talk: BotServer) -> None:
     """A message of a type that the bot does not know fires message_error with the bot's words."""
-    with client_of(pipecat_talk) as client, client.events("message-error", timeout=10) as errors:
+    with client_of(pipecat_talk) as client, client.events("message-error", timeout=GUARD) as errors:
         client.send_message(RTVIMessage("no-such-type", {}))
         assert "no-such-type" in next(errors).data.message
 

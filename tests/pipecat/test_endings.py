@@ -21,6 +21,7 @@ from rtvi_sync import (
     StartBotError,
     WebSocketTransport,
 )
+from tests.slowness import GUARD, takes
 
 from ..client.helpers import until
 from ..conftest import open_descriptors, package_threads
@@ -36,22 +37,22 @@ class Waiting:
 
     def __init__(self, client: RTVIClient) -> None:
         self._calls: list[Callable[[], object]] = [
-            lambda: client.send_client_request("never", timeout=30),
+            lambda: client.send_client_request("never", timeout=GUARD),
             lambda: client.send_client_request("never", timeout=None),
-            lambda: client.wait_for("server-message", timeout=30),
-            lambda: list(client.events("server-message", timeout=30)),
+            lambda: client.wait_for("server-message", timeout=GUARD),
+            lambda: list(client.events("server-message", timeout=GUARD)),
         ]
         self.errors: list[BaseException | None] = []
         self._started = threading.Barrier(len(self._calls) + 1)
         self._threads = [threading.Thread(target=self._run, args=(call,)) for call in self._calls]
         for thread in self._threads:
             thread.start()
-        self._started.wait(5)
+        self._started.wait(GUARD)
         # Requests overtake nothing: once this one is answered, those before it are on their way.
         client.send_client_request("ping", 1)
 
     def _run(self, call: Callable[[], object]) -> None:
-        self._started.wait(5)
+        self._started.wait(GUARD)
         try:
             call()
             self.errors.append(None)
@@ -115,7 +116,7 @@ def test_everyone_who_waits_is_told(
     waiting = Waiting(client)
 
     how(server)
-    assert ended.wait(10)  # the fact
+    assert ended.wait(GUARD)  # the fact
     errors = waiting.all_answered_within(PROMISE)
 
     for error in errors:
@@ -129,7 +130,7 @@ def test_everyone_who_waits_is_told(
 
 def test_fatal_error(pipecat_talk: BotServer) -> None:
     """A fatal error of the bot is an event, and the cause of what waiting calls raise."""
-    with client_of(pipecat_talk) as client, client.events("error", "disconnected", timeout=10) as events:
+    with client_of(pipecat_talk) as client, client.events("error", "disconnected", timeout=GUARD) as events:
         waiting = Waiting(client)
         fail(pipecat_talk)
 
@@ -147,7 +148,7 @@ def test_stall(pipecat_talk: BotServer) -> None:
         pipecat_talk.control("stall", seconds=1.0)
         with pytest.raises(RequestTimeoutError):
             client.send_client_request("ping", 1, timeout=0.2)
-        assert client.send_client_request("ping", 2, timeout=10) == {"pong": 2}
+        assert client.send_client_request("ping", 2, timeout=GUARD) == {"pong": 2}
 
 
 def test_disconnect_from_a_stopped_bot(pipecat_process: Callable[..., BotServer]) -> None:
@@ -157,23 +158,22 @@ def test_disconnect_from_a_stopped_bot(pipecat_process: Callable[..., BotServer]
     client.connect()
     server.process.send_signal(signal.SIGSTOP)
 
-    began = time.monotonic()
-    client.disconnect()
+    with takes(5.0):
+        client.disconnect()
 
-    assert time.monotonic() - began < 5.0
     assert not package_threads()
 
 
 def test_a_bot_that_freezes_is_found_dead(pipecat_process: Callable[..., BotServer]) -> None:
     """A bot whose process is stopped while nothing is sent is found by a ping; before that it answered pings."""
     server = pipecat_process("talk")
-    client = client_of(server, enable_mic=False, transport=WebSocketTransport(ping_interval=0.2, ping_timeout=2.0))
-    client.connect()
+    client = client_of(server, enable_mic=False, transport=WebSocketTransport(ping_interval=0.2, ping_timeout=15.0))
+    client.connect()  # a bot is busy for seconds when its process serves the first session
     until(lambda: client.stats().round_trip is not None)
     waiting = Waiting(client)
 
     server.process.send_signal(signal.SIGSTOP)
-    ended = client.wait_for("disconnected", timeout=20).data
+    ended = client.wait_for("disconnected", timeout=GUARD).data
 
     assert (ended.initiator, ended.code) == ("network", None)
     assert "has not answered a ping" in str(ended.error)
@@ -194,7 +194,7 @@ def test_a_lost_session_comes_back(pipecat_process: Callable[..., BotServer], pi
     with client:
         for times, how in enumerate((drop, kill), 1):
             how(server)
-            until(lambda times=times: client.stats().reconnects == times, 30)
+            until(lambda times=times: client.stats().reconnects == times, GUARD)
             assert client.state.value == "ready"
         assert pipecat_echo.live_sessions(expected=1) == 1
     assert not package_threads()
@@ -204,7 +204,7 @@ def test_a_bot_that_hangs_up_is_not_called_back(pipecat_talk: BotServer) -> None
     """The bot's own normal end is the end, policy or not."""
     client = client_of(pipecat_talk, reconnect=ReconnectPolicy(initial_delay=0.01))
     client.connect()
-    with client.events("disconnected", timeout=10) as ended:  # the bot may be gone when `end()` returns
+    with client.events("disconnected", timeout=GUARD) as ended:  # the bot may be gone when `end()` returns
         end(pipecat_talk)
         assert next(ended).data.code == 1000
     client.disconnect()
@@ -213,7 +213,7 @@ def test_a_bot_that_hangs_up_is_not_called_back(pipecat_talk: BotServer) -> None
 
 def test_bot_leaves_on_request(pipecat_talk: BotServer) -> None:
     """disconnect_bot() does not close by itself: the bot ends the session."""
-    with client_of(pipecat_talk) as client, client.events("disconnected", timeout=10) as ended:
+    with client_of(pipecat_talk) as client, client.events("disconnected", timeout=GUARD) as ended:
         client.disconnect_bot()
         closing = next(ended)
 
@@ -234,7 +234,7 @@ def test_reconnect_after_every_end(pipecat_talk: BotServer) -> None:
 
     client.connect()
     drop(pipecat_talk)
-    assert reconnected.wait(10)
+    assert reconnected.wait(GUARD)
     assert client.send_client_request("ping", 1) == {"pong": 1}
     client.disconnect()
     client.connect()
@@ -270,7 +270,7 @@ def test_hundred_clients_at_once(pipecat_echo: BotServer) -> None:
     for thread in connecting:
         thread.start()
     for thread in connecting:
-        thread.join(60)
+        thread.join(GUARD)
     try:
         assert all(client.state.value == "ready" for client in clients)
         assert pipecat_echo.live_sessions(expected=100) == 100
@@ -282,7 +282,7 @@ def test_hundred_clients_at_once(pipecat_echo: BotServer) -> None:
         for thread in closing:
             thread.start()
         for thread in closing:
-            thread.join(30)
+            thread.join(GUARD)
 
     assert not package_threads()
     assert len(open_descriptors()) == len(before)

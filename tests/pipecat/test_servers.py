@@ -16,6 +16,7 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.media import NullSink, SilenceSource
+from tests.slowness import GUARD
 
 from .conftest import BotServer
 
@@ -46,7 +47,7 @@ def test_largest_message_of_the_standalone_server(pipecat_standalone: BotServer)
     with client(WebSocketTransport(pipecat_standalone.ws_url)) as bot:
         overhead = 200
         payload = "x" * (1_048_576 - overhead)
-        assert bot.send_client_request("ping", payload, timeout=30) == {"pong": payload}
+        assert bot.send_client_request("ping", payload, timeout=GUARD) == {"pong": payload}
         with pytest.raises(MessageTooLargeError):
             bot.send_client_request("ping", "x" * 1_048_576)
         assert bot.send_client_request("ping", 1) == {"pong": 1}

@@ -12,11 +12,11 @@ from rtvi_sync.media import NullSink, SilenceSource
 
 logging.basicConfig(level=logging.WARNING)
 client = RTVIClient(
-    transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink(), connect_timeout=30.0
+    transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink(), connect_timeout=120.0
 )
 for event in RTVIEvent:
     client.on(event, lambda data: repr(data)[:100])
-with client.events("server-message", timeout=60.0) as marks:
+with client.events("server-message", timeout=120.0) as marks:
     client.connect()
     frames = client.tracks().bot.audio.frames()
     for mark in marks:

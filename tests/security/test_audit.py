@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import run
+from tests.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ def audit(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
@@ -116,7 +117,7 @@ def test_the_settings_of_pip_count(tmp_path: Path) -> None:
 def test_the_real_thing_is_understood() -> None:
     """pip-audit takes the options that it is given."""
     pytest.importorskip("pip_audit", reason="`run.py lint` installs it")
-    help_ = subprocess.run([sys.executable, "-m", "pip_audit", "--help"], capture_output=True, text=True, timeout=60)
+    help_ = subprocess.run([sys.executable, "-m", "pip_audit", "--help"], capture_output=True, text=True, timeout=GUARD)
     for option in ("--vulnerability-service", "--format", "--progress-spinner"):
         assert option in help_.stdout
 
@@ -150,6 +151,6 @@ def test_bandit_finds_something(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("import subprocess\nsubprocess.run(input(), shell=True)\n")
     bandit = [sys.executable, "-m", "bandit", "-q", "-c", ROOT / "pyproject.toml", "-r"]
-    done = subprocess.run([*bandit, bad], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*bandit, bad], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
     assert "B602" in done.stdout

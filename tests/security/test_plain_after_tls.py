@@ -11,6 +11,7 @@ import pytest
 from rtvi_sync import InvalidTransportParamsError, RTVIClient, StartBotError, WebSocketTransport
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from ..client.http_server import Answer, scripted_server
 from ..loopback import Server, serving, trusting
@@ -43,7 +44,7 @@ def client_of(transport: WebSocketTransport, base_url: str, **options: Any) -> R
         ssl_context=trusting(),
         enable_mic=False,
         speaker=NullSink(),
-        connect_timeout=10.0,
+        connect_timeout=GUARD,
         **options,
     )
 

@@ -33,6 +33,7 @@ from rtvi_sync.cli import main
 from rtvi_sync.media import NullSink
 from rtvi_sync.start import Bundle
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from ..loopback import Proxy, Server, serving, trusting
 
@@ -389,13 +390,13 @@ def test_a_session_that_is_lost_and_replaced(eyes: Eyes) -> None:
         with pytest.raises(RTVIError) as unanswered:
             client.send_client_request("login", {"password": SECRET})
         eyes.look_at_error(unanswered.value)
-        with client.events("bot_ready", timeout=10.0) as again:
+        with client.events("bot_ready", timeout=GUARD) as again:
             bot.wait_for_session().drop()
             next(again)
         eyes.look_at_client(client)
         bot.stop()
         with contextlib.suppress(RTVIError):
-            client.wait_for("reconnect_failed", timeout=10.0)
+            client.wait_for("reconnect_failed", timeout=GUARD)
         client.close()
     eyes.look_at(*(thing for thing in seen if not isinstance(thing, str)))
     assert eyes.found == []

@@ -22,6 +22,7 @@ from rtvi_sync.cli import CleanFormatter, main
 from rtvi_sync.cli.screen import PlainScreen
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
+from tests.slowness import GUARD
 
 from ..loopback import Server
 
@@ -41,7 +42,7 @@ def harmless(text: str) -> bool:
 def client_of(transport: WebSocketTransport, **options: Any) -> RTVIClient:
     """A client without devices."""
     return RTVIClient(
-        transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=10.0, proxy=False, **options
+        transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD, proxy=False, **options
     )
 
 
@@ -145,7 +146,7 @@ def test_what_a_bot_says_about_itself(logged: Callable[[], list[str]]) -> None:
         client.connect()
         with pytest.raises(RTVIError, match="refused") as refused:
             client.send_client_request("anything")
-        with client.events("disconnected", timeout=10.0) as ends:
+        with client.events("disconnected", timeout=GUARD) as ends:
             bot.wait_for_session().close(4000, HOSTILE[:60])
             ended = next(ends).data
         for call in (lambda: client.send_client_request("late"), lambda: client.wait_for("bot_ready", timeout=0.1)):

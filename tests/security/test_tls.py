@@ -21,10 +21,11 @@ from rtvi_sync import RTVIClient, RTVIError, StartBotError, TransportStartError,
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.tls import default_context
+from tests.slowness import GUARD
 
 from ..loopback import Proxy, Server, authority, serving, trusting
 
-SOON = 10.0
+SOON = GUARD
 NOW = datetime.datetime.now(datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
 

@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from rtvi_sync import BotNotReadyError
+from tests.slowness import GUARD
 from tools.soak.ledger import GRACE, Ledger
 from tools.soak.measure import Sample, judge, read
 
@@ -29,7 +30,8 @@ def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
             seconds=seconds,
             moment="quiet",
             round=number,
-            rss_bytes=60_000_000 + rng.randint(-500_000, 500_000),
+            rss_bytes=60_000_000 + 10_000_000 * number // 180,
+            outside_bytes=50_000_000 + rng.randint(-400_000, 400_000),
             heap_bytes=9_000_000 + rng.randint(-2_000, 2_000),
             blocks=200_000 + rng.randint(-50, 50),
             fds=9,
@@ -56,13 +58,13 @@ def bad(samples: list[Sample]) -> list[str]:
 
 
 def test_a_short_soak(tmp_path: Path) -> None:
-    """A few seconds of it: sessions, calls and faults are counted, nothing is left, a table and a plot are written."""
-    words = ["--minutes", "0.1", "--round-seconds", "3", "--seed", "4", "--output", str(tmp_path)]
+    """A few sessions of it: they, calls and faults are counted, nothing is left, a table and a plot are written."""
+    words = ["--minutes", "0.1", "--sessions", "11", "--round-seconds", "3", "--seed", "4", "--output", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "tools.soak", *words],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=4 * GUARD,
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path)},
     )
 
@@ -74,7 +76,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     last = samples[-1]
     assert last.moment == "quiet"
     assert last.sessions > 10
-    assert last.calls > 100
+    assert last.calls > last.sessions
     assert last.faults > 0
     assert last.threads < max(sample.threads for sample in samples)
     svg = (tmp_path / "soak.svg").read_text(encoding="utf-8")
@@ -82,12 +84,13 @@ def test_a_short_soak(tmp_path: Path) -> None:
 
 
 def test_steady_is_good() -> None:
-    """Noise around a constant is no growth, nor is what was there before the warm-up was over, nor a live moment."""
+    """Noise around a constant is no growth, nor is what was there before the warm-up was over, nor a live moment; nor
+    what the heaps of the C library hold and nothing uses."""
     assert bad(an_hour()) == []
-    assert bad(an_hour(rss_bytes=lambda hour: -20e6 if hour < 0.19 else 0)) == []
+    assert bad(an_hour(outside_bytes=lambda hour: -20e6 if hour < 0.19 else 0)) == []
 
 
-@pytest.mark.parametrize("name", ["rss_bytes", "heap_bytes", "blocks", "gc_objects"])
+@pytest.mark.parametrize("name", ["outside_bytes", "heap_bytes", "blocks", "gc_objects"])
 def test_steady_growth_is_seen(name: str) -> None:
     """2 % in the noise is found; less than 1 % passes."""
     whole = getattr(an_hour()[0], name)

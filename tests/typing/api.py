@@ -55,6 +55,7 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.media import (
+    AudioDroppedData,
     AudioFrame,
     AudioLevel,
     AudioSink,
@@ -136,6 +137,7 @@ def construction() -> RTVIClient:
         speaker=WavSink("answer.wav"),
         max_queued_events=1000,
         max_queued_bytes=1_000_000,
+        max_queued_audio_bytes=1_000_000,
     )
 
 
@@ -148,6 +150,8 @@ def connecting(client: RTVIClient) -> None:
     client.connect(bundle)
     client.start_bot(APIRequest(endpoint="https://api.example/start", headers={"X-A": "1"}))
     client.start_bot_and_connect({"endpoint": "https://api.example/start"})
+    made: RTVIClient = RTVIClient.for_url("https://api.example", enable_mic=False)
+    made.connect()
     with client as same:
         state: TransportState = same.state
         show(state.value, same.connected, same.version, same.transport_expiry, __version__)
@@ -262,7 +266,12 @@ def media(client: RTVIClient) -> None:
         ToneSource(440, duration=1.0, sample_rate_hz=16000),
         CallbackSource(lambda frames: bytes(2 * frames)),
     ]
-    sinks: list[AudioSink] = [WavSink("b.wav"), BytesSink(), NullSink(), CallbackSink(lambda pcm, rate: None)]
+    sinks: list[AudioSink] = [
+        WavSink("b.wav"),
+        BytesSink(),
+        NullSink(),
+        CallbackSink(lambda pcm, rate: None, on_drop=lambda: None),
+    ]
     show(sources, sinks)
     tracks: Tracks = client.tracks()
     bot: ParticipantTracks = tracks.bot
@@ -331,11 +340,16 @@ def devices(client: RTVIClient) -> None:
         if isinstance(track, AudioTrack):
             show(track.frames(buffer=1.0))
 
+    @client.on(RTVIEvent.AUDIO_DROPPED)
+    def on_dropped(dropped: AudioDroppedData) -> None:
+        sink: AudioSink | str | None = dropped.sink
+        show(dropped.seconds + 1.0, sink)
+
     client.on("available_mics_updated", show)
     on_level(AudioLevel(level=0.1, dbfs=-20.0))
     on_track(TrackData(track=VideoTrack(label="x"), participant=Participant(id="bot", name="Bot", local=False)))
     stats: ClientStats = client.stats()
-    show(stats.mic_underruns, stats.mic_dropped, stats.speaker_underruns, stats.speaker_dropped)
+    show(stats.mic_underruns, stats.mic_dropped, stats.speaker_underruns, stats.speaker_dropped_seconds)
 
 
 class MyTransport(Transport):

@@ -20,9 +20,10 @@ from urllib.parse import parse_qs
 from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
 from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
+from tests.slowness import GUARD
 
 URL = os.environ["RTVI_BOT_URL"]
-LIMIT = 10.0
+LIMIT = GUARD
 
 
 def new_client(**media: Any) -> RTVIClient:

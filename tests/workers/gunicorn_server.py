@@ -16,9 +16,11 @@ from typing import Any
 
 import psutil
 
+from tests.slowness import GUARD
+
 from .conftest import ROOT
 
-LIMIT = 20.0
+LIMIT = GUARD
 # Patched before anything is imported, as docs/embedding.md tells those who use `--preload`.
 PATCH_FIRST = "from gevent import monkey\nmonkey.patch_all()\n"
 

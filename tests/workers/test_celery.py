@@ -21,10 +21,11 @@ from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLo
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from samples.celery_task.folder import use_folder
+from tests.slowness import GUARD
 
 from .conftest import ROOT, new_sessions
 
-SOON = 20.0
+SOON = GUARD
 MAX_TASKS = 6
 
 Sessions = Callable[[], list[BotSession]]
@@ -198,7 +199,7 @@ def test_the_sample(bot: EmbeddedBot, begun: Sessions) -> None:
 
     def run(*arguments: str) -> list[str]:
         command = [sys.executable, "-m", "samples.celery_task", *arguments]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=GUARD, check=True)
         return done.stdout.splitlines()
 
     with ThreadPoolExecutor(2) as both:

@@ -15,11 +15,12 @@ import pytest
 import trustme
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.slowness import GUARD
 
 from .conftest import ROOT
 from .gunicorn_server import Gunicorn
 
-SOON = 10.0
+SOON = GUARD
 # Without it, name look-ups run in threads of gevent's own.
 LOOK_UP_IN_PLACE = "import gevent\ngevent.config.resolver = 'block'\n"
 
@@ -110,7 +111,7 @@ def test_a_fork(bot: EmbeddedBot, begun: Callable[[], list[BotSession]]) -> None
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=GUARD,
     )
     assert (program.stdout, program.stderr) == ("refused\n0 1\n", "")
     assert [session.wait_ended(SOON).code for session in begun()] == [1000]

@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.slowness import GUARD, takes
 
 from .conftest import new_sessions
 from .gunicorn_server import PATCH_FIRST, Gunicorn
 
-SOON = 10.0
+SOON = GUARD
 KINDS = [
     pytest.param((worker, preload), id=worker + ("-preload" if preload else ""))
     for worker in ("sync", "gthread", "gevent")
@@ -162,21 +163,21 @@ def test_a_worker_that_hangs(bot: EmbeddedBot, begun: Sessions, tmp_path: Path, 
         request = browser.submit(server.get, "hang")
         sessions[-1].wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "never")
         server.signal(signal.SIGTERM)
-        stopped = time.monotonic()
-        assert server.wait(SOON) == 0
-        assert time.monotonic() - stopped < 3
+        with takes(3.0):
+            assert server.wait(SOON) == 0
         for session in sessions:
             session.wait_ended(SOON)
         with contextlib.suppress(psutil.NoSuchProcess):
             # Gunicorn kills a worker that is late and leaves: who reaps it then is up to the system.
+            limit = time.monotonic() + SOON
             while worker.status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() - stopped < SOON
+                assert time.monotonic() < limit
         assert isinstance(request.exception(SOON), OSError)
 
 
 def test_a_request_that_takes_too_long(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) -> None:
     """A sync worker that gunicorn ends for it, by an exception in the call that waits, ends its session before."""
-    with Gunicorn(tmp_path, bot.ws_url, "sync", timeout=1) as server:
+    with Gunicorn(tmp_path, bot.ws_url, "sync", timeout=8) as server:
         with pytest.raises(urllib.error.HTTPError, match="500"):
             server.get("hang")
         (session,) = begun()

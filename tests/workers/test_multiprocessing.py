@@ -26,11 +26,12 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.slowness import GUARD
 
 from ..forking import in_child
 from .conftest import ROOT
 
-LIMIT = 30.0
+LIMIT = GUARD
 # Python warns of what these tests are about.
 WARNINGS = "error,ignore:This process:DeprecationWarning"
 
@@ -39,7 +40,7 @@ Sessions = Callable[[], list[BotSession]]
 
 def ended_politely(session: BotSession) -> bool:
     """True if the client said goodbye; False if the system closed the connection of a process that was gone."""
-    return session.wait_ended(5.0).code == 1000
+    return session.wait_ended(GUARD).code == 1000
 
 
 KINDS = [(method, style) for method in ("fork", "spawn", "forkserver") for style in ("process", "pool", "executor")]
@@ -147,7 +148,7 @@ class TestEndOfAChild:
         process.join(LIMIT)
         assert process.exitcode == 0
         for session in begun():
-            session.wait_ended(5.0)
+            session.wait_ended(GUARD)
 
     @pytest.mark.parametrize(
         ("ending", "end", "code"),
@@ -182,7 +183,7 @@ def test_what_a_child_returns(bot: EmbeddedBot) -> None:
     def ask() -> Any:
         client = RTVIClient(transport=WebSocketTransport(bot.ws_url), enable_mic=False, speaker=NullSink())
         ready = client.connect()
-        with client.events("bot-llm-text", timeout=10) as words:
+        with client.events("bot-llm-text", timeout=GUARD) as words:
             client.send_text("Hello!")
             word = next(words)
         with pytest.raises(RequestTimeoutError) as failed:

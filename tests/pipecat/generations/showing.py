@@ -9,6 +9,7 @@ import attrs
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage
 from rtvi_sync.media import ToneSource
+from tests.slowness import GUARD
 
 from ..clients import Watch, as_list, client_of
 from ..conftest import BotServer
@@ -89,7 +90,7 @@ def show_everything(server: BotServer, version: str) -> list[Event]:
         else:
             client.send_client_request("show", scene)
 
-    with client.events(timeout=15) as events, client:
+    with client.events(timeout=GUARD) as events, client:
         watch = Watch(events)
         watch.until(RTVIEvent.BOT_STOPPED_SPEAKING)
         for scene in SCENES[version]:

@@ -15,6 +15,7 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.messages import ConfigDescription, ConfigOption, OptionDescription, RTVIClientConfigOption
+from tests.slowness import GUARD
 
 from ..clients import Watch, client_of
 from ..conftest import BotServer
@@ -54,7 +55,7 @@ def test_config_is_known_after_connect(client: RTVIClient) -> None:
 
 def test_update_config(client: RTVIClient) -> None:
     """An update changes what it names, is answered with the whole config, and fires config and then config_updated."""
-    with client.events(RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED, timeout=10) as events:
+    with client.events(RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED, timeout=GUARD) as events:
         answer = client.update_config([option("tts", "voice", "bell")])
         fired = [next(events), next(events)]
 
@@ -94,7 +95,7 @@ def test_getters_and_setters(client: RTVIClient) -> None:
 def test_refused_update(client: RTVIClient) -> None:
     """An unknown option is refused; what came before it in the update has been done all the same."""
     options = [{"name": "voice", "value": "bell"}, {"name": "nosuch", "value": 1}]
-    with client.events(RTVIEvent.MESSAGE_ERROR, timeout=10) as events:
+    with client.events(RTVIEvent.MESSAGE_ERROR, timeout=GUARD) as events:
         with pytest.raises(ConfigUpdateError, match="'nosuch'") as refused:
             client.update_config([{"service": "tts", "options": options}])
         assert next(events).data.message == "Exception processing message: 'nosuch'"
@@ -117,7 +118,7 @@ def test_run_on_config(client: RTVIClient) -> None:
     """A config can make the language model answer to it; the new config is there first."""
     messages = [{"role": "user", "content": "Configured"}]
     options = [{"name": "initial_messages", "value": messages}, {"name": "run_on_config", "value": True}]
-    with client.events(timeout=10) as events:
+    with client.events(timeout=GUARD) as events:
         client.update_config([{"service": "llm", "options": options}])
         watch = Watch(events)
         answer = watch.until(RTVIEvent.BOT_TRANSCRIPT)
@@ -129,7 +130,7 @@ def test_run_on_config(client: RTVIClient) -> None:
 def test_interrupting_update(client: RTVIClient) -> None:
     """An update can interrupt the bot, which is told by nothing but the end of its speech."""
     say = {"service": "tts", "action": "say", "arguments": [{"name": "text", "value": "word " * 50}]}
-    with client.events(timeout=15) as events:
+    with client.events(timeout=GUARD) as events:
         client.action(say)
         watch = Watch(events)
         watch.until(RTVIEvent.BOT_STARTED_SPEAKING)

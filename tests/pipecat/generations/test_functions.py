@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from rtvi_sync import FunctionCall, LLMHelper, RTVIClient, RTVIEvent, RTVIMessage
+from tests.slowness import GUARD
 
 from ..clients import Watch, client_of
 from ..conftest import BotServer
@@ -49,7 +50,7 @@ class Session:
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     """A session with a bot of each generation."""
     server: BotServer = request.getfixturevalue(request.param)
-    with client_of(server) as client, client.events(timeout=10) as events:
+    with client_of(server) as client, client.events(timeout=GUARD) as events:
         yield Session(client, Watch(events), is_old=request.param == "pipecat_configured_0_3")
 
 
@@ -123,7 +124,7 @@ def test_slow_function_delays_nothing(session: Session) -> None:
     go = threading.Event()
 
     def wait(call: FunctionCall) -> dict[str, Any]:
-        return {"in time": go.wait(10)}
+        return {"in time": go.wait(GUARD)}
 
     session.client.register_function_call_handler("old_client_tool", wait)
     session.ask("call old_client_tool {}")
@@ -136,7 +137,7 @@ def test_slow_function_delays_nothing(session: Session) -> None:
 
 def test_call_without_a_name(pipecat_showcase: BotServer, caplog: pytest.LogCaptureFixture) -> None:
     """Pipecat withholds names by default: a program that has functions is told, once, what to set."""
-    with client_of(pipecat_showcase) as client, client.events(timeout=10) as events:
+    with client_of(pipecat_showcase) as client, client.events(timeout=GUARD) as events:
         session = Session(client, Watch(events), is_old=False)
         client.register_function_call_handler("none", lambda call: {})
         with caplog.at_level(logging.WARNING, "rtvi_sync"):

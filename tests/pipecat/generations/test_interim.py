@@ -13,6 +13,7 @@ from rtvi_sync.messages import (
     UIJobGroupStartedEnvelope,
     UIJobUpdateEnvelope,
 )
+from tests.slowness import GUARD
 
 from ..clients import Watch, ask_until, client_of
 from ..conftest import BotServer
@@ -35,7 +36,7 @@ JOBS = [
 def test_jobs(pipecat_process: Callable[..., BotServer], kind: str, version: str, type_: str) -> None:
     """A group of jobs was one of tasks at first: programs are told the same of both, and cancel both alike."""
     client = client_of(pipecat_process(kind))
-    with client.events(timeout=10) as events:
+    with client.events(timeout=GUARD) as events:
         assert client.connect().version == version
         watch = Watch(events)
         client.send_client_request("show", "jobs")

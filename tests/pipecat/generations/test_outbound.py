@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, UnsupportedFeatureError
+from tests.slowness import GUARD
 
 from ..clients import Watch, ask_until, client_of
 from ..conftest import BotServer
@@ -17,7 +18,7 @@ TREE = {"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}
 
 def test_text_for_later(pipecat_showcase: BotServer) -> None:
     """With run_immediately=False a text joins the context, is acknowledged, and has no answer."""
-    with client_of(pipecat_showcase) as client, client.events(timeout=10) as events:
+    with client_of(pipecat_showcase) as client, client.events(timeout=GUARD) as events:
         watch = Watch(events)
         client.send_text("Remember this", run_immediately=False)
         acknowledged = watch.until(RTVIEvent.USER_INPUT).data
@@ -33,7 +34,7 @@ def test_files(pipecat_showcase: BotServer, tmp_path: Path) -> None:
     """Files go to the model: by their content, a path or a URL, with the text that goes with them."""
     path = tmp_path / "notes.txt"
     path.write_bytes(b"from a path")
-    with client_of(pipecat_showcase) as client, client.events(RTVIEvent.BOT_TRANSCRIPT, timeout=10) as answers:
+    with client_of(pipecat_showcase) as client, client.events(RTVIEvent.BOT_TRANSCRIPT, timeout=GUARD) as answers:
         client.send_file(b"hello", "look", run_immediately=False, format="text/plain", name="a.txt")
         client.send_file(path, run_immediately=False)
         client.send_file("https://example.org/b.pdf?page=1", "and look", audio_response=False)
@@ -73,7 +74,7 @@ def test_keys_and_user_interface(pipecat_showcase: BotServer) -> None:
 
 def test_append_to_context(pipecat_configured_1_2: BotServer) -> None:
     """RTVI 1: messages of either side join the context; the bot answers if it is told to, and only by speaking."""
-    with client_of(pipecat_configured_1_2) as client, client.events(RTVIEvent.BOT_TRANSCRIPT, timeout=10) as answers:
+    with client_of(pipecat_configured_1_2) as client, client.events(RTVIEvent.BOT_TRANSCRIPT, timeout=GUARD) as answers:
         client.append_to_context("assistant", "I am a bot")
         client.append_to_context("user", "And I am not", run_immediately=True)
         assert next(answers).data.text == "You said: And I am not."
@@ -84,7 +85,7 @@ def test_append_to_context(pipecat_configured_1_2: BotServer) -> None:
 
 def test_text_of_rtvi_1(pipecat_configured_1_2: BotServer) -> None:
     """RTVI 1.2: a text is answered, aloud or not."""
-    with client_of(pipecat_configured_1_2) as client, client.events(timeout=10) as events:
+    with client_of(pipecat_configured_1_2) as client, client.events(timeout=GUARD) as events:
         watch = Watch(events)
         client.send_text("Quietly", audio_response=False)
         watch.until(RTVIEvent.BOT_LLM_STOPPED)

@@ -1,0 +1,124 @@
+"""Time limits that hold on every machine, however slow or busy.
+
+`GUARD` ends what hangs and says nothing about speed. `takes()` holds a block to a promised time without counting what
+the machine spends on other programs: a process that always computes runs beside the block, and its progress is the
+clock. On an idle machine this clock keeps real time; on a machine that is slow or busy it runs as much slower.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+#: Seconds after which a test gives up waiting for something that must happen.
+GUARD = 120.0
+
+# One round of work, and the time that it takes on an idle machine of usual speed. On a faster machine real time counts.
+_ROUND = range(10_000)
+_ROUND_SECONDS = 0.0004
+_COUNT = struct.Struct("Q")
+
+
+class _Metronome:
+    """A process that computes while a block is timed, and tells how many rounds it has made in all."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([sys.executable, "-S", __file__], stdin=pipe, stdout=pipe, bufsize=0)
+        # Guards the pipes, so that each question gets its own answer. Held until the process answers, by tests only.
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        atexit.register(self._close)
+
+    def ask(self, question: bytes) -> int:
+        """Tell that a block begins (`+`) or ends (`-`), or neither (`?`); the rounds so far."""
+        questions, answers = self._process.stdin, self._process.stdout
+        assert questions is not None
+        assert answers is not None
+        with self._lock:
+            questions.write(question)
+            (rounds,) = _COUNT.unpack(answers.read(_COUNT.size))
+        return int(rounds)
+
+    def _close(self) -> None:
+        if os.getpid() == self._pid:  # a process that was forked has it, too
+            self._process.kill()
+            self._process.communicate()
+
+
+@functools.cache
+def _metronome_of(pid: int) -> _Metronome:
+    return _Metronome()
+
+
+def metronome() -> _Metronome:
+    """The one of this process, started by the first call."""
+    return _metronome_of(os.getpid())
+
+
+class Stopwatch:
+    """Times a block.
+
+    Attributes:
+        took: seconds of real time from the beginning of the block to its end.
+        given: seconds that the same would have taken on an idle machine.
+    """
+
+    took = given = 0.0
+
+    def __enter__(self) -> Stopwatch:
+        self._rounds = metronome().ask(b"+")
+        self._began = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.look(b"-")
+
+    def look(self, question: bytes = b"?") -> Stopwatch:
+        """Bring the times up to date before the block ends."""
+        self.took = time.monotonic() - self._began
+        self.given = min(self.took, (metronome().ask(question) - self._rounds) * _ROUND_SECONDS)
+        return self
+
+
+@contextlib.contextmanager
+def takes(at_most: float, *, at_least: float = 0.0) -> Iterator[Stopwatch]:
+    """Fail if a block takes longer than it may.
+
+    Args:
+        at_most: seconds that it may take on an idle machine.
+        at_least: seconds of real time that it must take.
+    """
+    with Stopwatch() as watch:
+        yield watch
+    took, given = watch.took, watch.given
+    assert took >= at_least, f"it took {took:.3f} s, less than {at_least:g} s"
+    assert given <= at_most, f"it took {took:.2f} s, {given:.2f} s on an idle machine, more than {at_most:g} s"
+
+
+def _compute() -> None:
+    """Answer questions on standard input, and compute between them while blocks are timed, until it is closed."""
+    blocks = rounds = 0
+    while True:
+        while blocks and not select.select([0], [], [], 0)[0]:
+            for _ in _ROUND:
+                pass
+            rounds += 1
+        question = os.read(0, 1)
+        if not question:
+            return
+        blocks += {b"+": 1, b"-": -1, b"?": 0}[question]
+        os.write(1, _COUNT.pack(rounds))
+
+
+if __name__ == "__main__":
+    _compute()
