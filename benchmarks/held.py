@@ -44,9 +44,10 @@ def look(client: MeasuredClient) -> tuple[float, float]:
 
 
 def hold(client: MeasuredClient, since: float, until: float) -> list[tuple[float, float]]:
-    """Look at a session every two seconds until a moment (monotonic seconds); what was seen since another."""
-    looks = []
-    while time.monotonic() < until:
+    """Look at a session every two seconds until a moment (monotonic seconds), and until there is something to return:
+    what was seen since another moment."""
+    looks: list[tuple[float, float]] = []
+    while time.monotonic() < until or not looks:
         time.sleep(PAUSE)
         begun = time.monotonic()
         seen = look(client)

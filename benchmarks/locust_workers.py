@@ -199,14 +199,22 @@ def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
         leader = Meter([master.pid])
         time.sleep(seconds)
         cpu, rss_kb, leading = meter.cpu, meter.grown_kb / total, leader.cpu
-        ended = time.time()
+        ended, given_up = time.time(), time.monotonic() + _LIMIT
+        # On a busy machine the first figures, or the reasons why users are gone, come later than this. The reasons are
+        # read before the end, which may come while their file is written anew.
+        while not (errors := _reasons(folder)) and time.monotonic() < given_up:
+            if {"heard", "gap"} <= _stats(folder).keys():
+                break
+            time.sleep(0.5)
+            ended = time.time()
         master.terminate()
         master.communicate(timeout=_LIMIT)
-        stats = {row["Name"]: row for row in _lines(Path(folder, "run_stats.csv"))}
+        stats = _stats(folder)
         users = users_at(_lines(Path(folder, "run_stats_history.csv")), ended)
-        errors = Path(folder, "run_exceptions.csv").read_text(encoding="utf-8")
     if users != total:
         raise RuntimeError(f"{total - users} of {total} users were gone, and their sessions with them:\n{errors}")
+    if not {"heard", "gap"} <= stats.keys():
+        raise RuntimeError(f"in {seconds:.0f} s and {_LIMIT:.0f} more no figures of all kinds came: {sorted(stats)}")
     heard, gap = stats["heard"], stats["gap"]
     if int(heard["Failure Count"]):
         raise RuntimeError(f"requests failed: {heard}")
@@ -228,7 +236,19 @@ def users_at(history: Sequence[Mapping[str, str]], moment: float) -> int:
     return next((int(row["User Count"]) for row in reversed(history) if int(row["Timestamp"]) + 1 <= moment), 0)
 
 
+def _reasons(folder: str) -> str:
+    """The reasons why users are gone; empty while there are none."""
+    path = Path(folder, "run_exceptions.csv")
+    return path.read_text(encoding="utf-8") if _lines(path) else ""
+
+
+def _stats(folder: str) -> dict[str, dict[str, str]]:
+    return {row["Name"]: row for row in _lines(Path(folder, "run_stats.csv"))}
+
+
 def _lines(path: Path) -> list[dict[str, str]]:
+    if not path.exists():  # nothing has been written yet
+        return []
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
