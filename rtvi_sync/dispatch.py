@@ -28,18 +28,10 @@ from .streams import EventStream
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+# What comes once in a session, before `connect()` returns.
+_ONCE = frozenset({RTVIEvent.CONNECTED, RTVIEvent.BOT_STARTED, RTVIEvent.BOT_CONNECTED, RTVIEvent.BOT_READY})
 # What comes first in a session: it may be waited for before there is one.
-_OPENING = frozenset(
-    {
-        RTVIEvent.TRANSPORT_STATE_CHANGED,
-        RTVIEvent.CONNECTED,
-        RTVIEvent.BOT_STARTED,
-        RTVIEvent.BOT_CONNECTED,
-        RTVIEvent.BOT_READY,
-        RTVIEvent.RECONNECTING,
-        RTVIEvent.RECONNECT_FAILED,
-    }
-)
+_OPENING = _ONCE | {RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED}
 
 
 @attrs.frozen(kw_only=True)
@@ -281,7 +273,10 @@ class Dispatcher:
         # this one may take their time.
         if self._streams:
             event = _event(type_, data, received_at, cause)
-            pushed = [stream.push(event, size) for stream in self._live_streams() if stream.wants(type_)]
+            streams = [stream for stream in self._live_streams() if stream.wants(type_)]
+            if type_ in _ONCE:  # a stream that was opened after connect() returned waits for the next session
+                streams = [stream for stream in streams if not stream.is_stale(event)]
+            pushed = [stream.push(event, size) for stream in streams]
             taken = all(pushed)
         client = self._client()
         if client is None:

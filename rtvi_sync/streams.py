@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
@@ -43,6 +44,7 @@ class EventStream:
     ) -> None:
         self._owner = owner
         self.types = types
+        self._opened_at = time.monotonic()
         self._timeout = timeout
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -61,6 +63,10 @@ class EventStream:
     def wants(self, type_: RTVIEvent) -> bool:
         """True if events of `type_` are to be pushed."""
         return self._ended is None and (not self.types or type_ in self.types)
+
+    def is_stale(self, event: Event) -> bool:
+        """True if `event` came before the stream was opened, and its handlers run only now."""
+        return event.received_at < self._opened_at
 
     def push(self, event: Event, size: int) -> bool:
         """Queue `event`; False if the stream is full. Called on the lane."""

@@ -31,6 +31,21 @@ def waiting(client: RTVIClient, call: Any) -> InThread:
     return thread
 
 
+@pytest.mark.parametrize("event", ["connected", "bot_connected", "bot_ready"])
+def test_the_beginning_of_a_session_that_is_ready_is_not_waited_for(event: str) -> None:
+    """`wait_for()` after `connect()` waits for the next session, also if handlers have not run yet."""
+    client = memory_client(events="manual")
+    begun: list[Any] = []
+    client.on(event, begun.append)
+    client.connect()
+    try:
+        with pytest.raises(RequestTimeoutError):
+            client.wait_for(event, timeout=0.05)
+        assert len(begun) == 1, "the handler has run, and the event was not taken for a later one"
+    finally:
+        client.disconnect()
+
+
 class TestEvents:
     def test_it_begins_with_the_call(self) -> None:
         """Events between `events()` and the first `next()` are not lost."""
