@@ -35,7 +35,7 @@ import attrs
 import numpy as np
 
 from rtvi_sync import RTVIClient, WebSocketTransport
-from rtvi_sync.media import portaudio_noise
+from rtvi_sync.media.devices import portaudio_noise
 from tests.audio.pulse import PulseServer, missing_parts
 
 from .stamping_bot import PAUSE, mark

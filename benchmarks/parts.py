@@ -13,8 +13,8 @@ from typing import Final
 import pyperf
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lane_workers import LaneWorkers
-from rtvi_sync.concurrency.lanes import Lane
+from rtvi_sync.concurrency.serial_queue import Lane
+from rtvi_sync.concurrency.worker_pool import LaneWorkers
 from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol import envelope, frames
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload

@@ -13,11 +13,13 @@ import typing
 
 from . import messages, signals
 from ._version import __version__
-from .bot_actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
-from .client import RTVIClient
-from .client_part import DEFAULT_TIMEOUT, Timeout
+from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
+from .client.base import DEFAULT_TIMEOUT, Timeout
+from .client.client import RTVIClient
+from .client.helpers import RTVIClientHelper
+from .client.llm_helper import LLMHelper
+from .client.options import RTVIClientOptions, RTVIEventCallbacks
 from .concurrency.cancel import AbortController, AbortSignal
-from .dispatch import HandlerError
 from .errors import (
     ActionEndpointNotSetError,
     BotAlreadyStartedError,
@@ -41,29 +43,21 @@ from .errors import (
     WouldDeadlockError,
 )
 from .events import Event, RTVIEvent
-from .functions import FunctionCall
-from .helpers import LLMHelper, RTVIClientHelper
-from .options import (
-    APIRequest,
-    ConnectTimeout,
-    Endpoints,
-    ReconnectPolicy,
-    RTVIClientOptions,
-    RTVIClientParams,
-    RTVIEventCallbacks,
-    is_transient,
-)
 from .protocol.states import CloseInfo, TransportState
-from .start import BotStartedData
-from .streams import EventStream
+from .session.connect_request import BotStartedData
+from .session.dispatcher import HandlerError
+from .session.event_stream import EventStream
+from .session.function_calls import FunctionCall
+from .session.params import APIRequest, ConnectTimeout, Endpoints, RTVIClientParams
+from .session.reconnect_policy import ReconnectPolicy, is_transient
 from .transports.base import Transport, TransportOptions, TransportStats
 from .transports.memory import MemoryTransport
 from .transports.websocket import WebSocketTransport
 
 if typing.TYPE_CHECKING:
+    from .client.stats import ClientStats
     from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
-    from .reconnect import ReconnectFailedData, ReconnectingData
-    from .stats import ClientStats
+    from .session.reconnect import ReconnectFailedData, ReconnectingData
 
 __all__ = [
     "RTVIClient",
@@ -132,7 +126,11 @@ __all__ = [
 ]
 
 # What not every program needs is imported when one names it.
-_LATER = {"ClientStats": "stats", "ReconnectFailedData": "reconnect", "ReconnectingData": "reconnect"}
+_LATER = {
+    "ClientStats": "client.stats",
+    "ReconnectFailedData": "session.reconnect",
+    "ReconnectingData": "session.reconnect",
+}
 
 if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
 

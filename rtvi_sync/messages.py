@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ._validation import STRING
 from .protocol.decoding import Payload
 from .protocol.session_payloads import (
     AboutBotData,
@@ -19,6 +18,7 @@ from .protocol.session_payloads import (
     RTVIClientConfigOption,
     ServerResponseData,
 )
+from .protocol.validation import STRING
 
 if TYPE_CHECKING:
     from .protocol.program_payloads import (

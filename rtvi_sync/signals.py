@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import attrs
 from blinker import ANY, Signal
 
-from ._validation import BOOL, FUNCTION, Rule
 from .events import RTVIEvent
+from .protocol.validation import BOOL, FUNCTION, Rule
 
 F = TypeVar("F", bound=Callable[..., Any])
 

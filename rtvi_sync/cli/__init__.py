@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from rtvi_sync import __version__
-from rtvi_sync.notes.text import clean
+from rtvi_sync.recording.text import clean
 
 from . import demo, devices, talk
 from .program import run_program

@@ -6,7 +6,7 @@ import argparse
 import math
 
 from rtvi_sync import InvalidTransportParamsError
-from rtvi_sync.start import BotURL
+from rtvi_sync.session.connect_request import BotURL
 
 
 def url(text: str) -> str:

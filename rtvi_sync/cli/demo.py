@@ -11,16 +11,16 @@ import contextlib
 from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
-from rtvi_sync.notes import latency
-from rtvi_sync.notes.recording import Recorder, played
+from rtvi_sync.recording import latency
+from rtvi_sync.recording.recording import Recorder, played
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
-from .conversation import Conversation, Ear
-from .keeping import keep, writable
-from .reach import URL_HELP, greeting_of
+from .bot_address import URL_HELP, greeting_of
+from .demo_session import Conversation, Ear
+from .recording_file import keep, writable
 from .screen import Screen, screen_for
-from .speech import SHIPPED, Mouth, Speech, load_speech
+from .scripted_speech import SHIPPED, Mouth, Speech, load_speech
 
 _CONNECT_TIMEOUT = 15.0
 

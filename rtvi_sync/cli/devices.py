@@ -22,12 +22,12 @@ import attrs
 
 from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, RTVIError
 from rtvi_sync.media import MediaDeviceInfo
-from rtvi_sync.notes.text import clean
+from rtvi_sync.recording.text import clean
 
 from .arguments import seconds
-from .listening import SILENCE, Ear
+from .log_filter import without_logs_of_devices
 from .meter import bar
-from .quiet import without_logs_of_devices
+from .mic_level import SILENCE, Ear
 from .screen import Screen, screen_for
 
 _TICK = 0.1

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from rtvi_sync import RTVIError
-from rtvi_sync.notes.text import clean
+from rtvi_sync.recording.text import clean
 
 FAILED = 1
 INTERRUPTED = 130

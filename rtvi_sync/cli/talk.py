@@ -17,16 +17,16 @@ from pathlib import Path
 from types import FrameType
 
 from rtvi_sync.media import WavSource
-from rtvi_sync.notes.recording import Recorder, played
+from rtvi_sync.recording.recording import Recorder, played
 
 from .arguments import header, limit, url
-from .choice import NONE, microphone, speaker
-from .desk import Desk, LineDesk, desk_for
-from .keeping import keep, writable
-from .quiet import without_logs_of_devices
-from .reach import URL_HELP, client_for
+from .bot_address import URL_HELP, client_for
+from .console import Desk, LineDesk, desk_for
+from .device_choice import NONE, microphone, speaker
+from .log_filter import without_logs_of_devices
+from .recording_file import keep, writable
 from .screen import PlainScreen
-from .talking import Talk
+from .talk_session import Talk
 
 _TOKEN = "RTVI_TOKEN"  # noqa: S105 - a name
 # What a recording keeps of each side: 16-bit samples of an hour take some 300 MB.

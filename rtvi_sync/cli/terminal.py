@@ -35,9 +35,9 @@ from prompt_toolkit.widgets import TextArea
 
 from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.lifecycle import start_thread
-from rtvi_sync.notes.text import clean
+from rtvi_sync.recording.text import clean
 
-from .desk import Key, Status
+from .console import Key, Status
 from .meter import bar
 
 _STYLE = Style.from_dict(

@@ -13,9 +13,9 @@ import socket
 import threading
 from collections.abc import Callable
 
-from .._validation import FUNCTION, WAIT, Rule, has_method, instance_of
+from ..protocol.validation import FUNCTION, WAIT, Rule, has_method, instance_of
 from .deadline import Deadline
-from .gate import Gate
+from .latch import Gate
 from .lifecycle import register_for_fork
 
 logger: logging.Logger = logging.getLogger(__name__)

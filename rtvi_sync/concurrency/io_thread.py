@@ -21,9 +21,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
-from .gate import forget_sleepless, sleepless
+from .latch import forget_sleepless, sleepless
 from .lifecycle import register_for_fork, start_thread
-from .pacer import Schedule
+from .timer_thread import Schedule
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
-from .gate import Gate
+from .latch import Gate
 
 logger: logging.Logger = logging.getLogger(__name__)
 

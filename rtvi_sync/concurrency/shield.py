@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline, on_main_thread
-from .job import Job
 from .lifecycle import NoThreadError
+from .pool_task import Job
 
 T = TypeVar("T")
 

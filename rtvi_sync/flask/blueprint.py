@@ -14,11 +14,11 @@ from typing import Any, Final, NoReturn
 
 import flask
 
-from .._validation import FUNCTION, NAME, WAIT, Rule, iterable
-from ..client import RTVIClient
+from ..client.client import RTVIClient
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent, event_from
+from ..protocol.validation import FUNCTION, NAME, WAIT, Rule, iterable
 from .relay import Limits, Relay
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import attrs
 
-from .._validation import COUNT, SECONDS
-from ..client import RTVIClient
+from ..client.client import RTVIClient
 from ..concurrency.lifecycle import start_thread
 from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo, TransportState
+from ..protocol.validation import COUNT, SECONDS
 from .event_log import EventLog, Place, as_json
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ import typing
 
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
+from .sources import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
 from .tracks import AudioTrack, ParticipantTracks, Track, TrackFrames, Tracks, VideoTrack
-from .virtual import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 
 if typing.TYPE_CHECKING:
     from .video import CameraSource, FileVideoSource, ScreenSource

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
-from .._validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
 from ..concurrency.deadline import Deadline
-from ..concurrency.gate import Bell
+from ..concurrency.latch import Bell
 from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError, MissingExtraError
+from ..protocol.validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
 
 if TYPE_CHECKING:
     import numpy

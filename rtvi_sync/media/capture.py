@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.gate import Bell
-from ..concurrency.pacer import PacerTask, Schedule
+from ..concurrency.latch import Bell
+from ..concurrency.timer_thread import PacerTask, Schedule
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource, Claim
-from .virtual import MemorySource, SourceRun
+from .sources import MemorySource, SourceRun
 from .worker import DeviceThread, Report
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
-from .._validation import Rule, has_method
 from ..errors import DeviceError
+from ..protocol.validation import Rule, has_method
 from .base import MediaDeviceInfo
 
 Kind = Literal["mic", "speaker", "cam", "screen"]

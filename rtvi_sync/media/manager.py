@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .._validation import number
 from ..concurrency.deadline import Deadline
-from ..concurrency.gate import Bell
+from ..concurrency.latch import Bell
 from ..concurrency.lifecycle import register_for_fork
-from ..concurrency.pacer import Pacer, Schedule
 from ..concurrency.shield import shielded
+from ..concurrency.timer_thread import Pacer, Schedule
 from ..errors import DeviceError, MissingExtraError
+from ..protocol.validation import number
 from . import pcm as pcm_tools
-from .backend import AudioBackend, cameras, pyaudio_backend
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .capture import SendAudio
+from .devices.backend import AudioBackend, cameras, pyaudio_backend
 from .kinds import Kind, choice_of, find_device, media_kind
 from .opening import END_TIMEOUT, OPEN_TIMEOUT, Switches, as_device_error
 from .outlet import Nowhere
@@ -29,7 +29,7 @@ from .slots import MediaCounters
 from .tracks import ParticipantTracks, Tracks
 
 if TYPE_CHECKING:
-    from .camera import SendVideo
+    from .devices.camera import SendVideo
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -10,19 +10,19 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
-from .backend import AudioBackend
 from .base import AudioSink, AudioSource, Claim, VideoFrame, VideoSource
 from .capture import AheadReader, MemoryReader, Mic, MicFeed, Reader
+from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
 from .reports import Reports
 from .sinks import MEMORY_SINKS, NullSink
-from .virtual import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
+from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 
 if TYPE_CHECKING:
-    from .camera import Camera
-    from .loudspeaker import DeviceSpeaker
-    from .microphone import DeviceMic
+    from .devices.camera import Camera
+    from .devices.microphone import DeviceMic
+    from .devices.speaker import DeviceSpeaker
 
 # One that could not be opened, or is replaced, has so many seconds to end.
 END_TIMEOUT = 2.0
@@ -103,7 +103,7 @@ class Opener:
             MissingExtraError: it needs a library that is not installed.
         """
         if choice is None or isinstance(choice, str):
-            from .microphone import DeviceMic  # this and what follows of its kind: loaded with the first device
+            from .devices.microphone import DeviceMic  # this and what follows of its kind: loaded with the first device
 
             device = DeviceMic(
                 self._backend(),
@@ -139,7 +139,7 @@ class Opener:
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         """Open a speaker, or take a sink and make what writes to it. Errors as of `mic()`."""
         if choice is None or isinstance(choice, str):
-            from .loudspeaker import DeviceSpeaker
+            from .devices.speaker import DeviceSpeaker
 
             device = DeviceSpeaker(
                 self._backend(),
@@ -160,7 +160,7 @@ class Opener:
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or take a source. Errors as of `mic()`."""
-        from .camera import Camera
+        from .devices.camera import Camera
 
         camera = Camera(
             choice,
@@ -174,7 +174,7 @@ class Opener:
 
     def screen(self, choice: VideoSource | None, deadline: Deadline) -> Camera:
         """Take the screen, or what stands for it. Errors as of `mic()`."""
-        from .camera import Camera
+        from .devices.camera import Camera
         from .video import ScreenSource
 
         screen = Camera(

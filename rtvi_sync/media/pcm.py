@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
-from .._validation import integer
+from ..protocol.validation import integer
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000

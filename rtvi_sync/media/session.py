@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.pacer import Pacer, PacerTask, Schedule
+from ..concurrency.timer_thread import Pacer, PacerTask, Schedule
 from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
-from .backend import AudioBackend
 from .base import VideoFrame
 from .capture import SendAudio
-from .device import Device
-from .hotplug import HotPlug
+from .devices.backend import AudioBackend
+from .devices.device import Device
+from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
 from .opening import OPEN_TIMEOUT, Opener, Switches, as_device_error
@@ -29,7 +29,7 @@ from .state import Participant, TrackData
 from .tracks import AudioTrack, VideoTrack
 
 if TYPE_CHECKING:
-    from .camera import Camera, SendVideo
+    from .devices.camera import Camera, SendVideo
 
 logger: logging.Logger = logging.getLogger(__name__)
 

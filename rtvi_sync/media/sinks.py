@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from .._validation import COUNT, FUNCTION, PATH
 from ..concurrency.descriptors import DescriptorGuard, keep_open
 from ..errors import DeviceError
+from ..protocol.validation import COUNT, FUNCTION, PATH
 from . import pcm as pcm_tools
 from .base import file_error
 from .resample import LinearResampler, Resampler, resampler_of

@@ -21,7 +21,7 @@ from .state import DeviceStatus
 from .tracks import AudioTrack, VideoTrack
 
 if TYPE_CHECKING:
-    from .camera import Camera
+    from .devices.camera import Camera
 
 
 @attrs.frozen(kw_only=True, slots=False)  # a class has only one base with slots, and `ClientStats` has two bases

@@ -9,7 +9,7 @@ from typing import Generic, Literal
 
 import attrs
 
-from .._validation import COUNT, SECONDS
+from ..protocol.validation import COUNT, SECONDS
 from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._validation import BOOL, COUNT, COUNT_OR_ZERO, NAME, PATH, POSITIVE, Rule, has_method
 from ..concurrency.deadline import Deadline
-from ..concurrency.gate import Gate
+from ..concurrency.latch import Gate
 from ..errors import DeviceError, MissingExtraError
-from . import opencv_backend
-from .backend import CameraBackend, CameraStream
+from ..protocol.validation import BOOL, COUNT, COUNT_OR_ZERO, NAME, PATH, POSITIVE, Rule, has_method
 from .base import MediaDeviceInfo, VideoFrame, VideoSource, file_error
+from .devices import opencv_backend
+from .devices.backend import CameraBackend, CameraStream
 
 # A process that was stopped for longer goes on from where it was.
 _MAX_LAG = 1.0

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Sequence
 
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, signals
-from rtvi_sync._validation import SECONDS, instance_of
-from rtvi_sync.notes.recording import Recorder
+from rtvi_sync.protocol.validation import SECONDS, instance_of
+from rtvi_sync.recording.recording import Recorder
 
 from .live import LiveOutput
 from .page import transcript_html, transcript_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from rtvi_sync.notes.text import clean, columns
+from rtvi_sync.recording.text import clean, columns
 
 from .turns import Turn
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import attrs
 
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.notes.latency import Latency, measure, moments_of_sound
-from rtvi_sync.notes.recording import lay, played, write_wav
+from rtvi_sync.recording.latency import Latency, measure, moments_of_sound
+from rtvi_sync.recording.recording import lay, played, write_wav
 
 from .turns import Turn
 

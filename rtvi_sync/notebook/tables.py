@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rtvi_sync.notes import latency
+from rtvi_sync.recording import latency
 
 from .page import table_html, table_text
 

@@ -7,8 +7,8 @@ from collections import deque
 import attrs
 
 from rtvi_sync import Event, RTVIEvent
-from rtvi_sync.notes.text import clean
-from rtvi_sync.notes.transcript import BOT_TEXTS, EVENTS, Transcript
+from rtvi_sync.recording.text import clean
+from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Transcript
 
 # What a turn and a conversation keep, whatever a bot sends.
 _LONGEST_TEXT = 20_000

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .._validation import STRING, iterable
 from .session_payloads import ConfigOption, RTVIClientConfigOption
+from .validation import STRING, iterable
 
 Config: TypeAlias = list[RTVIClientConfigOption]
 ConfigLike: TypeAlias = Iterable[RTVIClientConfigOption | Mapping[str, Any]]

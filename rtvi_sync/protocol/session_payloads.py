@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from .._validation import STRING, instance_of, iterable, list_of
 from .decoding import ANY_SHAPE, Payload, sent_as
+from .validation import STRING, instance_of, iterable, list_of
 
 # Entries of a config
 

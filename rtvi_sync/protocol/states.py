@@ -11,9 +11,9 @@ from enum import Enum
 
 import attrs
 
-from .._validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 from ..errors import DisconnectedError, RTVIError, anew
 from .text import one_line
+from .validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 
 
 class TransportState(str, Enum):

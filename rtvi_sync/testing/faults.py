@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from rtvi_sync._validation import COUNT, POSITIVE, WAIT, integer
+from rtvi_sync.protocol.validation import COUNT, POSITIVE, WAIT, integer
 
 #: The bytes that go there.
 Direction: TypeAlias = Literal["to_client", "to_server"]

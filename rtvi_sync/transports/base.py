@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..concurrency.cancel import AbortSignal
-from ..concurrency.hub import Hub
+from ..concurrency.runtime import Hub
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
 from ..media import AudioSink, AudioSource, MediaDeviceInfo, Tracks, VideoFrame, VideoSource

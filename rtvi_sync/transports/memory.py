@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._validation import BOOL, BYTES, COUNT, FUNCTION, instance_of
 from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
@@ -17,6 +16,7 @@ from ..media import AudioFrame, VideoFrame
 from ..media.pcm import RATE
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
+from ..protocol.validation import BOOL, BYTES, COUNT, FUNCTION, instance_of
 from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]

@@ -10,13 +10,13 @@ from urllib.parse import SplitResult, quote
 
 import attrs
 
-from .._validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
 from ..concurrency.cancel import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
 from ..protocol import audio_frames, envelope, frames
 from ..protocol.states import CloseInfo
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
 from .auth_bundle import missing_url
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault

@@ -13,8 +13,8 @@ from functools import partial
 
 from ..concurrency.deadline import Deadline, on_main_thread
 from ..concurrency.descriptors import DONT_WAIT, closed_error
-from ..concurrency.gate import Gate
 from ..concurrency.io_thread import IOThread, Timer
+from ..concurrency.latch import Gate
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, ProtocolError
 from ..protocol.states import CloseInfo

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import device_probe, portaudio
-from rtvi_sync.media.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
+from rtvi_sync.media.devices import device_probe, portaudio
+from rtvi_sync.media.devices.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
 from tests.slowness import GUARD
 
 SPEECH_HZ, HEARD_HZ = 24000, 16000

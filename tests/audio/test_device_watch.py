@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync.media import device_watch
 from rtvi_sync.media.base import MediaDeviceInfo
-from rtvi_sync.media.device_watch import DeviceWatch
+from rtvi_sync.media.devices import device_watch
+from rtvi_sync.media.devices.device_watch import DeviceWatch
 
 from ..conftest import open_descriptors
 from ..forking import in_child

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.media.loudspeaker import DeviceSpeaker
-from rtvi_sync.media.pyaudio_backend import backend
+from rtvi_sync.media.devices.pyaudio_backend import backend
+from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from tests.slowness import GUARD
 
 from .pulse import RATE, PulseServer, Samples

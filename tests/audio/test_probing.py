@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media import audio_errors, device_probe, probing
+from rtvi_sync.media.devices import audio_errors, device_probe, probing
 
 from .pulse import wait_until
 from .stub import Stub, children, is_alive, stub

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media import audio_errors, portaudio
-from rtvi_sync.media.audio_errors import crashed
-from rtvi_sync.media.device_probe import describe
-from rtvi_sync.media.probing import PortAudioDevice, described
-from rtvi_sync.media.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
+from rtvi_sync.media.devices import audio_errors, portaudio
+from rtvi_sync.media.devices.audio_errors import crashed
+from rtvi_sync.media.devices.device_probe import describe
+from rtvi_sync.media.devices.probing import PortAudioDevice, described
+from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
 from tests.slowness import GUARD
 
 from ..forking import in_child

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, WebSocketTransport
-from rtvi_sync.cli import activity
-from rtvi_sync.cli.conversation import Conversation, Ear
-from rtvi_sync.cli.speech import Mouth, load_speech
+from rtvi_sync.cli import bot_activity as activity
+from rtvi_sync.cli.demo_session import Conversation, Ear
+from rtvi_sync.cli.scripted_speech import Mouth, load_speech
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.slowness import GUARD, takes
 

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.notes.level import rms
+from rtvi_sync.recording.level import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.slowness import GUARD, takes
 
@@ -179,7 +179,7 @@ def test_a_url_of_http_asks_the_server_for_a_bot(
     path: str, one_word: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The base of a connect endpoint, the endpoint itself, and a runner's start endpoint."""
-    monkeypatch.setattr("rtvi_sync.cli.conversation.Conversation.hold", _say_nothing)
+    monkeypatch.setattr("rtvi_sync.cli.demo_session.Conversation.hold", _say_nothing)
     out = tmp_path / "x.wav"
     with EmbeddedBot() as bot:
         status = cli.main(["demo", "--url", bot.base_url + path, "--speech", str(one_word), "--out", str(out)])
@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
     """Without soxr each side has a file, and a line says why."""
     with EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rtvi_sync.notes.recording.find_resampler", lambda: None)
+        patch.setattr("rtvi_sync.recording.recording.find_resampler", lambda: None)
         patch.chdir(tmp_path)
         status = cli.main(["demo", "--url", bot.ws_url, "--speech", str(one_word), "--greeting", "0"])
         sent = bot.wait_for_session(1)

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import pytest
 
-from rtvi_sync.cli.desk import Key, LineDesk, Status, desk_for
+from rtvi_sync.cli.console import Key, LineDesk, Status, desk_for
 from rtvi_sync.cli.screen import PlainScreen, RichScreen
 
 

@@ -150,7 +150,7 @@ def ears(machine: Setting, monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     """Two microphones: one is in use, at the other something is heard."""
     machine()
     FakeClient.opened = []
-    monkeypatch.setattr("rtvi_sync.cli.listening.RTVIClient", FakeClient)
+    monkeypatch.setattr("rtvi_sync.cli.mic_level.RTVIClient", FakeClient)
     return FakeClient
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtvi_sync.notes.level import FLOOR
+from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.testing import EmbeddedBot
 from tests.slowness import GUARD
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIError, StartBotError
-from rtvi_sync.cli import arguments, choice
-from rtvi_sync.cli.keeping import writable
+from rtvi_sync.cli import arguments
+from rtvi_sync.cli import device_choice as choice
+from rtvi_sync.cli.bot_address import client_for
+from rtvi_sync.cli.log_filter import without_logs_of_devices
 from rtvi_sync.cli.meter import bar
-from rtvi_sync.cli.quiet import without_logs_of_devices
-from rtvi_sync.cli.reach import client_for
+from rtvi_sync.cli.recording_file import writable
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.slowness import GUARD

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import DeviceError
-from rtvi_sync.cli.speech import SHIPPED, Mouth, load_speech, split
+from rtvi_sync.cli.scripted_speech import SHIPPED, Mouth, load_speech, split
 from rtvi_sync.media import WavSource
 from tests.slowness import GUARD
 

@@ -20,9 +20,9 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WebSocketTransport,
 )
-from rtvi_sync.cli import activity
-from rtvi_sync.cli.desk import Key, Status
-from rtvi_sync.cli.talking import Talk
+from rtvi_sync.cli import bot_activity as activity
+from rtvi_sync.cli.console import Key, Status
+from rtvi_sync.cli.talk_session import Talk
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.slowness import GUARD

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.cli.speech import SHIPPED
+from rtvi_sync.cli.scripted_speech import SHIPPED
 from tests.slowness import GUARD
 
 from ..pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401

@@ -209,7 +209,7 @@ class TestConnecting:
 
     def test_a_bot_that_never_answers_without_any_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A client that waits for ever for its bot does not wait for ever for a config."""
-        monkeypatch.setattr("rtvi_sync.attempt._CONFIG_TIMEOUT", 0.1)
+        monkeypatch.setattr("rtvi_sync.session.attempt._CONFIG_TIMEOUT", 0.1)
         bot = ConfigBot("1.0.0", tells=False, says={"get-config": None})
         with memory_client(bot, request_timeout=None, connect_timeout=None) as client:
             assert client.config is None

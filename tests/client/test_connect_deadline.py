@@ -17,9 +17,9 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.attempt import ConnectAttempt
 from rtvi_sync.media import NullSink, SilenceSource
-from rtvi_sync.session import Session
+from rtvi_sync.session.attempt import ConnectAttempt
+from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
@@ -167,7 +167,7 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
 
 def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Without a limit a warning names the phase, again and again, until the end."""
-    monkeypatch.setattr("rtvi_sync.attempt._REMINDER_INTERVAL", 0.02)
+    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
     client = memory_client(silent_bot, connect_timeout=None)
     connecting = InThread(client.connect)
     until(lambda: len(caplog.records) >= 3)
@@ -180,7 +180,7 @@ def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
 def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """With a limit nobody has to be told."""
-    monkeypatch.setattr("rtvi_sync.attempt._REMINDER_INTERVAL", 0.02)
+    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
     with pytest.raises(ConnectionTimeoutError):
         memory_client(silent_bot, connect_timeout=0.2).connect()
     assert caplog.records == []
@@ -188,7 +188,7 @@ def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 def test_reminder_interval() -> None:
     """The warnings come every 10 s."""
-    from rtvi_sync import attempt
+    from rtvi_sync.session.session import attempt
 
     assert attempt._REMINDER_INTERVAL == 10.0
 

@@ -427,7 +427,7 @@ class TestHandler:
 
 def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
-    monkeypatch.setattr("rtvi_sync.teardown.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
     release = threading.Event()
     client = memory_client(connect_timeout=0.2)
 

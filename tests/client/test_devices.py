@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, UnsupportedFeatureError, WebSocketTransport
-from rtvi_sync.concurrency.hub import acquire_hub
+from rtvi_sync.concurrency.runtime import acquire_hub
 from rtvi_sync.errors import MissingExtraError, RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -24,10 +24,10 @@ from rtvi_sync.media import (
     NullSink,
     SilenceSource,
     TrackData,
-    device_watch,
 )
-from rtvi_sync.media import hotplug as hotplug_module
-from rtvi_sync.media.loudspeaker import DeviceSpeaker
+from rtvi_sync.media.devices import device_watch
+from rtvi_sync.media.devices import hotplug as hotplug_module
+from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
@@ -42,7 +42,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     fake = FakeBackend()
     monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
     # A speaker that finds the interpreter busy opens its device anew, whenever it likes. Here openings are counted.
-    monkeypatch.setattr("rtvi_sync.media.loudspeaker._HELD_UP", math.inf)
+    monkeypatch.setattr("rtvi_sync.media.devices.speaker._HELD_UP", math.inf)
     return fake
 
 
@@ -666,7 +666,7 @@ def test_a_client_is_closed_while_its_devices_are_opened(
         assert go_on.wait(SOON)
         return acquire_hub()
 
-    monkeypatch.setattr("rtvi_sync.devices.acquire_hub", acquire)
+    monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_hub", acquire)
     client = client_of()
     opening = InThread(client.init_devices)
     assert entered.wait(SOON)

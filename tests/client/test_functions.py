@@ -22,8 +22,8 @@ from rtvi_sync import (
     RTVIMessage,
     TransportState,
     WouldDeadlockError,
-    functions,
 )
+from rtvi_sync.session.session import function_calls as functions
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import CloseInfo, ConnectionTimeoutError, RTVIClient, RTVIEvent, WebSocketTransport, signals
+from rtvi_sync.client.options import snake_case
 from rtvi_sync.media import NullSink
-from rtvi_sync.options import snake_case
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import SOON, memory_client, python, rest_of, say, transport_of, websocket_client
 from tests.slowness import takes

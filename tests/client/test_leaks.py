@@ -10,8 +10,8 @@ from rtvi_sync import (
     RTVIClient,
     WebSocketTransport,
 )
-from rtvi_sync.concurrency.hub import acquire_hub
 from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.runtime import acquire_hub
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
@@ -33,7 +33,7 @@ class TestNothingIsLeft:
     @pytest.fixture(autouse=True)
     def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Idle lane workers leave sooner than after five seconds."""
-        monkeypatch.setattr("rtvi_sync.concurrency.lane_workers.IDLE_TIMEOUT", 0.2)
+        monkeypatch.setattr("rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT", 0.2)
 
     def test_fifty_sessions(self) -> None:
         """50 sessions on one client: not one thread or descriptor more right after each `disconnect()`."""

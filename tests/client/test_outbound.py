@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtvi_sync.outbound import cancel_message, dtmf_messages
+from rtvi_sync.client.message_builders import cancel_message, dtmf_messages
 
 
 @pytest.mark.parametrize(

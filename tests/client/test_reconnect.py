@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import rtvi_sync.reconnect
-import rtvi_sync.session
+import rtvi_sync.session.reconnect
+import rtvi_sync.session.session
 from rtvi_sync import (
     BotAlreadyStartedError,
     BotError,
@@ -351,8 +351,8 @@ def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
         client.connect()
         until(lambda: "bot_ready" in telling.names)
         with monkeypatch.context() as patched:
-            patched.setattr("rtvi_sync.session.acquire_hub", none_left)
-            patched.setattr("rtvi_sync.reconnect.acquire_hub", none_left)
+            patched.setattr("rtvi_sync.session.session.acquire_hub", none_left)
+            patched.setattr("rtvi_sync.session.reconnect.acquire_hub", none_left)
             lose(client)
             until(lambda: "reconnect_failed" in telling.names)
             (failed,) = telling.data("reconnect_failed")
@@ -369,7 +369,7 @@ def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: Any) -> Any:
         raise NoThreadError("can't start new thread")
 
-    monkeypatch.setattr("rtvi_sync.reconnect.start_thread", none_left)
+    monkeypatch.setattr("rtvi_sync.session.reconnect.start_thread", none_left)
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
@@ -553,7 +553,7 @@ def test_disconnect_ends_an_attempt() -> None:
 def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """disconnect() in the moment in which an attempt makes its session, which nobody sees yet: nothing comes of it."""
     begins, go_on = threading.Event(), threading.Event()
-    about = rtvi_sync.session.about_this_client
+    about = rtvi_sync.session.session.about_this_client
 
     def slowly() -> dict[str, str]:
         begins.set()
@@ -563,7 +563,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
-        monkeypatch.setattr(rtvi_sync.session, "about_this_client", slowly)
+        monkeypatch.setattr(rtvi_sync.session.session, "about_this_client", slowly)
         lose(client)
         assert begins.wait(SOON)
         disconnecting = InThread(client.disconnect)
@@ -811,7 +811,7 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
         assert told.wait(SOON)
         return thread
 
-    monkeypatch.setattr(rtvi_sync.reconnect, "start_thread", start_thread)
+    monkeypatch.setattr(rtvi_sync.session.reconnect, "start_thread", start_thread)
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))

@@ -25,8 +25,8 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.announce import Announcer
-from rtvi_sync.concurrency.job import Job
+from rtvi_sync.concurrency.pool_task import Job
+from rtvi_sync.session.publisher import Announcer
 from tests.client.helpers import (
     SOON,
     InThread,
@@ -168,7 +168,7 @@ class TestStartBot:
             def __init__(self, role: str, target: Callable[[], object]) -> None:
                 super().__init__(role, lambda: run.wait(SOON) and target())
 
-        monkeypatch.setattr("rtvi_sync.attempt.Job", Late)
+        monkeypatch.setattr("rtvi_sync.session.attempt.Job", Late)
         with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
             memory_client(connect_timeout=0.05).start_bot("http://127.0.0.1:1/start")
         run.set()

@@ -18,8 +18,8 @@ from rtvi_sync import (
     TransportState,
     signals,
 )
-from rtvi_sync.concurrency.job import Job
 from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.concurrency.pool_task import Job
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
@@ -39,7 +39,7 @@ from tests.slowness import takes
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` promises half a second instead of five."""
-    monkeypatch.setattr("rtvi_sync.teardown.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
 
 
 class TestDisconnect:
@@ -90,7 +90,7 @@ class TestDisconnect:
                     raise NoThreadError("can't start new thread")
                 super().start()
 
-        monkeypatch.setattr("rtvi_sync.session.Job", Refused)
+        monkeypatch.setattr("rtvi_sync.session.session.Job", Refused)
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-lane"]
@@ -301,7 +301,7 @@ class TestLimits:
 
     def test_limits(self) -> None:
         """`disconnect()` promises five seconds."""
-        from rtvi_sync import teardown
+        from rtvi_sync.session.session import ending as teardown
 
         assert teardown.TEARDOWN_LIMIT == 5.0
 

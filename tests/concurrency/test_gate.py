@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rtvi_sync.helpers import RTVIClientHelper
 
 import rtvi_sync
 from rtvi_sync.concurrency import deadline as deadline_module
-from rtvi_sync.concurrency import gate as module
+from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import Bell, Gate, forget_sleepless, sleepless
-from rtvi_sync.dispatch import Dispatcher
+from rtvi_sync.concurrency.latch import Bell, Gate, forget_sleepless, sleepless
 from rtvi_sync.errors import WouldDeadlockError
-from rtvi_sync.helpers import RTVIClientHelper
+from rtvi_sync.session.dispatcher import Dispatcher
 
 from ..client.helpers import run_python, until
 from ..forking import in_child
@@ -328,7 +328,7 @@ def test_a_child_has_no_such_thread():
 
 COLLECT = """
 import gc, threading
-from rtvi_sync.concurrency.gate import Bell
+from rtvi_sync.concurrency.latch import Bell
 
 bell, sleepers = Bell(), [threading.Lock() for _ in range(5)]
 # As if other threads left while a finalizer runs. No list is kept for reuse, so that each new one may collect.

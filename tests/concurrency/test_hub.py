@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from rtvi_sync.concurrency import hub as module
 from rtvi_sync.concurrency import lifecycle
-from rtvi_sync.concurrency.hub import Hub, acquire_hub
-from rtvi_sync.concurrency.lanes import Lane
+from rtvi_sync.concurrency import runtime as module
 from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.runtime import Hub, acquire_hub
+from rtvi_sync.concurrency.serial_queue import Lane
 
 from ..client.helpers import until
 from ..conftest import package_threads

@@ -8,11 +8,11 @@ import weakref
 
 import pytest
 
-from rtvi_sync.concurrency import job as module
 from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.job import Job
 from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
+from rtvi_sync.concurrency.pool_task import Job
 
 from ..client.helpers import until
 from ..forking import in_child

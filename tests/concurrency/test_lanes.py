@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from rtvi_sync.concurrency import lane_workers
+from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import sleepless
 from rtvi_sync.concurrency.io_thread import IOThread
-from rtvi_sync.concurrency.lane_workers import LaneWorkers
-from rtvi_sync.concurrency.lanes import Lane, LaneOverflow
+from rtvi_sync.concurrency.latch import sleepless
 from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.concurrency.serial_queue import Lane, LaneOverflow
+from rtvi_sync.concurrency.worker_pool import LaneWorkers
 
 from ..client.helpers import until
 from ..conftest import package_threads

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import Bell
-from rtvi_sync.concurrency.pacer import Pacer, PacerTask
+from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.timer_thread import Pacer, PacerTask
 from tests.slowness import GUARD, takes
 
 LIMIT = GUARD
@@ -348,7 +348,7 @@ def test_close_and_join_on_the_pacer_thread_return():
 
 def test_a_thread_that_cannot_start_leaves_a_working_pacer(monkeypatch):
     """If the first thread fails to start, add() raises and the next add() tries again."""
-    from rtvi_sync.concurrency import pacer as module
+    from rtvi_sync.concurrency import timer_thread as module
 
     def refuse(role, target, *args):
         raise RuntimeError("can't start new thread")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.pending import Pending, Waiter
+from rtvi_sync.concurrency.pending_requests import Pending, Waiter
 from tests.slowness import GUARD
 
 LIMIT = GUARD

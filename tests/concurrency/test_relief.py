@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rtvi_sync.concurrency import lane_workers
+from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.concurrency.io_thread import IOThread
-from rtvi_sync.concurrency.lane_workers import LaneWorkers
-from rtvi_sync.concurrency.lanes import Lane
+from rtvi_sync.concurrency.serial_queue import Lane
+from rtvi_sync.concurrency.worker_pool import LaneWorkers
 
 from ..client.helpers import until
 from ..forking import in_child

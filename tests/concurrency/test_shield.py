@@ -13,7 +13,8 @@ from contextlib import suppress
 
 import pytest
 
-from rtvi_sync.concurrency import job, lifecycle, shield
+from rtvi_sync.concurrency import lifecycle, shield
+from rtvi_sync.concurrency import pool_task as job
 from rtvi_sync.concurrency.shield import shielded
 
 from ..client.helpers import until

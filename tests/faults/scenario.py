@@ -18,8 +18,8 @@ from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport,
 from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
+from rtvi_sync.testing.embedded_bot.tones import tones
 from rtvi_sync.testing.faults import Direction
-from rtvi_sync.testing.voice import tones
 from tests.slowness import GUARD, takes
 
 from ..loopback import serving, trusting

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.testing import faults
-from rtvi_sync.testing.fault_pipe import End, Pipe
+from rtvi_sync.testing.fault_injection.fault_pipe import End, Pipe
 from rtvi_sync.testing.faults import DIRECTIONS, Fault
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIError, RTVIMessage, TransportState, WebSocketTransport
-from rtvi_sync.concurrency.gate import Bell
+from rtvi_sync.concurrency.latch import Bell
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot

@@ -20,7 +20,8 @@ from locust.env import Environment
 from locust.exception import StopTest
 
 from rtvi_sync import RequestTimeoutError
-from rtvi_sync.concurrency import hub, lane_workers
+from rtvi_sync.concurrency import runtime as hub
+from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient

@@ -13,7 +13,8 @@ import pytest
 from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.events import RTVIEvent
-from rtvi_sync.media import NullSink, SilenceSource, opencv_backend
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.media.devices import opencv_backend
 from rtvi_sync.media.manager import MediaManager
 from tests.slowness import GUARD
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import attrs
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import Bell
+from rtvi_sync.concurrency.latch import Bell
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 from tests.slowness import GUARD

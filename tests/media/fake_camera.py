@@ -12,7 +12,7 @@ from typing import Any
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo, VideoFrame
-from rtvi_sync.media.camera import Camera
+from rtvi_sync.media.devices.camera import Camera
 from tests.slowness import GUARD
 
 LIMIT = GUARD

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 
-from rtvi_sync.concurrency.gate import Bell
+from rtvi_sync.concurrency.latch import Bell
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media import opencv_backend
+from rtvi_sync.media.devices import opencv_backend
 
 from ..required import missing
 

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
-from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame, opencv_backend
+from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame
+from rtvi_sync.media.devices import opencv_backend
 
 from .fake_camera import LIMIT, WEBCAM, FakeCameras, number_of, picture
 from .real_video import write_film

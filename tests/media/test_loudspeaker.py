@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media.loudspeaker import DeviceSpeaker
+from rtvi_sync.media.devices.speaker import DeviceSpeaker
 
 from .fake_audio import LIMIT, World
 from .fake_output import FakeOutput, FakeSpeakers

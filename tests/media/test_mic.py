@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rtvi_sync.concurrency.pacer import Pacer
+from rtvi_sync.concurrency.timer_thread import Pacer
 from rtvi_sync.errors import DeviceError, DisconnectedError
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
 from tests.slowness import GUARD, takes

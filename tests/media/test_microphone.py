@@ -11,11 +11,11 @@ import pytest
 from hypothesis import strategies as st
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.gate import sleepless
-from rtvi_sync.concurrency.pacer import Pacer
+from rtvi_sync.concurrency.latch import sleepless
+from rtvi_sync.concurrency.timer_thread import Pacer
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
-from rtvi_sync.media import microphone
-from rtvi_sync.media.microphone import DeviceMic
+from rtvi_sync.media.devices import microphone
+from rtvi_sync.media.devices.microphone import DeviceMic
 from tests.slowness import takes
 
 from .fake_audio import LIMIT, FakeAudio, World, frame, within

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media import MediaDeviceInfo, opencv_backend
+from rtvi_sync.media import MediaDeviceInfo
+from rtvi_sync.media.devices import opencv_backend
 from tests.slowness import GUARD
 
 from .real_video import opencv

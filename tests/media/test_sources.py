@@ -65,7 +65,7 @@ def test_wav_source_of_something_else(tmp_path):
 
 def test_wav_source_is_bounded(tmp_path, monkeypatch):
     """A file over the limit is refused, and not read beyond it."""
-    monkeypatch.setattr("rtvi_sync.media.virtual.MAX_WAV_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("rtvi_sync.media.sources.MAX_WAV_FILE_BYTES", 1 << 20)
     (tmp_path / "a.wav").write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(DeviceError, match="larger than 1 MiB"):
         WavSource(tmp_path / "a.wav")

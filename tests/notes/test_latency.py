@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.notes.latency import HEADERS, Latency, as_rows, measure, moments_of_sound
+from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, measure, moments_of_sound
 
 
 def every_20_ms(begin: float, end: float) -> list[float]:

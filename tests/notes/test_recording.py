@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.media import AudioFrame, AudioTrack, ParticipantTracks, Tracks
-from rtvi_sync.notes.recording import Recorder, Stretch, find_resampler, played, write_conversation
+from rtvi_sync.recording.recording import Recorder, Stretch, find_resampler, played, write_conversation
 
 RATE = 1000
 

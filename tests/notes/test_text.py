@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.notes.text import LONGEST_LINE, clean
+from rtvi_sync.recording.text import LONGEST_LINE, clean
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from rtvi_sync import BotLLMTextData, BotOutputData, Event, RTVIEvent, UserInputData, UserTranscriptionData
-from rtvi_sync.notes.transcript import Line, Transcript
+from rtvi_sync.recording.transcript import Line, Transcript
 
 _clock = itertools.count(1)
 

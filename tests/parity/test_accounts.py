@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import LLMHelper
+from rtvi_sync.client.options import callback_event
 from rtvi_sync.events import event_from
-from rtvi_sync.options import callback_event
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
 
 from .accounts import Account, accounts, last_of, packages, resolve, spelled_in_python

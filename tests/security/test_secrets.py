@@ -31,7 +31,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.cli import main
 from rtvi_sync.media import NullSink
-from rtvi_sync.start import Bundle
+from rtvi_sync.session.connect_request import Bundle
 from rtvi_sync.testing import EmbeddedBot
 from tests.slowness import GUARD
 
@@ -436,7 +436,7 @@ def test_a_conversation_on_the_command_line(
     eyes: Eyes, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is it repeated where all goes well."""
-    monkeypatch.setattr("rtvi_sync.cli.conversation.Conversation.hold", lambda *_, **__: None)
+    monkeypatch.setattr("rtvi_sync.cli.demo_session.Conversation.hold", lambda *_, **__: None)
     with EmbeddedBot() as bot:
         main(["demo", "--url", with_secrets(bot.ws_url), "--out", str(tmp_path / "x.wav")])
         assert SECRET in bot.wait_for_session().path

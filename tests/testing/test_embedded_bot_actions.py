@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.signatures import describe
+from rtvi_sync.testing.embedded_bot.action_schema import describe
 
 from ..client.helpers import until
 from .bot_client import LIMIT, Talk, action, names

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.testing.hearing import Heard, SpeechDetector, SpeechGoesOn, SpeechStarted, Utterance
+from rtvi_sync.testing.embedded_bot.vad import Heard, SpeechDetector, SpeechGoesOn, SpeechStarted, Utterance
 
 RATE = 16000
 

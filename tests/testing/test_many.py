@@ -21,16 +21,8 @@ import pytest
 
 from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
-from rtvi_sync.testing import (
-    BotSession,
-    EmbeddedBot,
-    MeasuredClient,
-    Measurement,
-    Report,
-    Row,
-    many,
-    run_many,
-)
+from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measurement, Report, Row, run_many
+from rtvi_sync.testing.load import many
 from tests.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[2]

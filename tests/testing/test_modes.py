@@ -9,7 +9,7 @@ import pytest
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, VERSIONS, supports
 from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.modes import Greeting, Mode, greet
+from rtvi_sync.testing.embedded_bot.bot_version import Greeting, Mode, greet
 
 from .bot_client import Client, Talk, names, outline
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing.hearing import Utterance
-from rtvi_sync.testing.script import Step, bot_turn, sentences_of, words_of
-from rtvi_sync.testing.voice import Speech, echo, tones
+from rtvi_sync.testing.embedded_bot.script import Step, bot_turn, sentences_of, words_of
+from rtvi_sync.testing.embedded_bot.tones import Speech, echo, tones
+from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 RATE = 16000
 REPLY = "One two. Three."

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.concurrency.hub import acquire_hub
+from rtvi_sync.concurrency.runtime import acquire_hub
 from rtvi_sync.errors import (
     ConnectionTimeoutError,
     DisconnectedError,

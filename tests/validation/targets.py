@@ -11,12 +11,12 @@ from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, R
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
-from rtvi_sync.testing.config import LiveConfig
-from rtvi_sync.testing.context import Context
-from rtvi_sync.testing.fault_connection import Address
+from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, Mode
+from rtvi_sync.testing.embedded_bot.config import LiveConfig
+from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.session import State
+from rtvi_sync.testing.fault_injection.fault_connection import Address
 from rtvi_sync.testing.faults import Reset
-from rtvi_sync.testing.modes import NEWEST, Mode
-from rtvi_sync.testing.session import State
 
 
 class NoLink:

@@ -1,0 +1,37 @@
+"""The recording that a command leaves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rtvi_sync import RTVIError
+from rtvi_sync.recording import recording
+from rtvi_sync.recording.recording import Stretch
+
+
+def writable(path: Path, option: str) -> Path:
+    """The absolute path of a file that is yet to be written.
+
+    Raises:
+        RTVIError: it cannot be; told beforehand, so that nobody talks for a minute and loses the recording.
+    """
+    path = path.absolute()
+    if not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
+        raise RTVIError(f"Cannot write {path}: give {option} a file in a directory that exists and is yours")
+    return path
+
+
+def keep(path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], tell: Callable[[str], None]) -> None:
+    """Write what both said, and tell where it is.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    files = recording.write_conversation(path, user, bot, recording.find_resampler())
+    if files == [path]:
+        tell(f"The conversation is in {path} (left: you, right: the bot)")
+    elif files:
+        tell("Each side has a file of its own, because the sample rates differ and soxr is not installed")
+        tell(f'(pip install "rtvi_sync[resample]"). They begin at the same moment: {", ".join(map(str, files))}')

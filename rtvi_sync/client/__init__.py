@@ -1,0 +1,1 @@
+"""The client: its facade, its options, and one session after the other."""

@@ -1,0 +1,148 @@
+"""The part of the client that has the bot act."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..messages import RTVIMessage
+from ..protocol.validation import NAME, from_mapping, iterable
+from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
+
+RTVIActionResponse: TypeAlias = RTVIMessage
+"""What `action()` returns: `.data["result"]` is the result, any JSON."""
+
+
+@attrs.frozen
+class ActionArgument:
+    """An argument of an action: its name and any JSON value."""
+
+    name: str = attrs.field(validator=NAME)
+    value: Any = None
+
+
+_LIST = iterable('a list of {"name": ..., "value": ...}').or_none
+
+
+def _arguments(value: Sequence[ActionArgument | Mapping[str, Any]] | None) -> tuple[ActionArgument, ...]:
+    _LIST.check(arguments=value)
+    return tuple(
+        from_mapping(ActionArgument, argument, f"arguments[{index}]") for index, argument in enumerate(value or ())
+    )
+
+
+@attrs.frozen
+class RTVIActionRequestData:
+    """What an action is called with.
+
+    Attributes:
+        service: key of the service that has it, such as "llm".
+        action: its name; `describe_actions()` lists them.
+        arguments: its arguments; mappings with `name` and `value` are taken too.
+    """
+
+    service: str = attrs.field(validator=NAME)
+    action: str = attrs.field(validator=NAME)
+    arguments: Sequence[ActionArgument | Mapping[str, Any]] = attrs.field(default=(), converter=_arguments)
+
+    def as_message(self) -> RTVIMessage:
+        """A new message that calls the action."""
+        arguments = [attrs.asdict(argument, recurse=False) for argument in _arguments(self.arguments)]
+        return RTVIMessage("action", {"service": self.service, "action": self.action, "arguments": arguments})
+
+
+ActionLike: TypeAlias = RTVIActionRequestData | Mapping[str, Any]
+
+
+def request_of(action: ActionLike) -> RTVIActionRequestData:
+    """The request that the argument `action` means.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    return from_mapping(RTVIActionRequestData, action, "action")
+
+
+class BotActions(ClientPart):
+    """Actions of bots that have some: RTVI 0.3, and 1.x where the bot kept them.
+
+    Without a session they are single-turn requests to `params.endpoints.action`: every message of the answer goes
+    through the same handlers as in a session.
+    """
+
+    def describe_actions(self, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIMessage:
+        """Ask the bot which actions it has. The event `actions_available` follows.
+
+        Returns:
+            The bot's message; `.data["actions"]` has for each its service, action, arguments and result type.
+
+        Raises:
+            BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError,
+            ProtocolError: the answer makes no sense.
+        """
+        return _checked(self._ask(RTVIMessage("describe-actions", {}), timeout))
+
+    def action(self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIActionResponse:
+        """Have the bot do something, and wait for the result.
+
+        In a session the events that it causes may come later. Without one the call returns when the server's answer
+        has ended; every event of it is queued by then.
+
+        Args:
+            action: `RTVIActionRequestData`, or a mapping:
+                ``{"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}``.
+            timeout: seconds for all of it; omitted: the client's `request_timeout`; None: no limit. Set one: a bot of
+                RTVI 0.3 never answers an action that fails, or any action after it.
+
+        Returns:
+            The bot's message; `.data["result"]` is the result.
+
+        Raises:
+            RequestRejectedError: the bot or the server refused (`.status`: of the server).
+            RequestTimeoutError: no answer in time; a session goes on.
+            BotNotReadyError: a session is being prepared.
+            ActionEndpointNotSetError: there is no session, and no endpoint for actions either.
+            DisconnectedError: the session ended first; the server cannot be reached, or broke off.
+            ProtocolError: the answer makes no sense; the server's lacks the result.
+            UnsupportedFeatureError: bots of this version have no actions.
+        """
+        message = request_of(action).as_message()
+        if self._connector.has_session:
+            return _checked(self._ask(message, timeout))
+        deadline = self._deadline(timeout)
+        with self._connector.single_turn(message) as turn:
+            return _checked(turn.result(deadline))
+
+    def action_stream(
+        self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
+    ) -> Generator[RTVIActionResponse, None, None]:
+        """As `action()`, and hand out each message of the server's answer as it comes.
+
+        In a session that is the result only: what else the action causes comes as events. Events are delivered in any
+        case. Nothing is sent before the first message is asked for; closing the iterator abandons the request.
+
+        Args:
+            action: as of `action()`.
+            timeout: seconds that each message may take.
+
+        Raises:
+            RTVIError: as `action()`, when the iterator is asked for the next message. A refusal is raised after the
+                server's other messages.
+        """
+        TIMEOUT.check(timeout=timeout)
+        return self._action_stream(request_of(action).as_message(), timeout)
+
+    def _action_stream(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
+        if self._connector.has_session:
+            yield _checked(self._ask(message, timeout))
+            return
+        with self._connector.single_turn(message) as turn:
+            while (received := turn.next_before(self._deadline(timeout))) is not None:
+                yield received
+
+
+def _checked(answer: RTVIMessage) -> RTVIMessage:
+    payload_of(answer)
+    return answer

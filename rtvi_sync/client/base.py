@@ -1,0 +1,65 @@
+"""What the parts of the client's interface share."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from ..concurrency.deadline import Deadline
+from ..errors import ProtocolError
+from ..messages import RTVIMessage
+from ..protocol.dialects import INBOUND, decode_payload
+from ..protocol.validation import WAIT, Rule
+from ..session.dispatcher import Dispatcher
+from ..session.params import Seconds
+from .session_manager import Connector
+
+
+class DefaultTimeout:
+    """Stands for the client's own `request_timeout`, since None means: no limit."""
+
+    def __repr__(self) -> str:
+        return "request_timeout"
+
+
+DEFAULT_TIMEOUT: Final = DefaultTimeout()
+"""The client's `request_timeout`: the `timeout` of every call that waits for an answer, unless it is given another."""
+
+Timeout: TypeAlias = Seconds | DefaultTimeout | None
+"""Seconds, `DEFAULT_TIMEOUT`, or None for no limit."""
+
+TIMEOUT: Final = Rule(
+    WAIT.or_none.what,
+    lambda timeout: isinstance(timeout, DefaultTimeout) or WAIT.has_type(timeout),
+    lambda timeout: isinstance(timeout, DefaultTimeout) or WAIT.has_value(timeout),
+    optional=True,
+)
+
+
+class ClientPart:
+    """Base of the classes that `RTVIClient` is made of. None of them has logic."""
+
+    _connector: Connector
+    _dispatcher: Dispatcher
+    _request_timeout: Seconds | None
+
+    def _deadline(self, timeout: Timeout) -> Deadline:
+        TIMEOUT.check(timeout=timeout)
+        return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
+
+    def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
+        deadline = self._deadline(timeout)
+        return self._connector.session().request(message, deadline)
+
+
+def payload_of(answer: RTVIMessage) -> Any:
+    """What an answer of the bot holds, decoded.
+
+    Raises:
+        ProtocolError: it is not of the shape that its type has.
+    """
+    try:
+        return decode_payload(INBOUND[answer.type], answer.data)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"The bot's answer makes no sense: {error}. See what in the bot makes this message"
+        ) from None

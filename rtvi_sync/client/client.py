@@ -1,0 +1,445 @@
+"""The client: a blocking facade without logic. What it does is done by `connect`, `session` and `dispatch`."""
+
+from __future__ import annotations
+
+import ssl
+import weakref
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+
+import attrs
+
+from .._version import __version__
+from ..concurrency.deadline import Deadline
+from ..events import Event, RTVIEvent, event_from
+from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from ..messages import BotReadyData
+from ..protocol.states import ACTIVE, TransportState
+from ..protocol.validation import FUNCTION, NAME, WAIT, from_mapping
+from ..session.connect_request import BotURL
+from ..session.dispatcher import Dispatcher
+from ..session.event_stream import EventStream
+from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
+from ..session.reconnect_policy import ReconnectPolicy
+from ..transports.base import Transport
+from ..transports.websocket import WebSocketTransport
+from .actions import BotActions
+from .config import BotConfig
+from .devices import ClientDevices
+from .helpers import HelperRegistry, RTVIClientHelper
+from .messaging import BotMessages
+from .options import (
+    Milliseconds,
+    RTVIClientOptions,
+    RTVIEventCallbacks,
+    api_request,
+    callbacks_of,
+)
+from .session_manager import Connector
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .stats import ClientStats
+
+ClientT = TypeVar("ClientT", bound="RTVIClient")
+F = TypeVar("F", bound=Callable[..., Any])
+HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
+
+_WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
+
+
+class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
+    """A blocking client of an RTVI voice bot. Every method may be called on any thread.
+
+    The constructor does no I/O, starts no thread and touches no device. It and every method check their arguments
+    before anything else: a wrong type raises `TypeError`, a wrong value `ValueError`, and both name the argument.
+
+    Args:
+        options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
+        transport: carries sessions. Without one only `start_bot()` and single actions over HTTP work.
+        params: parameters of the requests to your server; see `RTVIClientParams`.
+        callbacks: functions to call for events, by callback name (``on_bot_ready``).
+        timeout: limit of `connect()`, from the call until the bot is ready, in MILLISECONDS. None: no limit.
+        connect_timeout: the same limit in seconds.
+        enable_mic: whether the microphone is on at the start.
+        enable_cam: whether the camera is; `enable_camera` is another name for it.
+        custom_connect_handler: makes the connect request in your way: ``handler(params, timeout, abort_controller)``
+            returns what the transport is given. It runs on the connect thread.
+        request_timeout: seconds; default limit of every call that waits for an answer of the bot. None: no limit.
+        mic, speaker, cam: None for the system's default device, a device id, or a source or sink object.
+        http_client: your own for the connect request and actions without a session; never closed by the client.
+        events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
+            `wait_for()` and `events()`.
+        ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.
+        proxy: URL of an HTTP proxy for both; None: what the environment says; False: none.
+        max_queued_events, max_queued_bytes: limits of what may wait for its handlers; over them the session is ended.
+        max_queued_audio_bytes: limit of the bot's audio that may wait for a sink that is slow; beyond it the oldest is
+            dropped. The default of 16 MiB holds several minutes.
+        reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
+            `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
+
+    Raises:
+        TypeError: an unknown option, two spellings of one, or a wrong type.
+        ValueError: a wrong value, such as the name of a file as a device id.
+    """
+
+    @overload
+    def __init__(self, options: RTVIClientOptions | Mapping[str, Any], /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        *,
+        transport: Transport | None = None,
+        params: RTVIClientParams | Mapping[str, Any] | None = None,
+        callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None,
+        timeout: Milliseconds | timedelta | None = None,
+        connect_timeout: Seconds | timedelta | None = None,
+        enable_mic: bool = True,
+        enable_cam: bool | None = None,
+        enable_camera: bool | None = None,
+        custom_connect_handler: ConnectHandler | None = None,
+        request_timeout: Seconds | None = 10.0,
+        mic: str | MediaDeviceInfo | AudioSource | None = None,
+        speaker: str | MediaDeviceInfo | AudioSink | None = None,
+        cam: str | MediaDeviceInfo | VideoSource | None = None,
+        http_client: httpx.Client | None = None,
+        events: Literal["thread", "manual"] = "thread",
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | bool | None = None,
+        max_queued_events: int = 100_000,
+        max_queued_bytes: int = 64 * 1024 * 1024,
+        max_queued_audio_bytes: int = 16 * 1024 * 1024,
+        reconnect: ReconnectPolicy | None = None,
+    ) -> None: ...
+    def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
+        if options is not None and keywords:
+            raise TypeError("Give RTVIClient either one options object or keyword arguments")
+        given = from_mapping(RTVIClientOptions, options if options is not None else keywords, "options")
+        self._request_timeout = given.request_timeout
+        self._dispatcher = Dispatcher(
+            self,
+            manual=given.events == "manual",
+            max_events=given.max_queued_events,
+            max_bytes=given.max_queued_bytes,
+        )
+        for event, function in callbacks_of(given.callbacks):
+            self._dispatcher.add(event, function, name=f"on_{event.snake}")
+        self._connector = Connector(given, self._dispatcher)
+        self._helpers = HelperRegistry(self._dispatcher)
+        weakref.finalize(self, self._connector.watch.collected).atexit = False
+        weakref.finalize(self, self._connector.devices.hold.collected).atexit = False
+
+    @classmethod
+    def for_url(cls: type[ClientT], url: str, **options: Any) -> ClientT:
+        """Make a client of the bot at `url`. It is not connected; `connect()` connects it, and so does ``with``.
+
+        Args:
+            url: where the bot is:
+
+                * ``ws://`` or ``wss://``: the bot's WebSocket.
+                * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
+                  Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, as `start_bot()` does it.
+                * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that
+                  answers 404 or 405, its ``/connect``.
+                * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
+            options: as `RTVIClient` takes them. Without `transport` it is a `WebSocketTransport`. `params` need no
+                `base_url`.
+
+        Raises:
+            InvalidTransportParamsError: no bot can be at the URL.
+            TypeError: an unknown option, or `custom_connect_handler`, which says where the bot is, too.
+        """
+        bot_url = BotURL.parse(url)
+        if options.get("custom_connect_handler") is not None:
+            raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
+        client = cls(**{"transport": WebSocketTransport(), **options})
+        connector = client._connector
+        connector.bot_url = bot_url
+        if connector.params.base_url is None:
+            connector.params = attrs.evolve(connector.params, base_url=bot_url.base_url)
+        return client
+
+    def __repr__(self) -> str:
+        transport = self._connector.transport
+        return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "An RTVIClient can neither be pickled nor copied: its threads and its connection belong to this process. "
+            "Make a client in the other process, at import or in the function that it runs, and connect it there."
+        )
+
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    def connect(self, connection_params: Any = None) -> BotReadyData:
+        """Connect and wait until the bot is ready.
+
+        Args:
+            connection_params: what the transport needs, if you have it already (``{"ws_url": ...}``): then no request
+                is made.
+
+        Returns:
+            What the bot said about itself.
+
+        Raises:
+            ConnectionTimeoutError: not within the client's limit, which covers every phase.
+            BotAlreadyStartedError: a session is active, or one is under way, or a call of `start_bot()` is.
+            StartBotError: the connect request failed.
+            TransportStartError: the transport could not be opened.
+            InvalidTransportParamsError: there is no transport, nothing that tells it where to connect, or it serves
+                another client.
+            DeviceError: a device that was asked for by its id cannot be used.
+            BotError: the bot reported that it cannot go on.
+            ProtocolError: its bot-ready cannot be understood, or it broke the protocol before.
+            DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
+                ready.
+            ForkedProcessError: the client was connected when the process forked; only the parent may use it.
+            TypeError, ValueError: `params.request_data` or `params.config` hold something that is not JSON.
+
+        After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler too, that of
+        `disconnected` for instance.
+        """
+        return self._connector.connect(given=connection_params)
+
+    def start_bot(
+        self,
+        endpoint: str | APIRequest | Mapping[str, Any],
+        request_data: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+    ) -> Any:
+        """Ask a server to start a bot; connect to it with `connect(bundle)`.
+
+        `params.headers` and `params.request_data` are sent along only to `base_url`'s own origin. The transport's
+        name is sent as ``transport`` unless `request_data` has one: Pipecat's runner chooses by it.
+
+        Args:
+            endpoint: URL, or an `APIRequest`.
+            timeout: seconds; None: the client's connect timeout.
+
+        Returns:
+            What the server answered, for `connect()`. The event `bot_started` has it, too.
+
+        Raises:
+            StartBotError: the request failed.
+            ConnectionTimeoutError: no answer in time.
+            BotAlreadyStartedError: a session is active, or one is under way, or another call of `start_bot()` is.
+            DisconnectedError: `disconnect()` was called on another thread.
+        """
+        return self._connector.start_bot(api_request(endpoint, request_data, headers, timeout))
+
+    def start_bot_and_connect(
+        self,
+        endpoint: str | APIRequest | Mapping[str, Any],
+        request_data: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+    ) -> BotReadyData:
+        """`start_bot()` and `connect()` in one, under one limit. Arguments as of `start_bot()`, errors as of both."""
+        return self._connector.connect(start=api_request(endpoint, request_data, headers, timeout))
+
+    def disconnect(self) -> None:
+        """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
+
+        Calls that wait for answers raise `DisconnectedError`. When it returns, the session's threads are gone and
+        `disconnected` was delivered; called inside a handler of this client, `disconnected` follows when the handler
+        returns; in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends
+        without `disconnected`. Never raises.
+
+        Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
+        passes, the `error` of `disconnected` says how many, and a warning is logged.
+        """
+        self._connector.disconnect()
+
+    def close(self) -> None:
+        """`disconnect()` for good: `connect()` raises from now on."""
+        self._connector.close()
+
+    def __enter__(self) -> RTVIClient:
+        self.connect()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disconnect()
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> TransportState:
+        """The state now. In a forked child, whose parent holds the session, `disconnected`."""
+        return self._connector.state
+
+    @property
+    def connected(self) -> bool:
+        """True while the transport is open (state connected or ready)."""
+        return self.state in ACTIVE
+
+    @property
+    def version(self) -> str:
+        """The version of this package."""
+        return __version__
+
+    @property
+    def transport(self) -> Transport | None:
+        """The transport that it was made with."""
+        return self._connector.transport
+
+    @property
+    def transport_expiry(self) -> float | None:
+        """Unix time at which the server will end the session, if the transport knows."""
+        transport = self._connector.transport
+        return transport.expiry if transport is not None else None
+
+    def stats(self) -> ClientStats:
+        """Counters of the session that is, or of the last one: bytes, messages, audio, and what of it was dropped.
+
+        Cheap enough to be called every second. Never raises.
+        """
+        return self._connector.stats()
+
+    @property
+    def params(self) -> RTVIClientParams:
+        """The parameters of the requests to your server. May be changed, or replaced by a mapping, at any time."""
+        return self._connector.params
+
+    @params.setter
+    def params(self, value: RTVIClientParams | Mapping[str, Any]) -> None:
+        self._connector.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
+
+    def construct_url(self, endpoint: str) -> str:
+        """The URL of an endpoint: "connect", "action", or a path below `params.base_url`.
+
+        Raises:
+            RTVIError: `base_url` is missing.
+        """
+        return self.params.construct_url(endpoint)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    @overload
+    def on(self, event: str | RTVIEvent) -> Callable[[F], F]: ...
+    @overload
+    def on(self, event: str | RTVIEvent, handler: F) -> F: ...
+    def on(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
+        """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event`. Also a decorator.
+
+        Handlers of one client run one at a time, in the order of the events, never on an I/O thread. They are held
+        strongly, and what is registered twice is called twice. What a handler raises is logged and published as
+        `handler_error`.
+
+        Raises:
+            ValueError: there is no such event.
+            TypeError: the handler cannot be called so, or is a coroutine function.
+        """
+        return self._add(event, handler, once=False)
+
+    @overload
+    def once(self, event: str | RTVIEvent) -> Callable[[F], F]: ...
+    @overload
+    def once(self, event: str | RTVIEvent, handler: F) -> F: ...
+    def once(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
+        """As `on()`, for the next `event` only."""
+        return self._add(event, handler, once=True)
+
+    def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
+        """Call `handler`, however often it is registered, for `event` no longer; without it, no handler at all."""
+        if handler is not None:
+            FUNCTION.check(handler=handler)
+        self._dispatcher.remove(event, handler)
+
+    def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
+        """The `events` (none: all) from now on, as an iterator and context manager.
+
+        It ends with the session that is active or under way, and with the next one if there is none; an attempt that
+        fails is one. When an event is handed out, every handler of earlier events has returned.
+
+        Args:
+            timeout: seconds that each event may take to come; then `RequestTimeoutError`. None: no limit.
+
+        Raises:
+            ValueError: there is no such event.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        return self._dispatcher.open_stream(events, timeout)
+
+    def wait_for(
+        self,
+        event: str | RTVIEvent,
+        where: Callable[[Event], object] | None = None,
+        timeout: Seconds | None = None,
+    ) -> Event:
+        """Wait for the next `event` for which `where(event)` is true.
+
+        It begins with the call: an event that an earlier call of yours causes may be gone by then. Open `events()`
+        first where that matters.
+
+        Raises:
+            RequestTimeoutError: not within `timeout` seconds.
+            DisconnectedError: the session ended first; also if it has ended already and no other has begun, unless
+                `event` is one that begins a session (`bot_ready`, for instance).
+            WouldDeadlockError: called inside a handler of this client.
+            ForkedProcessError: the client was connected when the process forked.
+            TypeError: `where` is no function. Pass a time limit as ``timeout=5``.
+        """
+        _WHERE.check(where=where)
+        WAIT.or_none.check(timeout=timeout)
+        return self._dispatcher.wait_for(event, where, timeout)
+
+    def process_events(self, timeout: Seconds | None = 0.0) -> int:
+        """In manual mode: wait up to `timeout` seconds for a first event, then run the handlers of all that are queued.
+
+        Returns:
+            How many events were delivered.
+
+        Raises:
+            RTVIError: the client is not in manual mode.
+            WouldDeadlockError: called inside a handler.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        return self._dispatcher.run_queued(Deadline(timeout))
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def register_helper(self, service: str, helper: HelperT) -> HelperT:
+        """Give a service of the bot its helper; from now on it hears the messages that it wants.
+
+        Args:
+            service: key of the service, such as "llm".
+            helper: serves one service of one client.
+
+        Returns:
+            The helper.
+
+        Raises:
+            RTVIError: the service has a helper, or the helper a service.
+            TypeError: it is not an `RTVIClientHelper`.
+        """
+        NAME.check(service=service)
+        return self._helpers.register(self, service, helper)
+
+    def get_helper(self, service: str) -> RTVIClientHelper | None:
+        """The helper of a service; None if it has none."""
+        NAME.check(service=service)
+        return self._helpers.get(service)
+
+    def unregister_helper(self, service: str) -> None:
+        """Take a service its helper away. Without effect if it has none."""
+        NAME.check(service=service)
+        self._helpers.unregister(service)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _add(self, event: str | RTVIEvent, handler: F | None, *, once: bool) -> F | Callable[[F], F]:
+        if handler is not None:
+            self._dispatcher.add(event, handler, once=once)
+            return handler
+        event = event_from(event)
+
+        def register(function: F) -> F:
+            self._dispatcher.add(event, function, once=once)
+            return function
+
+        return register

@@ -1,0 +1,131 @@
+"""The part of the client that reads and changes the config of a bot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BotNotReadyError
+from ..messages import RTVIClientConfigOption, RTVIMessage
+from ..protocol import config as configs
+from ..protocol.config import Config, ConfigLike, OptionsLike
+from ..protocol.dialects import require_feature
+from ..protocol.validation import BOOL, NAME
+from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
+
+if TYPE_CHECKING:
+    from ..messages import ConfigDescription
+
+
+class BotConfig(ClientPart):
+    """Config of bots that have one: RTVI 0.3, and 1.x where the bot kept it.
+
+    A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`; wherever one is taken,
+    mappings of that shape are too. What is returned is yours: a deep copy.
+
+    Methods that ask the bot raise, besides what is said there: `BotNotReadyError`, `DisconnectedError`,
+    `RequestTimeoutError`, `RequestRejectedError`, `ProtocolError` (the answer makes no sense) and
+    `UnsupportedFeatureError` (the bot's version has no config, or the bot said so). Their `timeout` is in seconds;
+    omitted: the client's `request_timeout`; None: no limit.
+    """
+
+    @property
+    def config(self) -> Config | None:
+        """The bot's config as last heard: after `connect()`, and after each `config` message. None: it told none."""
+        config = self._connector.config
+        return configs.config_of(config) if config is not None else None
+
+    def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
+        """Ask the bot for its config. The event `config` follows."""
+        return configs.config_of(payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
+
+    get_config = get_bot_config
+
+    def update_config(
+        self, config: ConfigLike, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT
+    ) -> RTVIMessage:
+        """Change options of the bot; those that are not in `config` stay. `config` and `config_updated` follow.
+
+        Args:
+            config: the options to change.
+            interrupt: True: at once, and the bot is interrupted. False: after its current turn.
+
+        Returns:
+            The bot's message with its whole config.
+
+        Raises:
+            ConfigUpdateError: the bot refused it; `message_error` follows.
+            TypeError: `config` is none, or holds something that is not JSON.
+        """
+        BOOL.check(interrupt=interrupt)
+        answer = self._ask(
+            RTVIMessage("update-config", {"config": configs.as_json(config), "interrupt": interrupt}), timeout
+        )
+        payload_of(answer)
+        return answer
+
+    def describe_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> list[ConfigDescription]:
+        """Ask the bot which options its services have. The event `config_describe` follows."""
+        return list(payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
+
+    def get_service_options_from_config(
+        self, service_key: str, config: ConfigLike | None = None, timeout: Timeout = DEFAULT_TIMEOUT
+    ) -> RTVIClientConfigOption | None:
+        """The options of a service in `config`; without it, in the bot's, which is asked for it.
+
+        Returns:
+            The service's entry, or None if there is no such service.
+        """
+        NAME.check(service_key=service_key)
+        return configs.options_of(self._given_or_asked(config, timeout), service_key)
+
+    def get_service_option_value_from_config(
+        self,
+        service_key: str,
+        option: str,
+        config: ConfigLike | None = None,
+        timeout: Timeout = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """The value of an option in `config`; without it, in the bot's, which is asked for it.
+
+        Returns:
+            The value, or None if there is no such service or option.
+        """
+        NAME.check(service_key=service_key, option=option)
+        return configs.value_of(self._given_or_asked(config, timeout), service_key, option)
+
+    def set_service_option_in_config(
+        self, service_key: str, options: OptionsLike, config: ConfigLike | None = None
+    ) -> Config:
+        """A config with an option, or a list of them, set. It changes nothing by itself: give it to `update_config()`.
+
+        Args:
+            service_key: a service that `config` lacks is appended.
+            options: `ConfigOption(name, value)`, a mapping of that shape, or a list of them.
+            config: what to start from; without it, `client.config`, for which the bot must be ready.
+
+        Raises:
+            BotNotReadyError: there is neither `config` nor a ready bot that has told one.
+            UnsupportedFeatureError: there is no `config`, and bots of this version have none.
+            TypeError: `config` or `options` are none.
+        """
+        NAME.check(service_key=service_key)
+        return configs.with_options(self._given_or_known(config), service_key, options)
+
+    def set_config_options(self, config_options: ConfigLike, config: ConfigLike | None = None) -> Config:
+        """`set_service_option_in_config()` for each service in `config_options`."""
+        return configs.with_config(self._given_or_known(config), config_options)
+
+    def _given_or_asked(self, config: ConfigLike | None, timeout: Timeout) -> ConfigLike:
+        TIMEOUT.check(timeout=timeout)
+        return config if config is not None else self.get_bot_config(timeout)
+
+    def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:
+        if config is not None:
+            return config
+        session = self._connector.session()
+        session.check_ready()
+        known = self.config
+        if known is None:
+            require_feature("get-config", session.version)
+            raise BotNotReadyError("The bot has told no config; pass the config to start from")
+        return known

@@ -1,0 +1,200 @@
+"""The devices of one client, in its sessions and between them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..concurrency.lifecycle import (
+    NoThreadError,
+    log_stack_of,
+    register_for_fork,
+    start_thread,
+    system_failures_as,
+)
+from ..concurrency.runtime import Hub, acquire_hub
+from ..concurrency.shield import shielded
+from ..errors import DeviceError, UnsupportedFeatureError, anew
+from ..events import RTVIEvent
+from ..media import Tracks
+from ..media.kinds import Kind
+from ..media.manager import MediaManager
+from ..session.dispatcher import Dispatcher
+from ..session.publisher import Announcer, StateCell
+from ..transports.base import Transport
+
+# What a device that is closed, or a sink of the program's, may take.
+CLOSE_TIMEOUT = 1.0
+
+
+class Devices:
+    """What the client's device methods do.
+
+    Args:
+        media: of the client.
+        transport: of the client; None: it has none.
+        dispatcher, states: of the client.
+        in_use: the transport, while it serves a session of the client.
+        announce: tells of an event between two sessions.
+    """
+
+    def __init__(
+        self,
+        media: MediaManager,
+        transport: Transport | None,
+        dispatcher: Dispatcher,
+        states: StateCell,
+        *,
+        in_use: Callable[[], Transport | None],
+        announce: Callable[[RTVIEvent, object], None],
+    ) -> None:
+        self.media = media
+        self.hold: Hold = Hold(media)
+        self._transport = transport
+        self._dispatcher = dispatcher
+        self._states = states
+        self._in_use = in_use
+        self._announce = announce
+
+    @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
+    def init(self) -> None:
+        """Open the devices. See `RTVIClient.init_devices()`."""
+        transport = self._in_use()
+        if transport is not None:
+            shielded(transport.init_devices)
+        else:
+            shielded(self._init_between_sessions)
+
+    def _init_between_sessions(self) -> None:
+        if not self.hold.held:
+            hub = acquire_hub()
+            self.media.reports.outlet = Announcer(self._dispatcher, self._states, hub.workers, takes_states=False)
+            self.hold.begin(hub)
+            self.media.expect()
+        try:
+            transport = self._transport
+            self.media.prepare(
+                audio=transport is None or transport.supports_audio,
+                video=transport is not None and transport.supports_video,
+            )
+            self.hold.look_after()
+        except BaseException:
+            self.hold.end()
+            raise
+
+    def enable_mic(self, enable: bool) -> None:
+        """Remember it for sessions to come, and tell the transport of the one that is."""
+        self.media.switches.mic = enable  # also if the transport has devices of its own
+        transport = self._in_use()
+        if transport is not None:
+            transport.enable_mic(enable)
+        else:
+            self.media.enable_mic(enable)
+
+    def enable_cam(self, enable: bool) -> None:
+        """As `enable_mic()`, if the transport carries video."""
+        self._enable_video("cam", enable, self.media.enable_cam)
+
+    def enable_screen_share(self, enable: bool) -> None:
+        """As `enable_cam()`."""
+        self._enable_video("screen-share", enable, self.media.enable_screen_share)
+
+    def _enable_video(self, feature: str, enable: bool, between_sessions: Callable[[bool], None]) -> None:
+        in_use = self._in_use()
+        try:
+            if enable and (self._transport is None or not self._transport.supports_video):
+                who = "There is no transport" if self._transport is None else "This transport carries no video"
+                raise UnsupportedFeatureError(f"{who}. Use one that carries video, or leave it off", feature=feature)
+            if in_use is None:
+                between_sessions(enable)
+            elif feature == "cam":
+                self.media.switches.cam = enable
+                in_use.enable_cam(enable)
+            else:
+                in_use.enable_screen_share(enable)
+        except UnsupportedFeatureError as error:
+            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, anew(error))
+            raise
+
+    def update(self, kind: Kind, choice: Any) -> None:
+        """Replace a device now, or for sessions to come."""
+        transport = self._in_use()
+        if transport is None:
+            self.media.select(kind, choice)
+        else:
+            {"mic": transport.update_mic, "speaker": transport.update_speaker, "cam": transport.update_cam}[kind](
+                choice
+            )
+
+    def tracks(self) -> Tracks:
+        """The tracks there are now."""
+        transport = self._in_use()
+        return transport.tracks() if transport is not None else self.media.tracks()
+
+    def _tell(self, event: RTVIEvent, data: object) -> None:
+        if self._in_use() is not None or self.hold.held:
+            self.media.reports.outlet.event(event, data)
+        else:
+            self._announce(event, data)
+
+
+class Hold:
+    """Keeps devices open, and the threads that their events need, while there is no session. Nothing in it refers to
+    the client.
+
+    Args:
+        media: of the client.
+    """
+
+    def __init__(self, media: MediaManager) -> None:
+        self._media = media
+        # Guards `_hub`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in between.
+        self._lock = threading.RLock()
+        self._hub: Hub | None = None
+        register_for_fork(self)
+
+    @property
+    def held(self) -> bool:
+        """True while devices are open without a session."""
+        return self._hub is not None
+
+    def begin(self, hub: Hub) -> None:
+        """Devices are about to be opened; `hub` is one that was acquired for them."""
+        with self._lock:
+            before, self._hub = self._hub, hub
+        if before is not None:  # another thread was as fast
+            before.release()
+
+    def look_after(self) -> None:
+        """Devices are open."""
+        hub = self._hub
+        if hub is not None:
+            self._media.look_after(hub.pacer)
+
+    def hand_over(self) -> None:
+        """A session begins: what is open is its affair from now on, and it has acquired the hub."""
+        with self._lock:
+            hub, self._hub = self._hub, None
+        if hub is not None:
+            hub.release()
+
+    def end(self) -> None:
+        """Close what is open. Blocks for a moment; does nothing if a session has it."""
+        if self._hub is not None:
+            log_stack_of(self._media.stop(CLOSE_TIMEOUT), "A source or sink does not return")
+            self.hand_over()
+
+    def collected(self) -> None:
+        """The client was collected. A finalizer may run anywhere, and must not wait."""
+        if self._hub is not None:
+            # Where there are no threads any more, the interpreter shuts down and takes the devices with it.
+            with contextlib.suppress(NoThreadError):
+                start_thread("close", self.end)
+
+    def after_fork_in_child(self) -> None:
+        """The devices are the parent's."""
+        self._lock = threading.RLock()
+        self._hub = None

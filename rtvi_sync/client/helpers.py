@@ -1,0 +1,203 @@
+"""What a helper is, and how a client knows its helpers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..errors import RTVIError
+from ..messages import RTVIMessage
+from ..protocol.validation import FUNCTION, STRING, instance_of, iterable, mapping_of, snake_case
+from ..session.dispatcher import Dispatcher, takes_payload
+
+if TYPE_CHECKING:
+    from .client import RTVIClient
+
+F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound="RTVIClientHelper")
+
+
+_CALLBACKS = mapping_of(FUNCTION).or_none
+
+
+class RTVIClientHelper:
+    """Base of helpers. One helper serves one service of one client.
+
+    A subclass adds methods that call `self.client.action()`, says in `message_types` which messages of the bot it
+    wants, and in `event_names` which events it makes of them in `handle_message()`, by `emit()`.
+
+    Args:
+        callbacks: functions to call for its events: ``{"on_<event>": function}``.
+
+    Raises:
+        TypeError: there is no such event, or the function cannot be called so.
+    """
+
+    #: Wire types of the messages that `handle_message()` is called with.
+    message_types: ClassVar[Sequence[str]] = ()
+    #: Names of the events that it emits, in snake_case.
+    event_names: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, callbacks: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self._client: weakref.ref[RTVIClient] | None = None  # the client has its helpers, not the other way round
+        self._service: str | None = None
+        # Changed in single steps, and walked in copies.
+        self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {
+            snake_case(name): [] for name in self.event_names
+        }
+        _CALLBACKS.check(callbacks=callbacks)
+        for name, function in (callbacks or {}).items():
+            snake = snake_case(name)
+            if not snake.startswith("on_") or snake.removeprefix("on_") not in self._handlers:
+                raise TypeError(
+                    f"callbacks must be of {type(self).__name__}'s events: "
+                    f"it has no callback {name!r}; it has {self._callback_names()}"
+                )
+            self.on(snake.removeprefix("on_"), function)
+
+    def _callback_names(self) -> str:
+        return ", ".join(f"on_{name}" for name in self.event_names) or "none"
+
+    @property
+    def client(self) -> RTVIClient:
+        """The client that it is registered with.
+
+        Raises:
+            RTVIError: it is not registered, or the client is gone.
+        """
+        client = self._client() if self._client is not None else None
+        if client is None:
+            raise RTVIError(
+                f"This {type(self).__name__} serves no client: call client.register_helper(service, helper)"
+            )
+        return client
+
+    @property
+    def service(self) -> str:
+        """The service that it is registered for.
+
+        Raises:
+            RTVIError: it is not registered.
+        """
+        if self._service is None:
+            raise RTVIError(
+                f"This {type(self).__name__} serves no client: call client.register_helper(service, helper)"
+            )
+        return self._service
+
+    def get_message_types(self) -> Sequence[str]:
+        """The messages that it wants. Asked once, when it is registered."""
+        return self.message_types
+
+    def handle_message(self, message: RTVIMessage) -> None:
+        """A message that it wants has come. Called as handlers of events are: in order, one at a time per client.
+
+        Args:
+            message: as the bot sent it, in a session or in the answer to a single-turn action.
+        """
+
+    def on_registered(self) -> None:
+        """It serves `client` and `service`. Called on the thread that registers it, before the first message.
+
+        What it raises is raised by `register_helper()`, and the helper is not registered.
+        """
+
+    def on_unregistered(self) -> None:
+        """`client` and `service` are about to be forgotten. Called on the thread that unregisters it."""
+
+    # -- events of its own --------------------------------------------------------------------------------------------
+
+    def on(self, event: str, handler: F) -> F:
+        """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event` of the helper.
+
+        Raises:
+            ValueError: it has no such event.
+            TypeError: the handler cannot be called so, or is a coroutine function.
+        """
+        self._handlers_of(event).append((handler, takes_payload(handler)))
+        return handler
+
+    def off(self, event: str, handler: Callable[..., Any]) -> None:
+        """Call `handler` for `event` no longer."""
+        FUNCTION.check(handler=handler)
+        handlers = self._handlers_of(event)
+        for entry in [*handlers]:
+            if entry[0] == handler:
+                handlers.remove(entry)
+
+    def emit(self, event: str, payload: Any = None) -> None:
+        """Call the handlers of `event`. For subclasses, inside `handle_message()`.
+
+        Raises:
+            Exception: the first that a handler raised, after all were called; the client publishes it as
+                `handler_error`.
+        """
+        failures = []
+        for handler, wants_payload in [*self._handlers_of(event)]:
+            try:
+                handler(*((payload,) if wants_payload else ()))
+            except Exception as error:  # noqa: BLE001 - it is raised below
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _handlers_of(self, event: str) -> list[tuple[Callable[..., Any], bool]]:
+        STRING.check(event=event)
+        handlers = self._handlers.get(snake_case(event))
+        if handlers is None:
+            raise ValueError(
+                f"{type(self).__name__} has no event {event!r}; it has {', '.join(self.event_names) or 'none'}"
+            )
+        return handlers
+
+
+_HELPER = instance_of("an RTVIClientHelper", RTVIClientHelper)
+_TYPES = iterable("a list of message types")
+
+
+class HelperRegistry:
+    """The helpers of one client, by service."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        # By service: the helper, and the messages that it wants. Changed in single steps by any thread.
+        self._helpers: dict[str, tuple[RTVIClientHelper, frozenset[str]]] = {}
+
+    def register(self, client: RTVIClient, service: str, helper: H) -> H:
+        """See `RTVIClient.register_helper()`."""
+        _HELPER.check(helper=helper)
+        wanted = helper.get_message_types()
+        _TYPES.check(message_types=wanted)
+        entry = helper, frozenset(wanted)
+        if self._helpers.setdefault(service, entry) is not entry:
+            raise RTVIError(f"The service {service!r} has a helper; call unregister_helper({service!r}) first")
+        if helper._client is not None and helper._client() is not None:
+            del self._helpers[service]
+            raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
+        helper._client, helper._service = weakref.ref(client), service
+        try:
+            helper.on_registered()  # before any message: it may make there what they need
+        except BaseException:
+            del self._helpers[service]
+            helper._client = helper._service = None
+            raise
+        self._dispatcher.add_helper(helper.handle_message, entry[1])
+        return helper
+
+    def get(self, service: str) -> RTVIClientHelper | None:
+        """See `RTVIClient.get_helper()`."""
+        entry = self._helpers.get(service)
+        return entry[0] if entry is not None else None
+
+    def unregister(self, service: str) -> None:
+        """See `RTVIClient.unregister_helper()`."""
+        entry = self._helpers.pop(service, None)
+        if entry is None:
+            return
+        helper, types = entry
+        self._dispatcher.remove_helper(helper.handle_message, types)
+        try:
+            helper.on_unregistered()
+        finally:
+            helper._client = helper._service = None

@@ -1,0 +1,114 @@
+"""The helper for the language model of a bot of RTVI 0.3 or 1.x, which has its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from ..messages import RTVIMessage
+from ..protocol.dialects import INBOUND, decode_payload
+from ..protocol.validation import BOOL, FUNCTION, Rule, iterable
+from ..session.function_calls import FunctionCallHandler
+from .base import DEFAULT_TIMEOUT, TIMEOUT, Timeout
+from .helpers import RTVIClientHelper
+
+LLMContextMessage: TypeAlias = Mapping[str, Any]
+"""A message of a context: ``{"role": "user", "content": "Hello"}``."""
+
+
+_MANY = iterable("")
+_MESSAGES = Rule("a list of messages or a mapping", lambda given: isinstance(given, Mapping) or _MANY.has_type(given))
+
+
+class LLMHelper(RTVIClientHelper):
+    """Reads and changes the context of the bot's language model, and lets it call functions of the program.
+
+        llm = client.register_helper("llm", LLMHelper())
+        llm.append_to_messages({"role": "user", "content": "Hello"}, run_immediately=True)
+
+    Its methods call actions of the bot, so they work in a session, and without one where the server has an endpoint for
+    actions; they raise what `RTVIClient.action()` raises. `timeout` is in seconds; omitted: the client's
+    `request_timeout`; None: no limit.
+
+    Events: `llm_function_call` (an `LLMFunctionCallData`), `llm_function_call_start` (an
+    `LLMFunctionCallStartedData`) and `llm_json_completion` (what the bot sent). Those of the client with these names
+    fire as well.
+    """
+
+    message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
+    event_names: ClassVar[Sequence[str]] = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
+    _handles_calls = False
+
+    def get_context(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
+        """The context: what the bot makes of it, usually a list of messages."""
+        return self._call("get_context", {}, timeout)
+
+    def set_context(
+        self,
+        context: Sequence[LLMContextMessage] | Mapping[str, Any],
+        interrupt: bool = False,
+        timeout: Timeout = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """Replace the context.
+
+        Args:
+            context: its messages, or ``{"messages": [...]}``.
+            interrupt: True: the bot is interrupted. False: it finishes what it says.
+
+        Returns:
+            The result of the bot, usually True.
+        """
+        BOOL.check(interrupt=interrupt)
+        _MESSAGES.check(context=context)
+        messages = context.get("messages", []) if isinstance(context, Mapping) else list(context)
+        return self._call("set_context", {"messages": messages, "interrupt": interrupt}, timeout)
+
+    def append_to_messages(
+        self,
+        messages: LLMContextMessage | Sequence[LLMContextMessage],
+        run_immediately: bool = False,
+        timeout: Timeout = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """Append a message, or several, to the context.
+
+        Args:
+            messages: ``{"role": "user", "content": "Hello"}``, or a list of such.
+            run_immediately: True: the bot answers now.
+
+        Returns:
+            The result of the bot, usually True.
+        """
+        BOOL.check(run_immediately=run_immediately)
+        _MESSAGES.check(messages=messages)
+        given = [messages] if isinstance(messages, Mapping) else list(messages)
+        return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
+
+    def run(self, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
+        """Have the bot answer to its context. Returns the result of the bot, usually True."""
+        BOOL.check(interrupt=interrupt)
+        return self._call("run", {"interrupt": interrupt}, timeout)
+
+    def handle_function_call(self, function: FunctionCallHandler) -> None:
+        """Run `function(call)` when the bot asks for a function of the client that has none of its own.
+
+        See `RTVIClient.register_function_call_handler()`.
+        """
+        FUNCTION.check(function=function)
+        self.client.register_function_call_handler(None, function)
+        self._handles_calls = True
+
+    def handle_message(self, message: RTVIMessage) -> None:
+        """Emit the event of a message."""
+        self.emit(message.type.replace("-", "_"), decode_payload(INBOUND[message.type], message.data))
+
+    def on_unregistered(self) -> None:
+        """No function is called for it any longer; what the program has registered itself is none of its business."""
+        if self._handles_calls:
+            self.client.unregister_function_call_handler(None)
+            self._handles_calls = False
+
+    def _call(self, action: str, arguments: Mapping[str, Any], timeout: Timeout) -> Any:
+        TIMEOUT.check(timeout=timeout)
+        given = [{"name": name, "value": value} for name, value in arguments.items()]
+        answer = self.client.action({"service": self.service, "action": action, "arguments": given}, timeout)
+        return answer.data.get("result") if isinstance(answer.data, Mapping) else None

@@ -1,0 +1,193 @@
+"""The part of the client that tells the bot something, and runs functions for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ..messages import RTVIMessage
+from ..protocol.validation import BOOL, FUNCTION, MAPPING, NAME, STRING, instance_of
+from ..session.function_calls import FunctionCallHandler
+from .base import DEFAULT_TIMEOUT, ClientPart, Timeout
+from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
+
+_MESSAGE = instance_of("an RTVIMessage", RTVIMessage)
+
+FunctionT = TypeVar("FunctionT", bound=FunctionCallHandler)
+
+
+class BotMessages(ClientPart):
+    """Messages to the bot.
+
+    All of them raise `BotNotReadyError`, `DisconnectedError`, `MessageTooLargeError` (over the transport's limit),
+    `UnsupportedFeatureError` (the bot's version does not know the message; nothing is sent) and `TypeError` or
+    `ValueError` (something in it is not JSON).
+    """
+
+    def send_message(self, message: RTVIMessage) -> None:
+        """Send a message of any type. Returns at once and waits for no answer."""
+        _MESSAGE.check(message=message)
+        self._connector.session().send(message)
+
+    def send_client_message(self, type: str, data: Any = None) -> None:
+        """Send a message of your application's own; waits for no answer."""
+        self.send_message(_client_message(type, data))
+
+    def send_client_request(self, type: str, data: Any = None, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
+        """Send a message of your application's own and wait for the bot's answer to it.
+
+        Args:
+            type: what your bot knows it by.
+            data: plain JSON.
+            timeout: seconds; omitted: the client's `request_timeout`; None: no limit.
+
+        Returns:
+            The data of the answer (plain JSON, or None).
+
+        Raises:
+            RequestTimeoutError: no answer in time; the session goes on.
+            RequestRejectedError: the bot refused.
+            DisconnectedError: the session ended first.
+            ProtocolError: the answer is over a limit of this client, which the error names.
+        """
+        answer = self._ask(_client_message(type, data), timeout)
+        return answer.data.get("d") if isinstance(answer.data, Mapping) else None
+
+    def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
+        """Send what the user typed.
+
+        Args:
+            content: the text.
+            run_immediately: the bot answers now, and is interrupted if it is speaking; False: the text joins the
+                context.
+            audio_response: the answer is spoken; False: it comes as text only.
+        """
+        STRING.check(content=content)
+        options = run_options(run_immediately, audio_response)
+        self.send_message(RTVIMessage("send-text", {"content": content, "options": options}))
+
+    def send_file(
+        self,
+        file: FileLike,
+        content: str = "",
+        run_immediately: bool = True,
+        audio_response: bool = True,
+        *,
+        format: str | None = None,
+        name: str | None = None,
+        custom_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Send a file for the bot's language model to look at.
+
+        Args:
+            file: its bytes, its path, or a URL that the bot can read ("https://...").
+            content: text to go with it.
+            run_immediately: the bot answers now; False: the file joins the context.
+            audio_response: the answer is spoken. (Pipecat 1.14.0 speaks in any case.)
+            format: MIME type; None: by the name, else "application/octet-stream".
+            name: what the bot is to call it; None: the name of the path or URL.
+            custom_options: what the bot's language model takes besides.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        FILE.check(file=file)
+        STRING.check(content=content)
+        NAME.or_none.check(format=format, name=name)
+        MAPPING.or_none.check(custom_options=custom_options)
+        options = run_options(run_immediately, audio_response, custom_options)
+        session = self._connector.session()
+        session.check_ready()  # before the file is read
+        data = file_data(file, format, name, session.transport.max_message_size)
+        self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
+
+    def append_to_context(self, role: str, content: Any, run_immediately: bool = False) -> None:
+        """Add a message to the context of the language model of a bot of RTVI 1.x; for later ones use `send_text()`.
+
+        Pipecat does not answer it; where a bot does, `append_to_context_result` fires.
+
+        Args:
+            role: "user" or "assistant".
+            content: a text, or what else the bot's language model takes.
+            run_immediately: True: the bot answers now.
+        """
+        NAME.check(role=role)
+        BOOL.check(run_immediately=run_immediately)
+        data = {"role": role, "content": content, "run_immediately": run_immediately}
+        self.send_message(RTVIMessage("append-to-context", data))
+
+    def send_dtmf(self, keys: str) -> None:
+        """Press keys of a telephone, one after the other: "123#".
+
+        Raises:
+            TypeError: `keys` is no string.
+            ValueError: something else than 0-9, * and #, or nothing.
+        """
+        KEYS.check(keys=keys)
+        session = self._connector.session()
+        for message in dtmf_messages(keys, session.version):
+            session.send(message)
+
+    def send_ui_event(self, event: str, payload: Any = None) -> None:
+        """Tell the bot what happened in your user interface: an event of your application's, with any JSON."""
+        NAME.check(event=event)
+        self.send_message(RTVIMessage("ui-event", {"event": event, "payload": payload}))
+
+    def send_ui_snapshot(self, tree: Mapping[str, Any]) -> None:
+        """Tell the bot what your user interface shows: an accessibility tree,
+        ``{"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}``."""
+        MAPPING.check(tree=tree)
+        self.send_message(RTVIMessage("ui-snapshot", {"tree": tree}))
+
+    def cancel_ui_job_group(self, job_id: str, reason: str | None = None) -> None:
+        """Ask the bot to cancel a group of jobs; `ui_job_group` events tell what becomes of it."""
+        NAME.check(job_id=job_id)
+        STRING.or_none.check(reason=reason)
+        session = self._connector.session()
+        session.send(cancel_message(job_id, reason, session.version))
+
+    def disconnect_bot(self) -> None:
+        """Ask the bot to leave. Pipecat's then ends the session, and `disconnected` fires."""
+        self.send_message(RTVIMessage("disconnect-bot", {}))
+
+    # -- functions that the bot calls ---------------------------------------------------------------------------------
+
+    def register_function_call_handler(self, name: str | None, function: FunctionT) -> FunctionT:
+        """Run `function(call)` when the bot's language model calls `name`, in this session and those to come.
+
+        What it returns goes back to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It
+        runs on a thread of its own, so that it may take its time; in manual mode where handlers do. What it raises is
+        logged and published as `handler_error`, and the bot is given ``{"error": ...}``. A session that ends waits a
+        second for it and drops its result.
+
+        The bot has to tell names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
+        Pipecat's RTVI observer.
+
+        Args:
+            name: the function's name; one that has a function is given another. None: what bots ask the client for by
+                `llm-function-call`, the message of RTVI 0.3 and 1.x, and has no function of its own. (Later bots
+                announce in one way what they run themselves and what the client is to run, so there is nothing to
+                catch.)
+            function: takes a `FunctionCall`.
+
+        Raises:
+            TypeError: it cannot be called, or is a coroutine function.
+        """
+        NAME.or_none.check(name=name)
+        FUNCTION.check(function=function)
+        self._dispatcher.functions[name] = function
+        return function
+
+    def unregister_function_call_handler(self, name: str | None) -> None:
+        """Run nothing any longer when the bot calls `name`. Without effect if nothing is registered."""
+        NAME.or_none.check(name=name)
+        self._dispatcher.functions.pop(name, None)
+
+    def unregister_all_function_call_handlers(self) -> None:
+        """Run nothing any longer, whatever the bot calls."""
+        self._dispatcher.functions.clear()
+
+
+def _client_message(type_: str, data: Any) -> RTVIMessage:
+    NAME.check(type=type_)
+    return RTVIMessage("client-message", {"t": type_} if data is None else {"t": type_, "d": data})

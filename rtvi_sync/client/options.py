@@ -1,0 +1,191 @@
+"""What a client is made with, and the mutable parameters of its requests."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import attrs
+
+from ..events import RTVIEvent, event_from
+from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from ..media.kinds import CHOICES
+from ..protocol.validation import (
+    BOOL,
+    COUNT,
+    FUNCTION,
+    SECONDS,
+    Rule,
+    from_mapping,
+    instance_of,
+    mapping_of,
+    one_of,
+    positive_or_timedelta,
+    snake_case,
+)
+from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
+from ..session.reconnect_policy import ReconnectPolicy
+from ..transports.base import Transport
+
+if TYPE_CHECKING:
+    import httpx
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Milliseconds = float
+
+
+class RTVIEventCallbacks:
+    """Functions to call for events, by their callback names: ``RTVIEventCallbacks(on_bot_ready=greet)``.
+
+    May be subclassed instead: every method named ``on_<event>`` is a callback. A mapping does as well wherever one is
+    taken.
+    """
+
+    def __init__(self, **callbacks: Callable[..., Any]) -> None:
+        for name, function in callbacks.items():
+            callback_event(name)
+            FUNCTION.check_one(name, function)
+            setattr(self, snake_case(name), function)
+
+    def items(self) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
+        """Event and function of each callback."""
+        names = [name for name in dir(self) if name.startswith("on_")]
+        return [(callback_event(name), getattr(self, name)) for name in names]
+
+
+def callback_event(name: str) -> RTVIEvent:
+    """The event of a callback: ``"on_bot_ready"`` or ``"onBotReady"``.
+
+    Raises:
+        TypeError: there is no such callback.
+    """
+    snake = snake_case(name)
+    try:
+        if not snake.startswith("on_"):
+            raise ValueError("callbacks are named on_<event>")
+        return event_from(snake.removeprefix("on_"))
+    except ValueError as error:
+        raise TypeError(f"There is no callback {name!r}: {error}") from None
+
+
+def callbacks_of(
+    value: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None,
+) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
+    """Event and function of each of a client's callbacks."""
+    if value is None:
+        return []
+    if isinstance(value, RTVIEventCallbacks):
+        return value.items()
+    mapping_of(FUNCTION).check(callbacks=value)
+    return [(callback_event(name), function) for name, function in value.items()]
+
+
+def _hint_at_the_unit(milliseconds: float) -> None:
+    if milliseconds < 100:
+        logger.warning(
+            "timeout=%g means %g milliseconds, as the interface has it; for seconds pass connect_timeout=%g",
+            milliseconds,
+            milliseconds,
+            milliseconds,
+        )
+
+
+def connect_limit(
+    timeout: Milliseconds | timedelta | None, connect_timeout: Seconds | timedelta | None
+) -> Seconds | None:
+    """The one limit that `timeout` (milliseconds) and `connect_timeout` (seconds) are two spellings of, in seconds.
+
+    Raises:
+        TypeError: both are given.
+    """
+    if timeout is not None and connect_timeout is not None:
+        raise TypeError("timeout (milliseconds) and connect_timeout (seconds) are the same limit: give one of them")
+    if timeout is not None:
+        if isinstance(timeout, timedelta):
+            return timeout.total_seconds()
+        _hint_at_the_unit(timeout)
+        return timeout / 1000
+    return connect_timeout.total_seconds() if isinstance(connect_timeout, timedelta) else connect_timeout
+
+
+_PROXY = Rule("an HTTP proxy's URL (a str), False", lambda proxy: proxy is False or isinstance(proxy, str)).or_none
+
+
+def _is_http_client(value: object) -> bool:
+    httpx = sys.modules.get("httpx")  # an application that has a client has imported it
+    return httpx is not None and isinstance(value, httpx.Client)
+
+
+@attrs.define(kw_only=True)
+class RTVIClientOptions:
+    """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
+
+    transport: Transport | None = attrs.field(
+        default=None, validator=instance_of("an object such as WebSocketTransport()", Transport).or_none
+    )
+    params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(
+        default=None,
+        repr=False,
+        validator=instance_of("RTVIClientParams or a mapping", RTVIClientParams, Mapping).or_none,
+    )
+    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = attrs.field(
+        default=None, validator=instance_of("RTVIEventCallbacks or a mapping", RTVIEventCallbacks, Mapping).or_none
+    )
+    timeout: Milliseconds | timedelta | None = attrs.field(
+        default=None, validator=positive_or_timedelta("milliseconds").or_none
+    )
+    enable_mic: bool = attrs.field(default=True, validator=BOOL)
+    enable_cam: bool | None = attrs.field(default=None, validator=BOOL.or_none)
+    enable_camera: bool | None = attrs.field(default=None, validator=BOOL.or_none)
+    custom_connect_handler: ConnectHandler | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    connect_timeout: Seconds | timedelta | None = attrs.field(
+        default=None, validator=positive_or_timedelta("seconds").or_none
+    )
+    request_timeout: Seconds | None = attrs.field(default=10.0, validator=SECONDS.or_none)
+    mic: str | MediaDeviceInfo | AudioSource | None = attrs.field(default=None, validator=CHOICES["mic"])
+    speaker: str | MediaDeviceInfo | AudioSink | None = attrs.field(default=None, validator=CHOICES["speaker"])
+    cam: str | MediaDeviceInfo | VideoSource | None = attrs.field(default=None, validator=CHOICES["cam"])
+    http_client: httpx.Client | None = attrs.field(
+        default=None, validator=Rule("an httpx.Client", _is_http_client).or_none
+    )
+    events: Literal["thread", "manual"] = attrs.field(default="thread", validator=one_of("thread", "manual"))
+    ssl_context: ssl.SSLContext | None = attrs.field(
+        default=None, repr=False, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
+    )
+    proxy: str | bool | None = attrs.field(default=None, repr=False, validator=_PROXY)
+    max_queued_events: int = attrs.field(default=100_000, validator=COUNT)
+    max_queued_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=COUNT)
+    max_queued_audio_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=COUNT)
+    reconnect: ReconnectPolicy | None = attrs.field(
+        default=None, validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.enable_cam is not None and self.enable_camera is not None:
+            raise TypeError("enable_cam and enable_camera are the same option: give one of them")
+
+
+def api_request(
+    endpoint: str | APIRequest | Mapping[str, Any],
+    request_data: Mapping[str, Any] | None,
+    headers: Mapping[str, str] | None,
+    timeout: Seconds | None,
+) -> APIRequest:
+    """The request that the arguments of `start_bot()` mean.
+
+    Raises:
+        TypeError: a whole request is given together with parts of one.
+    """
+    instance_of("a URL (a str), an APIRequest or a mapping", str, APIRequest, Mapping).check(endpoint=endpoint)
+    if isinstance(endpoint, str):
+        return APIRequest(endpoint=endpoint, request_data=request_data, headers=headers, timeout=timeout)
+    if request_data is not None or headers is not None or timeout is not None:
+        raise TypeError("Give start_bot() either an APIRequest or its parts: endpoint, request_data, headers, timeout")
+    return from_mapping(APIRequest, endpoint, "endpoint")

@@ -1,0 +1,431 @@
+"""How the sessions of a client begin and end: one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Gate
+from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.shield import shielded
+from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
+from ..events import RTVIEvent
+from ..media.manager import MediaManager
+from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
+from ..protocol.states import CloseInfo, TransportState
+from ..protocol.validation import from_mapping
+from ..session import ending
+from ..session.attempt import ConnectAttempt
+from ..session.connect_request import BotURL, ConnectRequest
+from ..session.dispatcher import Dispatcher, forked_error
+from ..session.params import APIRequest, RTVIClientParams, Seconds
+from ..session.publisher import StateCell
+from ..session.session import Session
+from ..transports.base import Transport, TransportOptions, TransportStats
+from ..transports.net import Network
+from .device_controller import Devices
+from .options import RTVIClientOptions, connect_limit
+from .session_watch import SessionWatch
+from .sessionless import BotStart, Sessionless
+
+if TYPE_CHECKING:
+    from ..session.http_action import SingleTurn
+    from ..session.reconnect import Reconnector
+    from .stats import ClientStats
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# The thread that reconnects ends at once too, unless it is in code of the program's.
+_STOP_TIMEOUT = 1.0
+
+_CLOSED = "This client is closed for good; make a new one"
+
+
+class Connector:
+    """Begins and ends the sessions of one client. Nothing in it refers to the client.
+
+    Args:
+        options: of the client.
+        dispatcher: of the client.
+    """
+
+    def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
+        self.params: RTVIClientParams = (
+            from_mapping(RTVIClientParams, options.params, "params")
+            if options.params is not None
+            else RTVIClientParams()
+        )
+        self.transport: Transport | None = options.transport
+        #: Where the bot is, of a client that was made by `RTVIClient.for_url()`.
+        self.bot_url: BotURL | None = None
+        self.states: StateCell = StateCell(dispatcher.lane)
+        self.watch: SessionWatch = SessionWatch()
+        supports_video = options.transport is not None and options.transport.supports_video
+        enable_cam = bool(options.enable_cam or options.enable_camera)
+        if enable_cam and not supports_video:
+            enable_cam = False
+            logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+        self.media: MediaManager = MediaManager(
+            mic=options.mic,
+            speaker=options.speaker,
+            cam=options.cam,
+            enable_mic=options.enable_mic,
+            enable_cam=enable_cam,
+            max_queued_audio_bytes=options.max_queued_audio_bytes,
+        )
+        self.devices: Devices = Devices(
+            self.media,
+            options.transport,
+            dispatcher,
+            self.states,
+            in_use=self._transport_in_use,
+            announce=self.announce,
+        )
+        self._options = options
+        self._dispatcher = dispatcher
+        self._limit = connect_limit(options.timeout, options.connect_timeout)
+        self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
+        # Guards `_beginning`, the start of a bot in `_sessionless`, and the state's owner: of two threads that begin
+        # something at once one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer may
+        # come in between.
+        self._lock = threading.RLock()
+        self._beginning = False
+        self._closed = False
+        self._session: Session | None = None
+        self._under_way: list[ConnectAttempt | BotStart] = []
+        self._sessionless = Sessionless(
+            dispatcher,
+            self.states,
+            idle=self._idle,
+            check_open=self._check_open,
+            network=self._network,
+            http_client=options.http_client,
+        )
+        self._reconnector: Reconnector | None = None
+        if options.reconnect is not None:
+            from ..session.reconnect import Reconnector
+
+            self._reconnector = Reconnector(options.reconnect, self)
+        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
+        register_for_fork(self)
+
+    # -- beginning ----------------------------------------------------------------------------------------------------
+
+    def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
+        """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
+        self._check_process()
+        before = self._session
+        attempt = self._attempt(given, start)
+
+        def begin_and_run() -> BotReadyData:
+            attempt.begin()
+            if self._reconnector is not None:
+                self._reconnector.take_over(before)
+            self._last_start = given, start
+            return attempt.run()
+
+        return self._make(attempt, begin_and_run)
+
+    def start_bot(self, request: APIRequest) -> Any:
+        """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
+        self._check_process()
+        before, deadline = self._session, Deadline(self._limit_of(request))
+        start = BotStart(self._request(start=request), deadline)
+
+        def stop_reconnecting() -> None:
+            if self._reconnector is not None:
+                self._reconnector.stop(before)
+
+        def begin_and_send() -> Any:
+            self._await_end(before, deadline)
+            return self._sessionless.start_bot(start, stop_reconnecting)
+
+        return self._make(start, begin_and_send)
+
+    def _make(self, call: ConnectAttempt | BotStart, work: Callable[[], T]) -> T:
+        """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
+
+        def run() -> T:
+            try:
+                for other in [*self._under_way]:
+                    if other is not call and other.abandoned and other.begun:
+                        other.over.wait(Deadline(_STOP_TIMEOUT))
+                return work()
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._under_way.remove(call)
+                call.over.set()
+
+        # Before anything else: of a call that Ctrl-C strikes twice, `disconnect()` has to know.
+        self._under_way.append(call)
+        try:
+            return shielded(run, call.abandon)
+        finally:
+            if not call.begun:
+                call.abandoned = True  # should it begin all the same, it ends at once
+                with contextlib.suppress(ValueError):
+                    self._under_way.remove(call)
+
+    def reconnect(self, stopped: Gate) -> Session:
+        """Connect as the program did last, with a new request. See `Sessions`."""
+        attempt = self._attempt(*self._last_start)
+        session = attempt.begin(is_replacement=True)
+        if stopped.is_set():  # by a `disconnect()` that did not see this session yet
+            attempt.abandon()
+        attempt.run()
+        return session
+
+    def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
+        request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
+        return ConnectAttempt(self, request, deadline, self._options.request_timeout)
+
+    def announce(self, event: RTVIEvent, data: object) -> None:
+        """Queue an event that belongs between two sessions. See `Sessions`."""
+        self._sessionless.announce(event, data)
+
+    def give_up(self, info: CloseInfo) -> None:
+        """Tell whoever waits for a session that none follows. See `Sessions`."""
+        self._sessionless.give_up(info)
+
+    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
+        """Begin a session, for which nothing has been done yet."""
+        transport = self.transport
+        if transport is None:
+            raise InvalidTransportParamsError(
+                "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
+            )
+        self._await_end(self._session, deadline)
+        mine = False
+        try:
+            with self._idle():
+                self._check_open()
+                self._sessionless.check_no_start()
+                mine = self._beginning = True
+            session = Session(
+                transport,
+                self._dispatcher,
+                self.states,
+                self.media,
+                deadline,
+                successor=self._reconnector,
+                is_replacement=is_replacement,
+            )
+            self._session = session
+            self.watch.begin(session)
+            self.devices.hold.hand_over()
+        finally:
+            if mine:
+                with self._lock:
+                    self._beginning = False
+        if self._closed:  # by another thread, which did not see this session yet
+            session.end_and_wait(CloseInfo(initiator="client"))
+            raise RTVIError(_CLOSED)
+        return session
+
+    @staticmethod
+    def _await_end(previous: Session | None, deadline: Deadline) -> None:
+        """Wait for a session that is on its way out; what remains takes a moment."""
+        if previous is not None and previous.ending and not previous.foreign:
+            previous.wait_closed(Deadline(deadline.sooner(ending.TEARDOWN_LIMIT)))
+        elif previous is not None and previous.live:
+            previous.hub.io.check()  # if its descriptors are gone, its end begins
+
+    def _check_process(self) -> None:
+        if self._session is not None and self._session.forked:
+            raise forked_error()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RTVIError(_CLOSED)
+
+    @contextlib.contextmanager
+    def _idle(self) -> Iterator[None]:
+        """Holds the lock in its block; raises before if there is a session."""
+        with self._lock:
+            self._check_process()
+            session = self._session
+            if self._beginning or (session is not None and not session.closed.is_set()):
+                raise BotAlreadyStartedError(
+                    f"A session is active (state {self.states.value}); call disconnect() before you connect again"
+                )
+            yield
+
+    def single_turn(self, message: RTVIMessage) -> SingleTurn:
+        """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        return self._sessionless.single_turn(message, self.params)
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def disconnect(self) -> None:
+        """End what there is. See `RTVIClient.disconnect()`."""
+        session = self._session
+        if session is not None and session.foreign:
+            return
+        if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
+            return
+        calls = [*self._under_way]  # what begins later is not meant
+        if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
+            self._disconnect(session, calls)
+        else:
+            with contextlib.suppress(TimeoutError):
+                shielded(lambda: self._disconnect(session, calls), limit=ending.TEARDOWN_LIMIT + _STOP_TIMEOUT)
+
+    def _disconnect(self, session: Session | None, calls: list[ConnectAttempt | BotStart]) -> None:
+        for call in calls:
+            call.abandon()
+            if isinstance(call, BotStart):
+                if call.begun:
+                    call.over.wait(Deadline(ending.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
+            elif call.begun and call.session is None:
+                call.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+            session = call.session or session
+        self._sessionless.abandon_actions()
+        reconnecting = None
+        if self._reconnector is not None:
+            reconnecting = self._reconnector.stop(session)
+            if self._session is not session:  # the reconnector has begun it in this very moment
+                session = self._session
+                reconnecting = self._reconnector.stop(session) or reconnecting
+        if session is not None:
+            session.end_and_wait(CloseInfo(initiator="client"))
+        if reconnecting is not None:
+            self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+            if not self.states.lane.is_current:  # else its last event may be the one that is handled
+                reconnecting.join(Deadline(_STOP_TIMEOUT))
+        self._sessionless.forget_bot()
+        self.devices.hold.end()
+
+    def close(self) -> None:
+        """`disconnect()` for good."""
+        self._closed = True
+        self.disconnect()
+        self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> TransportState:
+        """The state now; in a forked child, whose parent has the session, `disconnected`."""
+        session = self._session
+        return TransportState.DISCONNECTED if session is not None and session.forked else self.states.value
+
+    def session(self) -> Session:
+        """The session, live or not.
+
+        Raises:
+            BotNotReadyError: there was none yet, or there will be none any more.
+        """
+        if self._closed:
+            raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
+        if self._session is None:
+            raise BotNotReadyError("There is no bot: call connect() first")
+        if self._reconnector is not None and (self._session.ending or self._session.bot is None):
+            pending, failed = self._reconnector.pending, self._reconnector.failed
+            if pending is not None:
+                raise BotNotReadyError(
+                    f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
+                ) from anew(pending.error)
+            if failed is not None and self._session.ending:
+                raise BotNotReadyError(
+                    f"There is no bot: {failed.describe()}; call connect() for a new session"
+                ) from anew(failed.error)
+        return self._session
+
+    @property
+    def has_session(self) -> bool:
+        """True while a session is active or under way, or is about to be replaced.
+
+        Raises:
+            ForkedProcessError: it is the parent's.
+        """
+        self._check_process()
+        session = self._session
+        if self._beginning or (session is not None and not session.closed.is_set()):
+            return True
+        return self._reconnector is not None and self._reconnector.pending is not None
+
+    @property
+    def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
+        """The bot's config as last heard, in this session or the last one."""
+        return self._session.config if self._session is not None else None
+
+    def stats(self) -> ClientStats:
+        """Counters. See `RTVIClient.stats()`."""
+        session, lane = self._session, self.states.lane
+        carried = self.transport.stats() if self.transport is not None else TransportStats()
+        from .stats import ClientStats
+
+        return ClientStats(
+            **attrs.asdict(carried),
+            **attrs.asdict(self.media.counters),
+            sessions=self._dispatcher.sessions,
+            reconnects=self._reconnector.count if self._reconnector is not None else 0,
+            messages_sent=session.messages_sent if session is not None else 0,
+            messages_received=session.messages_received if session is not None else 0,
+            events_queued=len(lane),
+            event_bytes_queued=lane.bytes_queued,
+        )
+
+    def init_devices(self) -> None:
+        """Open the devices. See `RTVIClient.init_devices()`."""
+        self._check_process()
+        self._check_open()
+        self.devices.init()
+        try:
+            self._check_open()
+        except RTVIError:  # by another thread, which did not see these devices yet
+            self.devices.hold.end()
+            raise
+
+    def initialize_transport(self, session: Session) -> None:
+        """Tell the transport of its session. On the connect thread."""
+        switches = self.media.switches.mic, self.media.switches.cam
+        session.initialize_transport(TransportOptions(media=self.media, network=self._network, **session.own_options()))
+        # What was switched before the transport knew of its session.
+        for enable, before, now in zip(
+            (session.transport.enable_mic, session.transport.enable_cam),
+            switches,
+            (self.media.switches.mic, self.media.switches.cam),
+            strict=True,
+        ):
+            if now is not before:
+                enable(now)
+
+    def _transport_in_use(self) -> Transport | None:
+        session = self._session
+        return session.transport if session is not None and session.live and session.introduced else None
+
+    def _limit_of(self, start: APIRequest | None) -> Seconds | None:
+        return start.timeout if start is not None and start.timeout is not None else self._limit
+
+    def _request(self, *, given: Any = None, start: APIRequest | None = None) -> ConnectRequest:
+        options = self._options
+        return ConnectRequest(
+            params=lambda: self.params,
+            given=given,
+            started=self._sessionless.started,
+            start=start,
+            bot_url=self.bot_url,
+            handler=options.custom_connect_handler,
+            transport_name=options.transport.name if options.transport is not None else "custom",
+            network=self._network,
+            http_client=options.http_client,
+        )
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.RLock()
+        self._beginning = False
+        self._under_way.clear()
+        self._sessionless.after_fork_in_child()
+        if self._reconnector is not None:
+            self._reconnector.after_fork_in_child()
+        if self._session is not None and self._session.forked:
+            self._dispatcher.lose_session()

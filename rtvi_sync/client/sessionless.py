@@ -1,0 +1,243 @@
+"""What a client does without a session: it has a bot started, or makes the request of a single action."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from ..concurrency.cancel import AbortController
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Gate
+from ..concurrency.lifecycle import NoThreadError, system_failures_as
+from ..concurrency.runtime import acquire_hub
+from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
+from ..events import RTVIEvent
+from ..messages import RTVIMessage
+from ..protocol.engine import Engine
+from ..protocol.states import CloseInfo, TransportState
+from ..session.attempt import on_a_thread, was_disconnected
+from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
+from ..session.dispatcher import Dispatcher
+from ..session.params import RTVIClientParams
+from ..session.publisher import Announcer, StateCell
+from ..session.session import about_this_client
+from ..transports.net import Network
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ..session.http_action import SingleTurn
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+class BotStart:
+    """One call of `start_bot()`. `abandoned`, `begun` and `over` mean what they mean for a `ConnectAttempt`.
+
+    Args:
+        request: starts the bot.
+        deadline: limit of the call.
+    """
+
+    #: It never has one.
+    session: None = None
+
+    def __init__(self, request: ConnectRequest, deadline: Deadline) -> None:
+        self._request = request
+        self._deadline = deadline
+        self._abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
+        self.abandoned: bool = False
+        self.begun: bool = False
+        self.over: Gate = Gate()
+
+    def begin(self) -> None:
+        """Begin, unless the call was abandoned before.
+
+        Raises:
+            DisconnectedError: it was.
+        """
+        self.begun = True
+        if self.abandoned:
+            raise was_disconnected()
+
+    def send(self) -> Bundle:
+        """Make the request, on a thread of its own. Errors as of `on_a_thread()` and `ConnectRequest.send()`."""
+        bundle: Bundle = on_a_thread(
+            lambda: self._request.send(self._deadline, self._abort), self._abort, self._deadline
+        )
+        return bundle
+
+    def abandon(self) -> None:
+        """Let the call return soon. Any thread, also before `begin()`."""
+        self.abandoned = True
+        self._abort.abort(was_disconnected())
+
+
+class Sessionless:
+    """Makes the requests that need no session, and queues the events that belong to none.
+
+    Args:
+        dispatcher, states: of the client.
+        idle: enters a block that holds the client's lock; raises if the client has a session.
+        check_open: raises if the client was closed for good.
+        network: TLS and proxy.
+        http_client: the caller's own, or None.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        states: StateCell,
+        *,
+        idle: Callable[[], AbstractContextManager[None]],
+        check_open: Callable[[], object],
+        network: Network,
+        http_client: httpx.Client | None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._states = states
+        self._idle = idle
+        self._check_open = check_open
+        self._network = network
+        self._http_client = http_client
+        self._start: BotStart | None = None  # the one that is under way; written under the client's lock
+        self._turns: list[SingleTurn] = []
+        #: What `start_bot()` has brought last.
+        self.started: Bundle | None = None
+
+    # -- starting a bot -----------------------------------------------------------------------------------------------
+
+    @system_failures_as(StartBotError, "The bot could not be started")
+    def start_bot(self, start: BotStart, on_begin: Callable[[], object]) -> Any:
+        """Make only the request that starts a bot. See `RTVIClient.start_bot()`.
+
+        Args:
+            start: the call.
+            on_begin: called once nothing else can begin any more.
+        """
+        start.begin()
+        with self._announcer(start=start) as announcer:
+            on_begin()
+            try:
+                announcer.move(TransportState.AUTHENTICATING)
+                bundle = start.send()
+            except BaseException as error:
+                by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
+                announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
+                raise
+            announcer.move(TransportState.AUTHENTICATED)
+            announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
+            self.started = bundle
+            return bundle.content
+
+    def check_no_start(self) -> None:
+        """Raise if a bot is being started. Under the client's lock.
+
+        Raises:
+            BotAlreadyStartedError
+        """
+        if self._start is not None:
+            raise BotAlreadyStartedError(
+                "start_bot() is under way; wait until it returns, or call disconnect() to end it, before you connect "
+                "or start another bot"
+            )
+
+    # -- actions and events -------------------------------------------------------------------------------------------
+
+    def single_turn(self, message: RTVIMessage, params: RTVIClientParams) -> SingleTurn:
+        """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        from ..session.http_action import SingleTurn  # HTTP, which most sessions do without
+
+        return SingleTurn(
+            message,
+            params,
+            engine=Engine(about_this_client()),
+            network=self._network,
+            http_client=self._http_client,
+            announcing=self._announcing,
+        )
+
+    def announce(self, event: RTVIEvent, data: object) -> None:
+        """Queue an event that belongs between two sessions; nothing if the program has begun a session meanwhile."""
+        with contextlib.suppress(RTVIError, OSError), self._announcer() as announcer:
+            announcer.event(event, data)
+
+    def give_up(self, info: CloseInfo) -> None:
+        """Tell the calls that wait for a session, after what is queued, that none follows."""
+        with contextlib.suppress(RTVIError, OSError), self._announcer() as announcer:
+            announcer.give_up(info)
+
+    @contextlib.contextmanager
+    def _announcing(self, turn: SingleTurn) -> Iterator[Announcer]:
+        self._turns.append(turn)
+        try:
+            with self._announcer(on_overflow=turn.overflow) as announcer:
+                yield announcer
+        finally:
+            with contextlib.suppress(ValueError):
+                self._turns.remove(turn)
+
+    @contextlib.contextmanager
+    def _announcer(
+        self,
+        *,
+        start: BotStart | None = None,
+        forgets_bot: bool = False,
+        on_overflow: Callable[[], object] = lambda: None,
+    ) -> Iterator[Announcer]:
+        """Announces events; for a `start`, and to forget its bot, states too, which only one announcer may do."""
+        takes_states = start is not None or forgets_bot
+        hub = acquire_hub()
+        try:
+            with self._idle():
+                if not forgets_bot:
+                    self._check_open()
+                if takes_states:
+                    self.check_no_start()
+                    self._start = start
+                announcer = Announcer(
+                    self._dispatcher, self._states, hub.workers, on_overflow=on_overflow, takes_states=takes_states
+                )
+            yield announcer
+        finally:
+            if start is not None and self._start is start:
+                self._start = None
+            hub.release()
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """True if `disconnect()` has an action or a started bot to end here."""
+        return bool(self._turns) or self._states.value is TransportState.AUTHENTICATED
+
+    def abandon_actions(self) -> None:
+        """End the requests of actions, and wait until their threads are gone."""
+        turns = [*self._turns]
+        for turn in turns:
+            turn.abandon()
+        for turn in turns:
+            turn.join()
+
+    def forget_bot(self) -> None:
+        """Leave the state `authenticated`: the bot that `start_bot()` has started is not connected to."""
+        if self._states.value is not TransportState.AUTHENTICATED:
+            return
+        try:
+            with self._announcer(forgets_bot=True) as announcer:
+                announcer.move(TransportState.DISCONNECTED)
+        except BotAlreadyStartedError:
+            pass  # another thread has begun a session or a bot since
+        except (NoThreadError, OSError):
+            logger.warning("No event tells that the state is `disconnected` now", exc_info=True)
+            self._states.value = TransportState.DISCONNECTED
+
+    def after_fork_in_child(self) -> None:
+        """The requests are the parent's."""
+        if self._start is not None:
+            self._states.value = TransportState.DISCONNECTED
+        self._start = None
+        self._turns.clear()

@@ -1,0 +1,1 @@
+"""Microphones, speakers and cameras of this machine."""

@@ -1,0 +1,218 @@
+"""Cameras: OpenCV opens and reads them, cv2-enumerate-cameras knows their names.
+
+A `CameraBackend`. OpenCV is imported with the first use: it takes 44 MiB, and libraries that a machine may lack.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from typing import Any
+
+import attrs
+
+from ...errors import DeviceError, MissingExtraError, anew
+from ..base import MediaDeviceInfo, VideoFrame
+
+# Whose cameras they are. What OpenCV would choose by itself on Windows takes up to half a minute to open one.
+_APIS = {"linux": "CAP_V4L2", "darwin": "CAP_AVFOUNDATION", "win32": "CAP_DSHOW"}
+# Beyond so many pixels USB 2 carries full frame rates only compressed.
+_UNCOMPRESSED_PIXELS = 640 * 480
+# To free no buffers of a video capture (linux/videodev2.h): fails if another program has some, and changes nothing.
+_VIDIOC_REQBUFS, _NO_BUFFERS = 0xC0145608, struct.pack("=5I", 0, 1, 1, 0, 0)
+
+# Why OpenCV could not be imported. A second attempt fails otherwise, and prints.
+_failure: DeviceError | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Found:
+    """A camera that there is: `index` and `path` are where it is now, and change when it is plugged in again."""
+
+    info: MediaDeviceInfo
+    index: int
+    path: str
+
+
+class OpenCVCamera:
+    """An open camera. Everything is called on the thread that opened it.
+
+    Attributes:
+        device: what was opened.
+    """
+
+    def __init__(self, cv2: Any, capture: Any, found: _Found) -> None:
+        self.device: MediaDeviceInfo = found.info
+        self._cv2 = cv2
+        self._capture = capture
+        self._path = found.path
+
+    def read(self) -> VideoFrame:
+        """Wait for the next image and return it.
+
+        Raises:
+            DeviceError: the camera failed, or is gone.
+        """
+        taken, image = self._capture.read()
+        if not taken:
+            raise _trouble(f"The camera {self.device.label!r} gives no picture", self._path)
+        return to_frame(self._cv2, image)
+
+    def close(self) -> None:
+        """Free the camera; its light goes out."""
+        self._capture.release()
+
+
+def load(feature: str) -> Any:
+    """Import OpenCV, quietly, and return it.
+
+    Args:
+        feature: what needs it, for the error.
+
+    Raises:
+        MissingExtraError: it is not installed.
+        DeviceError: it is, and a library that it needs is not.
+    """
+    global _failure
+    if _failure is not None:
+        raise anew(_failure)
+    quiet = "cv2" not in sys.modules and "OPENCV_LOG_LEVEL" not in os.environ
+    path = sys.path.copy()
+    try:
+        import cv2
+    except ModuleNotFoundError as error:
+        if error.name != "cv2":
+            raise
+        raise MissingExtraError(feature, "video") from error
+    except ImportError as error:
+        # It leaves its folder there, with a `typing` in it that other programs would take for Python's.
+        sys.path[:] = path
+        _failure = DeviceError(
+            f"OpenCV is installed and does not load: {error}. On Debian and Ubuntu it needs: apt-get install -y "
+            "--no-install-recommends libgl1 libglib2.0-0. Or put opencv-python-headless, which needs neither, in the "
+            "place of opencv-python",
+            devices=("cam",),
+            details=str(error),
+        )
+        raise anew(_failure) from error
+    if quiet:
+        # Or it writes some lines to stderr for each camera that does not open. A program that uses OpenCV itself has
+        # imported it before, or says by the variable what it wants to see.
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    return cv2
+
+
+def cameras() -> list[MediaDeviceInfo]:
+    """The cameras there are at this moment, the default first. Blocks for some milliseconds; any thread may call it.
+
+    Ids are made of names, such as "V4L2/HD Webcam", and stay the same when a camera is plugged in elsewhere. A second
+    one of the same name has "#2" at the end.
+
+    Raises:
+        MissingExtraError: OpenCV is not installed.
+        DeviceError: it does not load.
+    """
+    return [found.info for found in _find(load("The camera"))]
+
+
+def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -> OpenCVCamera:
+    """Open a camera. Blocks for up to some seconds; the same thread has to read and to close it.
+
+    Args:
+        device_id: of `cameras()`; None: the default.
+        width, height: in pixels.
+        fps: images per second. The camera is asked for these and takes what it has that is near.
+
+    Raises:
+        MissingExtraError: OpenCV is not installed.
+        DeviceError: there is no such camera ("not-found"), another program has it ("in-use"), this user may not have
+            it ("permissions"), or something else ("unknown").
+    """
+    cv2 = load("The camera")
+    there = _find(cv2)
+    found = next((each for each in there if device_id in (None, each.info.device_id)), None)
+    if found is None:
+        what = "no camera" if device_id is None else f"no camera {device_id!r}"
+        ids = ", ".join(repr(each.info.device_id) for each in there) or "none"
+        raise DeviceError(
+            f"There is {what} on this machine; found: {ids}",
+            devices=("cam",),
+            type="not-found",
+        )
+    capture = cv2.VideoCapture(found.index, _api(cv2))
+    if not capture.isOpened():
+        capture.release()
+        raise _trouble(f"The camera {found.info.label!r} does not open", found.path)
+    if width * height > _UNCOMPRESSED_PIXELS:
+        capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter_fourcc(*"MJPG"))  # first: it decides what sizes there are
+    capture.set(cv2.CAP_PROP_FRAME_WIDTH, width)
+    capture.set(cv2.CAP_PROP_FRAME_HEIGHT, height)
+    capture.set(cv2.CAP_PROP_FPS, fps)
+    capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # what is read is new
+    return OpenCVCamera(cv2, capture, found)
+
+
+def to_frame(cv2: Any, image: Any) -> VideoFrame:
+    """An image of OpenCV's, taken just now, in our form."""
+    timestamp = time.monotonic()
+    height, width = image.shape[:2]
+    image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    return VideoFrame(image=image.tobytes(), width=width, height=height, timestamp=timestamp)
+
+
+def _api(cv2: Any) -> int:
+    api: int = getattr(cv2, _APIS.get(sys.platform, "CAP_ANY"))
+    return api
+
+
+def _find(cv2: Any) -> list[_Found]:
+    try:
+        from cv2_enumerate_cameras import enumerate_cameras
+    except ImportError as error:
+        raise MissingExtraError("The camera", "video") from error
+    api = _api(cv2)
+    prefix = cv2.videoio_registry.getBackendName(api)
+    found: list[_Found] = []
+    times: dict[str, int] = {}
+    for camera in sorted(enumerate_cameras(api), key=lambda camera: int(camera.index)):
+        label = camera.name or camera.path or f"camera {camera.index}"
+        times[label] = times.get(label, 0) + 1
+        device_id = f"{prefix}/{label}" + (f"#{times[label]}" if times[label] > 1 else "")
+        info = MediaDeviceInfo(device_id=device_id, kind="videoinput", label=label, is_default=not found)
+        found.append(_Found(info=info, index=camera.index, path=camera.path or ""))
+    return found
+
+
+def _trouble(what: str, path: str) -> DeviceError:
+    """The error of a camera that does not work, with the reason if it can be told."""
+    if sys.platform == "darwin":
+        reason = (
+            "another program may be using it, or macOS does not let this one: System Settings > Privacy & Security > "
+            "Camera. A program that is not listed there is asked for by: python3 -c 'import cv2; cv2.VideoCapture(0)'"
+        )
+        return DeviceError(f"{what}: {reason}", devices=("cam",))
+    if not sys.platform.startswith("linux"):
+        reason = "another program may be using it, or the settings of the system keep this one from it"
+        return DeviceError(f"{what}: {reason}", devices=("cam",))
+    import errno
+    import fcntl
+
+    try:
+        # Any number of programs may open a camera, the first that asks for buffers has it.
+        with open(path, "r+b", buffering=0) as node:
+            fcntl.ioctl(node, _VIDIOC_REQBUFS, _NO_BUFFERS)
+    except OSError as error:
+        kind, advice = {
+            errno.ENOENT: ("not-found", "it is not there any more; was it unplugged?"),
+            errno.ENODEV: ("not-found", "it is not there any more; was it unplugged?"),
+            errno.EACCES: (
+                "permissions",
+                f"{path} is not for this user. Try: sudo usermod -aG video $USER; log in anew",
+            ),
+            errno.EPERM: ("permissions", f"this program may not use {path}; is it in a container without that device?"),
+            errno.EBUSY: ("in-use", "another program is using it; end that one, or choose another camera"),
+        }.get(error.errno or 0, ("unknown", f"{path}: {error.strerror}"))
+        return DeviceError(f"{what}: {advice}", devices=("cam",), type=kind, details=str(error))
+    return DeviceError(f"{what}, and the system does not say why ({path})", devices=("cam",))

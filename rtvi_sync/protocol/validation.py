@@ -1,0 +1,246 @@
+"""Rules that options are checked by: one wording for constructors, functions and fields of attrs classes.
+
+    SECONDS.check(heartbeat_interval=heartbeat_interval, idle_timeout=idle_timeout)
+    echo: bool = attrs.field(default=True, validator=BOOL)
+
+A wrong type is a `TypeError`, a wrong value a `ValueError`; both name the option. A `TypeError` never shows the value,
+so options that hold secrets have rules about their type only. The validators of attrs show every value that they
+refuse, and accept a bool as a number.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+_LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot add it
+
+
+def is_async(function: object) -> bool:
+    """Tell whether calling `function` runs nothing and returns an object to be awaited."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+        for each in (function, getattr(type(function), "__call__", None))  # noqa: B004 - an object may be called too
+    )
+
+
+def has_method(value: object, name: str) -> bool:
+    """Tell whether a value is an object, not a class, that has a method, which is no coroutine function."""
+    method = getattr(value, name, None)
+    return callable(method) and not isinstance(value, type) and not is_async(method)
+
+
+@attrs.frozen(eq=False, slots=False)
+class Rule:
+    """What an option may be.
+
+    Attributes:
+        what: the words after "must be" in the error.
+        has_type: False for what is a `TypeError`.
+        has_value: asked for a value of the right type; False for what is a `ValueError`.
+        hint: ends the error, and says what to do instead.
+        optional: None is allowed.
+        usual: values of exactly this type are allowed without a further look.
+    """
+
+    what: str
+    has_type: Callable[[Any], bool]
+    has_value: Callable[[Any], bool] = lambda _: True
+    hint: str = attrs.field(default="", kw_only=True)
+    optional: bool = attrs.field(default=False, kw_only=True)
+    usual: type | None = attrs.field(default=None, kw_only=True)
+
+    def check(self, **options: object) -> None:
+        """Check options by their names.
+
+        Raises:
+            TypeError: one has a wrong type.
+            ValueError: one has a wrong value.
+        """
+        for name, value in options.items():
+            if type(value) is not self.usual and not (value is None and self.optional):
+                self.check_one(name, value)
+
+    def check_one(self, name: str, value: Any) -> None:
+        """Check an option whose name is not an identifier. Raises as `check()` does."""
+        if value is None and self.optional:
+            return
+        if not self.has_type(value):
+            raise TypeError(f"{name} must be {self.what}, not {described(value)}{self.hint}")
+        if not self.has_value(value):
+            raise ValueError(f"{name} must be {self.what}, not {repr(value)[:100]}{self.hint}")
+
+    def __call__(self, _instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        """Validate a field of an attrs class."""
+        if type(value) is not self.usual and not (value is None and self.optional):
+            self.check_one(attribute.alias or attribute.name, value)
+
+    @functools.cached_property
+    def or_none(self) -> Rule:
+        """The rule that allows None too."""
+        return attrs.evolve(self, what=f"{self.what} or None", optional=True)
+
+    def but(self, hint: str) -> Rule:
+        """Return the rule with a hint in its errors."""
+        return attrs.evolve(self, hint=f"; {hint}")
+
+
+@attrs.frozen(eq=False, slots=False)
+class _EachRule(Rule):
+    """What a collection may be, and each item in it; keys of a mapping are strings."""
+
+    each: Rule = attrs.field(kw_only=True)
+
+    def check_one(self, name: str, value: Any) -> None:
+        super().check_one(name, value)
+        is_mapping = isinstance(value, Mapping)
+        for key, item in value.items() if is_mapping else enumerate(value or ()):
+            if is_mapping:
+                STRING.check_one(f"each key of {name}", key)
+            self.each.check_one(f"{name}[{key!r}]", item)
+
+
+def described(value: object) -> str:
+    """Return what a value of a wrong type is, without showing a value that may be secret."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if is_async(value):
+        return "a coroutine function (it is called, not awaited)"
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+# -- making rules -----------------------------------------------------------------------------------------------------
+
+
+def instance_of(what: str, *types: type) -> Rule:
+    """Return the rule for an object of one of the types."""
+    return Rule(what, lambda value: isinstance(value, types), usual=types[0])
+
+
+def one_of(*choices: str) -> Rule:
+    """Return the rule for one of a few words."""
+    *others, last = (f'"{choice}"' for choice in choices)
+    return Rule(f"{', '.join(others)} or {last}", lambda value: isinstance(value, str), choices.__contains__)
+
+
+def integer(low: int, high: float = _LARGEST) -> Rule:
+    """Return the rule for an integer in a range."""
+    limits = f"of {low} or more" if high == _LARGEST else f"from {low} to {high}"
+    return Rule(f"an integer {limits}", _is_integer, lambda value: low <= value <= high)
+
+
+def number(low: float, high: float) -> Rule:
+    """Return the rule for a number in a range."""
+    return Rule(f"a number from {low:g} to {high:g}", _is_number, lambda value: low <= value <= high)
+
+
+def positive_or_timedelta(unit: str) -> Rule:
+    """Return the rule for a positive number of a unit, or a `timedelta`."""
+    return Rule(
+        f"a positive number of {unit} or a timedelta",
+        lambda value: _is_number(value) or isinstance(value, timedelta),
+        lambda value: 0 < (value.total_seconds() if isinstance(value, timedelta) else value) <= _LARGEST,
+    )
+
+
+def mapping_of(each: Rule, what: str = "a mapping") -> Rule:
+    """Return the rule for a mapping of strings to values."""
+    return _EachRule(what, lambda value: isinstance(value, Mapping), each=each)
+
+
+def list_of(each: Rule, what: str) -> Rule:
+    """Return the rule for a list of items, or another sequence of them that is no text."""
+    return _EachRule(what, lambda value: isinstance(value, Sequence) and _is_iterable(value), each=each)
+
+
+def iterable(what: str) -> Rule:
+    """Return the rule for a list of items that are checked while they are read, once."""
+    return Rule(what, _is_iterable)
+
+
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping))
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+ANYTHING = Rule("anything", lambda _: True)
+BOOL = instance_of("True or False", bool)
+STRING = instance_of("a string", str)
+NAME = Rule("a string that is not empty", lambda value: isinstance(value, str), bool)
+BYTES = instance_of("bytes", bytes, bytearray, memoryview)
+PATH = Rule(
+    "a path (a str or os.PathLike, without null characters)",
+    lambda value: isinstance(value, (str, os.PathLike)),
+    lambda value: "\0" not in str(value),
+)
+URL = instance_of("a URL (a str)", str)
+
+NUMBER = Rule("a finite number", _is_number, lambda value: -_LARGEST <= value <= _LARGEST)
+POSITIVE = Rule("a positive number", _is_number, lambda value: 0 < value <= _LARGEST)
+SECONDS = Rule("a positive number of seconds", _is_number, lambda value: 0 < value <= _LARGEST)
+WAIT = Rule("a number of seconds from 0 on", _is_number, lambda value: 0 <= value <= _LARGEST)
+COUNT = integer(1)
+COUNT_OR_ZERO = integer(0)
+PORT = integer(0, 65535)
+
+FUNCTION = Rule("a function", lambda value: callable(value) and not is_async(value))
+
+MAPPING = mapping_of(ANYTHING)
+STRINGS = mapping_of(STRING, "a mapping of strings to strings")
+
+
+def snake_case(name: str) -> str:
+    """``"requestData"`` → ``"request_data"``, ``"onLLMText"`` → ``"on_llm_text"``; snake_case stays as it is."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
+    """An object of the attrs class `cls`: `value` itself, or made of a mapping with snake_case or camelCase keys.
+
+    Args:
+        cls: the class.
+        value: of an option.
+        name: of that option.
+
+    Raises:
+        TypeError: an unknown key, or neither mapping nor object.
+        TypeError, ValueError: a key has a wrong value; the error names the key as it is spelt in the mapping.
+    """
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be {cls.__name__} or a mapping, not {described(value)}")
+    MAPPING.check_one(name, value)
+    fields = {field.alias: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
+    given = {snake_case(key): item for key, item in value.items()}
+    if len(given) < len(value):
+        raise TypeError(f"{cls.__name__} is given one of {', '.join(value)} in two spellings")
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
+    for key, item in value.items():
+        rule = fields[snake_case(key)].validator
+        if isinstance(rule, Rule):  # the class would name the field instead
+            rule.check_one(key, item)
+    return cls(**given)

@@ -1,0 +1,1 @@
+"""One session: connecting, events, the end, reconnecting."""

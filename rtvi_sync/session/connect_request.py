@@ -1,0 +1,239 @@
+"""The request that starts a bot, or whatever the caller has in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from .._version import __version__
+from ..concurrency.cancel import AbortController, AbortSignal
+from ..concurrency.deadline import Deadline
+from ..concurrency.lifecycle import system_failures_as
+from ..errors import InvalidTransportParamsError, RTVIError, StartBotError
+from ..protocol.envelope import to_json
+from ..protocol.validation import URL
+from ..transports.net import Network, parse_url, printable, url_fault
+from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
+
+if TYPE_CHECKING:
+    import httpx
+
+
+@attrs.frozen
+class BotStartedData:
+    """The payload of `bot_started`: a server has started a bot.
+
+    Attributes:
+        response: what it answered, plain JSON. It may hold a token, so it is not in the repr.
+    """
+
+    response: Any = attrs.field(repr=False)
+
+
+@attrs.frozen
+class Bundle:
+    """What a transport is to be given.
+
+    Attributes:
+        content: that.
+        secure: an https endpoint answered it.
+        source: who gave it; see `Transport.bundle_source`.
+        started: a start endpoint answered it.
+    """
+
+    content: Any = attrs.field(repr=False)
+    secure: bool = False
+    source: str = ""
+    started: bool = False
+
+
+@attrs.frozen
+class BotURL:
+    """Where a bot is, as one URL says it. `RTVIClient.for_url()` defines the forms.
+
+    Attributes:
+        ws_url: the bot's WebSocket; None: a server is asked for it.
+        endpoints: of that server; an endpoint is tried if the one before it answers 404 or 405.
+        base_url: of that server, for its other endpoints.
+    """
+
+    ws_url: str | None = attrs.field(default=None, repr=False)
+    endpoints: tuple[str, ...] = attrs.field(default=(), repr=False)
+    base_url: str | None = attrs.field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> BotURL:
+        """Take a URL apart.
+
+        Raises:
+            InvalidTransportParamsError: no bot can be there. The URL is not repeated: it may hold a key.
+            TypeError: it is not a string.
+        """
+        URL.check(url=url)
+        schemes = ("ws", "wss", "http", "https")
+        parts = parse_url(url, *schemes)
+        if parts is None:
+            raise InvalidTransportParamsError(f"This is not the URL of a bot: {url_fault(url, *schemes)}")
+        if parts.scheme in ("ws", "wss"):
+            return cls(ws_url=url)
+        path = parts.path.rstrip("/")
+        if path:
+            return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
+        endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
+        return cls(endpoints=endpoints, base_url=url)
+
+
+@attrs.frozen(kw_only=True)
+class ConnectRequest:
+    """Where the transport's parameters come from.
+
+    Attributes:
+        params: the client's, read when the request is made.
+        given: parameters that the caller of `connect()` has already; then no request is made.
+        started: what `start_bot()` has brought last. Given back, it is a server's answer still, not the caller's word.
+        start: a request that starts the bot instead of the default one.
+        bot_url: where the bot is, instead of what `params` say; None: as they say.
+        handler: the caller's own way to make the request.
+        transport_name: for servers that start more than one kind.
+        network: TLS and proxy.
+        http_client: the caller's own, or None.
+    """
+
+    params: Callable[[], RTVIClientParams]
+    given: Any = attrs.field(default=None, repr=False)
+    started: Bundle | None = None
+    start: APIRequest | None = None
+    bot_url: BotURL | None = None
+    handler: ConnectHandler | None = None
+    transport_name: str = "custom"
+    network: Network = attrs.field(factory=Network)
+    http_client: httpx.Client | None = None
+
+    @property
+    def needed(self) -> bool:
+        """True if a request, or the caller's handler, is to be called."""
+        if self.given is not None:
+            return False
+        if self.start is not None or self.handler is not None:
+            return True
+        if self.bot_url is not None:
+            return bool(self.bot_url.endpoints)
+        params = self.params()
+        return bool(params.base_url) and params.endpoints.connect is not None
+
+    @system_failures_as(StartBotError, "The connect request could not be made")
+    def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
+        """Make the request and return what the transport is to be given.
+
+        Raises:
+            StartBotError: it failed.
+            BaseException: the reason for which the attempt was abandoned.
+        """
+        if not self.needed:
+            started = self.started
+            if self.given is None and self.bot_url is not None:
+                return Bundle({"ws_url": self.bot_url.ws_url})
+            if started is not None and self.given is started.content:
+                return started
+            return Bundle(self.given, source="connect() was given" if self.given is not None else "")
+        abort.signal.raise_if_aborted()
+        params = self.params()
+        if self.start is not None:
+            # Credentials for one server are not for another.
+            trusted = params.base_url is not None and _same_origin(params.base_url, self.start.endpoint)
+            return self._start(self.start, params if trusted else _without_credentials(params), abort.signal)
+        if self.handler is not None:
+            content = self._call_handler(self.handler, params, deadline, abort)
+            return Bundle(content, source="The custom connect handler returned")
+        if self.bot_url is not None:
+            return self._ask(self.bot_url.endpoints, params, abort.signal)
+        return self._connect(params.construct_url("connect"), params, abort.signal)
+
+    def _call_handler(
+        self, handler: ConnectHandler, params: RTVIClientParams, deadline: Deadline, abort: AbortController
+    ) -> Any:
+        timeout = ConnectTimeout(deadline)
+        abort.signal.on_abort(timeout.clear)
+        try:
+            bundle = handler(params, timeout, abort)
+        except RTVIError:
+            raise
+        except Exception as error:
+            abort.signal.raise_if_aborted()
+            raise StartBotError(f"The custom connect handler raised {type(error).__name__}: {error}") from error
+        abort.signal.raise_if_aborted()
+        return bundle
+
+    def _start(self, request: APIRequest, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        body = {
+            "transport": self.transport_name,
+            **(params.request_data or {}),
+            **(request.request_data or {}),
+        }
+        given = {"request_data": request.request_data, "params.request_data": params.request_data}
+        headers = {**(params.headers or {}), **(request.headers or {})}
+        return self._post(request.endpoint, to_json(body, given), headers, signal, starts=True)
+
+    def _connect(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        return self._post(url, _default_body(params), params.headers or {}, signal)
+
+    def _ask(self, endpoints: tuple[str, ...], params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        """Ask the first endpoint that exists for the bot."""
+        if params.base_url is not None and not _same_origin(params.base_url, endpoints[0]):
+            params = _without_credentials(params)
+        for url in endpoints:
+            try:
+                if urlsplit(url).path.rstrip("/").endswith("/start"):
+                    return self._start(APIRequest(url), params, signal)
+                return self._connect(url, params, signal)
+            except StartBotError as error:
+                if len(endpoints) == 1 or error.status not in (404, 405):
+                    raise
+                missing = error
+        raise StartBotError(
+            f"{printable(endpoints[0])} is not there, and {printable(endpoints[1])} answered {missing.status}. "
+            "Give the whole URL of the endpoint that starts the bot",
+            status=missing.status,
+        ) from missing
+
+    def _post(
+        self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False
+    ) -> Bundle:
+        from ..transports.http import CONNECT, START, origin_of, post_json
+
+        secure = origin_of(url)[0] == "https"  # redirects do not leave the origin
+        answer = post_json(
+            url,
+            body,
+            headers=headers,
+            network=self.network,
+            signal=signal,
+            client=self.http_client,
+            purpose=START if starts else CONNECT,
+        )
+        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
+
+
+def _without_credentials(params: RTVIClientParams) -> RTVIClientParams:
+    return attrs.evolve(params, headers=None, request_data=None)
+
+
+def _default_body(params: RTVIClientParams) -> bytes:
+    body: dict[str, Any] = {"config": params.config_as_json()}
+    if params.services:
+        body["services"] = params.services
+    data = params.request_data or {}
+    given = {"params.request_data": data, **{f"params.{name}": value for name, value in body.items()}}
+    return to_json({**body, **data, "rtvi_client_version": __version__}, given)
+
+
+def _same_origin(one: str, other: str) -> bool:
+    from ..transports.http import origin_of
+
+    try:
+        return origin_of(one) == origin_of(other)
+    except StartBotError:  # one of them is no URL; the request will say so
+        return False

@@ -1,0 +1,84 @@
+"""Performs the effects that every conversation with a bot has: answers, events and warnings."""
+
+from __future__ import annotations
+
+import logging
+
+from ..concurrency.pending_requests import Pending
+from ..concurrency.serial_queue import Item
+from ..errors import ProtocolError
+from ..events import RTVIEvent
+from ..messages import RTVIMessage
+from ..protocol import engine as protocol
+from .dispatcher import Cause
+from .publisher import Announcer
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# A bot that talks nonsense does so in every message: what it says is logged so often, and at DEBUG from then on.
+_MAX_WARNINGS = 20
+
+
+class Effects:
+    """Hands what an engine makes of a bot's messages to those who wait and to those who listen.
+
+    One thread at a time calls it, the one that delivers the messages.
+
+    Args:
+        announcer: queues the events.
+        pending: the calls that wait for an answer.
+    """
+
+    def __init__(self, announcer: Announcer, pending: Pending[RTVIMessage]) -> None:
+        self._announcer = announcer
+        self._pending = pending
+        self._warnings = 0
+        self._events: list[Item] = []  # not queued yet, and how many bytes they hold
+        self._size = 0
+
+    def perform(self, effect: protocol.Effect) -> None:
+        """Perform an answer or a warning; what else there is, save events, concerns sessions only."""
+        if isinstance(effect, protocol.Resolve):
+            if effect.message.id is not None and not self._pending.resolve(effect.message.id, effect.message):
+                logger.debug("The answer with the id %.100r comes too late; it is an event only", effect.message.id)
+        elif isinstance(effect, protocol.Reject):
+            self._pending.reject(effect.id, effect.error)
+        elif isinstance(effect, protocol.Warn):
+            self.warn(effect.text)
+
+    def warn(self, text: str) -> None:
+        """Log what is odd about the bot, not too often."""
+        self._warnings += 1
+        logger.log(logging.WARNING if self._warnings <= _MAX_WARNINGS else logging.DEBUG, "%s", text)
+        if self._warnings == _MAX_WARNINGS:
+            logger.warning("The bot does so too often: the rest of this session's warnings is logged at DEBUG")
+
+    def deliver(self, effect: protocol.Deliver, cause: Cause, received_at: float, size: int) -> None:
+        """Perform an event, if anybody listens, as soon as `flush()` is called.
+
+        Args:
+            effect: of the engine.
+            cause: the message that the engine made it of.
+            received_at: seconds of the monotonic clock.
+            size: bytes that the message holds, for the limit of the queue.
+        """
+        announcer = self._announcer
+        event: RTVIEvent = effect.event
+        if not announcer.wants(event):
+            return
+        try:
+            data = effect.decode()
+        except ProtocolError as error:
+            self.warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
+            event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
+            if not announcer.wants(event):
+                return
+        self._events.append(announcer.item(event, data, received_at, cause, size))
+        self._size += size
+
+    def flush(self) -> None:
+        """Queue the events. To be called after messages that came together, and before what they must precede."""
+        if self._events:
+            events, size = self._events, self._size
+            self._events, self._size = [], 0
+            self._announcer.queue(events, size)

@@ -1,0 +1,157 @@
+"""Events as an iterator."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Bell
+from ..concurrency.serial_queue import Lane
+from ..errors import RequestTimeoutError, WouldDeadlockError
+from ..events import Event, RTVIEvent
+from ..protocol.states import CloseInfo
+
+
+class StreamOwner(Protocol):
+    """Who pushes events to a stream."""
+
+    lane: Lane
+
+    def check_process(self) -> None:
+        """Raise `ForkedProcessError` where no event can come."""
+
+    def close_stream(self, stream: EventStream) -> None:
+        """Push no more events."""
+
+
+class EventStream:
+    """The events of some types, one after the other. An iterator and a context manager; made by `client.events()`.
+
+    It begins with its creation and ends with the session. One thread iterates at a time.
+    """
+
+    def __init__(
+        self,
+        owner: StreamOwner,
+        types: frozenset[RTVIEvent],
+        timeout: float | None,
+        max_events: int,
+        max_bytes: int,
+    ) -> None:
+        self._owner = owner
+        self.types = types
+        self._opened_at = time.monotonic()
+        self._timeout = timeout
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        #: The number of the session that it ends with.
+        self.session: int = sys.maxsize
+        #: How the session before that ended, if nothing has followed it yet.
+        self.after: CloseInfo | None = None
+        # The lane appends and the iterating thread takes, each in one step; so there is no lock, which one of them
+        # could hold while a signal handler waits for the other.
+        self._events: deque[tuple[Event, int]] = deque()
+        self._bytes_pushed = 0
+        self._bytes_taken = 0
+        self._ended: CloseInfo | None = None
+        self._bell = Bell()
+
+    def wants(self, type_: RTVIEvent) -> bool:
+        """True if events of `type_` are to be pushed."""
+        return self._ended is None and (not self.types or type_ in self.types)
+
+    def is_stale(self, event: Event) -> bool:
+        """True if `event` came before the stream was opened, and its handlers run only now."""
+        return event.received_at < self._opened_at
+
+    def push(self, event: Event, size: int) -> bool:
+        """Queue `event`; False if the stream is full. Called on the lane."""
+        queued_bytes = self._bytes_pushed - self._bytes_taken
+        if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
+            return False
+        self._bytes_pushed += size
+        self._events.append((event, size))
+        self._wake()
+        return True
+
+    def end(self, info: CloseInfo) -> None:
+        """No event will come any more; those queued are still handed out."""
+        self._ended = info
+        self._wake()
+
+    @property
+    def ended(self) -> CloseInfo | None:
+        """How the session ended, once the last event was handed out; None before."""
+        return self._ended if not self._events else None
+
+    def next_before(self, deadline: Deadline) -> Event | None:
+        """The next event; None if the session ended first.
+
+        Raises:
+            RequestTimeoutError: `deadline` passed first.
+            WouldDeadlockError: called inside a handler of the same client, and nothing is queued: what is waited for
+                could only come after the handler returns.
+            ForkedProcessError: the session is the parent's.
+        """
+        lane = self._owner.lane
+        while True:
+            self._owner.check_process()
+            over = self._ended is not None  # what was queued before the end is handed out
+            try:
+                event, size = self._events.popleft()
+            except IndexError:
+                if over:
+                    return None
+            else:
+                self._bytes_taken += size
+                return event
+            if lane.is_current:
+                raise WouldDeadlockError(
+                    "A handler waits for an event that can only be delivered after it returns. "
+                    "Wait on another thread, or react to the event in a handler of its own."
+                )
+            if lane.manual:
+                lane.run_queued(deadline, until=self._something_to_say)
+            else:
+                self._bell.wait_for(self._something_to_say, deadline)
+            if deadline.expired and not self._something_to_say():
+                raise RequestTimeoutError(
+                    f"No {self._describe()} within {deadline.timeout} s. "
+                    "Pass a larger timeout, or begin to listen before what causes it."
+                )
+
+    def _something_to_say(self) -> bool:
+        return bool(self._events) or self._ended is not None
+
+    def _wake(self) -> None:
+        if self._owner.lane.manual:
+            self._owner.lane.wake()  # whoever waits does so there
+        else:
+            self._bell.ring()
+
+    def _describe(self) -> str:
+        return "event" if not self.types else " or ".join(sorted(t.value for t in self.types)) + " event"
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.next_before(Deadline(self._timeout))
+        if event is None:
+            raise StopIteration
+        return event
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening. Whoever waits for an event of this stream gets StopIteration."""
+        self._owner.close_stream(self)
+        self.end(CloseInfo())

@@ -1,0 +1,221 @@
+"""Functions of the program that the bot's language model may call.
+
+A bot announces a call with `llm-function-call-in-progress` (RTVI 1.2 and later) or `llm-function-call` (before, and
+deprecated since); the program's function runs, and what it returns goes back as `llm-function-call-result`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Bell
+from ..concurrency.serial_queue import Lane
+from ..concurrency.worker_pool import LaneWorkers
+from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
+from ..events import Event, RTVIEvent
+from ..messages import RTVIMessage
+from ..protocol import engine as protocol
+from ..protocol.text import one_line
+from .dispatcher import HandlerError
+from .publisher import Announcer
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# Each call that runs has a thread. A bot runs a few at once; one that asks for more is broken, or means no good.
+MAX_RUNNING = 64
+# Some bots announce a call in both ways: so many ids are remembered, in order not to run it twice.
+_MAX_ANNOUNCED = 1000
+
+CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_FUNCTION_CALL})
+"""The events of messages that want a function to run."""
+
+
+@attrs.frozen
+class FunctionCall:
+    """One call of a function by the bot's language model.
+
+    Attributes:
+        function_name: the function.
+        tool_call_id: relates the result to the call.
+        arguments: by name, plain JSON; empty, too, where the bot withholds them.
+    """
+
+    function_name: str
+    tool_call_id: str
+    arguments: dict[str, Any] = attrs.field(factory=dict)
+
+
+FunctionCallHandler: TypeAlias = Callable[[FunctionCall], Any]
+
+
+class FunctionCalls:
+    """Runs the functions that the bot of one session calls, beside the lane, so that a slow one delays no event.
+
+    Each call has a thread of its own; in manual mode they run where handlers do, one after the other.
+
+    Args:
+        announcer: of the session.
+        workers: the threads that run them.
+        send: of the session.
+    """
+
+    def __init__(self, announcer: Announcer, workers: LaneWorkers, send: Callable[[RTVIMessage], None]) -> None:
+        self._announcer = announcer
+        self._workers = workers
+        self._send = send
+        # By the number of a call, the thread that runs it, None before it does. Changed in single steps, by the thread
+        # that delivers messages and by those of the functions.
+        self._running: dict[int, threading.Thread | None] = {}
+        self._numbers = itertools.count(1)
+        self._ended = Bell()  # rung when one leaves `_running`
+        # Hash of the id, and which message announced it first. An empty deque is not small, and most bots call nothing.
+        self._announced: deque[tuple[int, RTVIEvent]] | None = None
+        self._warned: set[str] = set()  # of what the log has a line
+
+    def called(self, effect: protocol.Deliver, size: int) -> None:
+        """Run the program's function for a call, if it has one. On the thread that delivers messages.
+
+        Args:
+            effect: the message that announces the call.
+            size: bytes that it holds, for the limit of the queue.
+        """
+        functions = self._announcer.functions
+        if not functions:
+            return
+        try:
+            data = effect.decode()
+        except ProtocolError:
+            return  # `unknown_message` tells
+        if data.function_name is None:
+            self._warn_of_missing("name")
+            return
+        function = functions.get(data.function_name)
+        if function is None and effect.event is RTVIEvent.LLM_FUNCTION_CALL:
+            # Only this message says that the client is meant: in progress are functions of the bot's own, too.
+            function = functions.get(None)
+        if function is None or self._was_announced(data.tool_call_id, effect.event):
+            return
+        if data.arguments is None:
+            self._warn_of_missing("arguments")
+        call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
+        event = Event(type=effect.event, data=data, received_at=time.monotonic(), message=effect.message)
+        if self._announcer.manual:
+            self._announcer.call(partial(self._run, function, call, event), size)
+        elif len(self._running) < MAX_RUNNING:
+            number = next(self._numbers)
+            self._running[number] = None
+            Lane().post(partial(self._run, function, call, event, number), self._workers)
+        else:
+            error = RTVIError(f"The bot calls a function while {MAX_RUNNING} of its calls are still running")
+            if self._is_new("room"):
+                logger.error("%s. It is told so each time; see that functions return.", error)
+            self._fail(function, call, event, error, size)
+
+    def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
+        """True if the call was announced by the other message before: a bot may reuse an id for a later call."""
+        if self._announced is None:
+            self._announced = deque(maxlen=_MAX_ANNOUNCED)
+        key = hash(tool_call_id)  # an id may have any length
+        if any(known == key and by is not event for known, by in self._announced):
+            return True
+        self._announced.append((key, event))
+        return False
+
+    def _warn_of_missing(self, what: str) -> None:
+        if self._is_new(what):
+            logger.warning(
+                "The bot calls a function of this program's and withholds its %s. Set function_call_report_level to "
+                "ARGUMENTS in the parameters of the bot's RTVI observer (Pipecat has NONE by default).",
+                what,
+            )
+
+    def _is_new(self, what: str) -> bool:
+        """True the first time: a bot that does something does it in every call."""
+        new = what not in self._warned
+        self._warned.add(what)
+        return new
+
+    @property
+    def is_current(self) -> bool:
+        """True on a thread that runs a function of this session right now."""
+        return threading.current_thread() in self._running.copy().values()
+
+    def join(self, deadline: Deadline) -> list[threading.Thread]:
+        """Wait until no function runs. Returns the threads of those that do not end before `deadline`."""
+        self._ended.wait_for(lambda: not self._running, deadline)
+        return [thread for thread in self._running.copy().values() if thread is not None]
+
+    # -- on the thread of the function --------------------------------------------------------------------------------
+
+    def _run(self, function: FunctionCallHandler, call: FunctionCall, event: Event, number: int = 0) -> None:
+        if number:
+            self._running[number] = threading.current_thread()
+        try:
+            self._answer(call, _as_result(function(call)))
+        except BaseException as error:
+            logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
+            self._fail(function, call, event, error)
+            # As of handlers: on a thread of the program's own, an exit or Ctrl-C is his.
+            if self._announcer.manual and not isinstance(error, Exception):
+                raise
+        finally:
+            self._running.pop(number, None)
+            self._ended.ring()
+
+    def _fail(
+        self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException, size: int = 0
+    ) -> None:
+        """Tell the bot and the program that there is no result. Raises nothing. `size`: see `called()`."""
+        failed = HandlerError(error=error, event=event, handler=function)
+        self._announcer.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
+        result = {"error": _words(error)}
+        try:
+            self._answer(call, result)
+        except Exception:  # noqa: BLE001 - the next one tells
+            try:
+                # The arguments came from the bot; they may be more than can be sent, or no JSON (NaN).
+                self._answer(attrs.evolve(call, arguments={}), result)
+            except Exception:
+                logger.debug("The bot could not be told that %.100r failed", call.function_name, exc_info=True)
+
+    def _answer(self, call: FunctionCall, result: dict[str, Any] | str) -> None:
+        """Send the result.
+
+        Raises:
+            TypeError, ValueError: it is not JSON.
+            MessageTooLargeError: the transport cannot carry it.
+        """
+        data = {
+            "function_name": call.function_name,
+            "tool_call_id": call.tool_call_id,
+            "arguments": call.arguments,
+            "result": result,
+        }
+        try:
+            self._send(RTVIMessage("llm-function-call-result", data))
+        except (BotNotReadyError, DisconnectedError, ForkedProcessError):
+            logger.debug("The session ended before the result of %.100r could be sent", call.function_name)
+
+
+def _as_result(value: Any) -> dict[str, Any] | str:
+    """A result as bots take it: Pipecat refuses what is neither an object nor a string."""
+    return value if isinstance(value, (dict, str)) else {"result": value}
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line. Raises nothing, whatever the error is."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is the program's
+        text = ""
+    return one_line(": ".join(filter(None, (type(error).__name__, text))))

@@ -1,0 +1,168 @@
+"""Parameters of the requests to the server, and of the connect handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+
+from ..concurrency.cancel import AbortController
+from ..concurrency.deadline import Deadline
+from ..errors import RTVIError
+from ..messages import RTVIClientConfigOption
+from ..protocol.config import as_json
+from ..protocol.validation import (
+    MAPPING,
+    SECONDS,
+    STRING,
+    STRINGS,
+    URL,
+    from_mapping,
+    instance_of,
+    list_of,
+)
+from ..transports.net import printable
+
+Seconds = float
+
+
+def _names_only(value: Mapping[str, Any] | None) -> str:
+    """A repr that tells what is there and no value: headers and request data hold credentials."""
+    return "None" if value is None else "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
+
+
+def _url_shown(url: str | None) -> str:
+    """A repr without what may be a credential: user, password, query and fragment."""
+    return "None" if url is None else repr(printable(url) + ("?..." if "?" in url else ""))
+
+
+def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@attrs.define(kw_only=True)
+class Endpoints:
+    """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
+
+    connect: str | None = attrs.field(default="connect/", repr=_url_shown, validator=STRING.or_none)
+    action: str | None = attrs.field(default="action/", repr=_url_shown, validator=STRING.or_none)
+
+
+def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
+    if value is None:
+        return Endpoints()
+    return from_mapping(Endpoints, value, "endpoints") if isinstance(value, Mapping) else value
+
+
+_SERVICE = instance_of("a RTVIClientConfigOption or a mapping", RTVIClientConfigOption, Mapping)
+
+
+@attrs.define(kw_only=True)
+class RTVIClientParams:
+    """Parameters of the requests to the server. May be changed at any time; each request reads them afresh.
+
+    Attributes:
+        base_url: URL of the developer's API, or None.
+        endpoints: paths below it.
+        request_data: sent with every request, as fields of its JSON body.
+        headers: sent with every request to `base_url`, and never to the WebSocket.
+        config: pipeline configuration for bots that take one: a list of services; their order matters.
+        services: service key to provider, for servers that choose by it.
+    """
+
+    base_url: str | None = attrs.field(default=None, repr=_url_shown, validator=URL.or_none)
+    endpoints: Endpoints = attrs.field(
+        factory=Endpoints,
+        converter=_endpoints,
+        validator=instance_of("Endpoints or a mapping", Endpoints, Mapping).or_none,
+    )
+    request_data: dict[str, Any] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none
+    )
+    headers: dict[str, str] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+    )
+    config: list[Any] | None = attrs.field(
+        default=None, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
+    )
+    services: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, validator=STRINGS.or_none)
+
+    def config_as_json(self) -> list[Any]:
+        """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
+
+        Raises:
+            TypeError: it is no config; the message says where.
+        """
+        return as_json(self.config or [])
+
+    def construct_url(self, endpoint: str) -> str:
+        """`base_url` and an endpoint, joined with exactly one slash; a query of the base is kept.
+
+        Args:
+            endpoint: "connect", "action", or a path.
+
+        Raises:
+            RTVIError: `base_url` is missing, or the endpoint is None.
+        """
+        STRING.check(endpoint=endpoint)
+        if not self.base_url:
+            raise RTVIError(
+                "There is no base_url to make a URL with: set client.params.base_url to your server, "
+                "such as 'https://api.example/v1'"
+            )
+        path = getattr(self.endpoints, endpoint) if endpoint in ("connect", "action") else endpoint
+        if path is None:
+            raise RTVIError(f"params.endpoints.{endpoint} is None: there is no such endpoint")
+        parts = urlsplit(self.base_url)
+        path, _, query = path.partition("?")
+        return parts._replace(
+            path=f"{parts.path.rstrip('/')}/{path.lstrip('/')}",
+            query="&".join(part for part in (parts.query, query) if part),
+            fragment="",
+        ).geturl()
+
+
+@attrs.frozen
+class APIRequest:
+    """A request that starts a bot, for `start_bot()`.
+
+    Attributes:
+        endpoint: its URL.
+        headers: added to, and winning over, those of the client's parameters.
+        request_data: fields of the JSON body; as above.
+        timeout: seconds; None: the client's connect timeout.
+    """
+
+    endpoint: str = attrs.field(repr=_url_shown, validator=URL)
+    headers: Mapping[str, str] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+    )
+    request_data: Mapping[str, Any] | None = attrs.field(
+        default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none
+    )
+    timeout: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
+
+
+class ConnectTimeout:
+    """The time-out that a custom connect handler gets, as the interface has it.
+
+    `clear()` ends the handler's own limit; the one of `connect()` runs on until the bot is ready, so there is nothing
+    that the handler could leave hanging.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline: Deadline | None = deadline
+
+    def clear(self) -> None:
+        """The handler's request has settled."""
+        self._deadline = None
+
+    def remaining(self) -> float | None:
+        """Seconds left; None without a limit, or after `clear()`."""
+        deadline = self._deadline
+        return deadline.remaining() if deadline is not None else None
+
+
+ConnectHandler: TypeAlias = Callable[[RTVIClientParams, ConnectTimeout, AbortController], Any]

@@ -1,0 +1,307 @@
+"""A lost session is replaced by a new one, if the program has asked for it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import weakref
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from ..concurrency.deadline import Deadline, join_thread
+from ..concurrency.latch import Gate
+from ..concurrency.lifecycle import NoThreadError, start_thread
+from ..concurrency.runtime import Hub, acquire_hub
+from ..errors import BotAlreadyStartedError, anew
+from ..events import RTVIEvent
+from ..protocol.states import CloseInfo
+from .reconnect_policy import ReconnectPolicy, is_transient
+from .session import Session
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectingData:
+    """The payload of `reconnecting`: a session was lost, or an attempt to replace it failed, and another one follows.
+
+    Attributes:
+        attempt: number of the attempt that follows, from 1.
+        max_attempts: of the policy; None: no limit.
+        delay: seconds until it begins.
+        error: how the session was lost, or why the last attempt failed.
+    """
+
+    attempt: int
+    max_attempts: int | None
+    delay: float
+    error: BaseException
+
+    def describe(self) -> str:
+        """In a sentence without its full stop."""
+        of = f" of {self.max_attempts}" if self.max_attempts is not None else ""
+        return f"the client reconnects by itself, attempt {self.attempt}{of} within {self.delay:.1f} s"
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectFailedData:
+    """The payload of `reconnect_failed`: no further attempt is made.
+
+    Attributes:
+        attempts: how many were made.
+        error: why the last one failed.
+    """
+
+    attempts: int
+    error: BaseException
+
+    def describe(self) -> str:
+        """In a sentence without its full stop."""
+        plural = "" if self.attempts == 1 else "s"
+        return f"the session was lost and not replaced, after {self.attempts} attempt{plural}: {self.error}"
+
+
+class Sessions(Protocol):
+    """What a reconnector needs of the connector."""
+
+    def reconnect(self, stopped: Gate) -> Session:
+        """Connect as the program did last, unless `stopped` is set; returns the session, whose bot is ready.
+
+        Raises:
+            BotAlreadyStartedError: the program was faster.
+            DisconnectedError: `stopped` is set.
+            RTVIError: as `RTVIClient.connect()`.
+        """
+
+    def announce(self, event: RTVIEvent, data: object) -> None:
+        """Queue an event that belongs between two sessions."""
+
+    def give_up(self, info: CloseInfo) -> None:
+        """Tell whoever waits for a session, after what is queued, that none follows."""
+
+
+class Reconnector:
+    """Replaces the lost sessions of one client, on a thread that lives while there is something to do.
+
+    It holds the connector weakly, so that a client which is dropped meanwhile is collected.
+    """
+
+    def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
+        self.policy = policy
+        self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
+        # Guards `_run`, `_unwanted` and `failed`. Any thread may hold it, for an assignment; re-entrant, because a
+        # finalizer may call `stop()`.
+        self._lock = threading.RLock()
+        self._run: _Run | None = None
+        self._unwanted: Session | None = None
+        #: How many sessions it has replaced.
+        self.count = 0
+        #: Why the last lost session was not replaced; None if it was, or if the program has connected since.
+        self.failed: ReconnectFailedData | None = None
+
+    @property
+    def pending(self) -> ReconnectingData | None:
+        """The attempt that is under way, or comes next; None if there is none."""
+        run = self._run
+        return run.pending if run is not None else None
+
+    def replaces(self, info: CloseInfo) -> bool:
+        """True if a session that ends so is to be replaced."""
+        return self.goes_on(info.failure())
+
+    def goes_on(self, error: BaseException) -> bool:
+        """True if the policy wants another attempt."""
+        try:
+            return bool((self.policy.retry_on or is_transient)(error))
+        except BaseException:  # also an exit: whoever asks has a session to end
+            logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
+            return False
+
+    def lost(self, session: Session) -> None:
+        """Replace `session`, unless the program has said otherwise. On its close thread; its `finished` is set."""
+        run = _Run(self, self._sessions)
+        with self._lock:
+            if self._run is not None:
+                return  # it looks after the session itself
+            wanted = session is not self._unwanted
+            self._run = run if wanted else None
+        if wanted:
+            run.start(session)
+        else:
+            sessions = self._sessions()
+            if sessions is not None:
+                sessions.give_up(session.info)
+
+    def stop(self, session: Session | None) -> _Run | None:
+        """Make no further attempt, neither now nor when `session` turns out to be lost. Any thread.
+
+        Returns:
+            What ends now, once the attempt that may be under way has ended.
+        """
+        with self._lock:
+            run, self._run = self._run, None
+            self._unwanted = session
+            if run is not None:
+                run.stopped.set()
+        return run
+
+    def take_over(self, session: Session | None) -> None:
+        """Stop as `stop()` does, because the program has connected by itself."""
+        self.stop(session)
+        self.failed = None
+
+    def fail(self, run: _Run, data: ReconnectFailedData) -> bool:
+        """Remember that `run` gives up; False if it was stopped before."""
+        with self._lock:
+            if run.stopped.is_set():
+                return False
+            self.failed = data
+            return True
+
+    def leave(self, run: _Run, session: Session | None = None) -> bool:
+        """`run` has no more to do, unless `session` has ended in this moment (False)."""
+        with self._lock:
+            if session is not None and session.finished.is_set():
+                return False
+            if self._run is run:
+                self._run = None
+            return True
+
+    def after_fork_in_child(self) -> None:
+        """The thread is the parent's."""
+        self._lock = threading.RLock()
+        self._run = None
+
+
+class _Stopped(Exception):  # noqa: N818 - it is no error
+    """The program has disconnected, or connected by itself."""
+
+
+class _Run:
+    """The attempts to replace one lost session, and what becomes of the session that replaces it."""
+
+    def __init__(self, owner: Reconnector, sessions: weakref.ref[Sessions]) -> None:
+        self._owner = owner
+        self._sessions = sessions
+        self._attempts = 0
+        self._first = True
+        self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
+        self.stopped: Gate = Gate()
+        self._started: Gate = Gate()  # or there is no thread for it
+        self._thread: threading.Thread | None = None
+        self.pending: ReconnectingData | None = None
+
+    def start(self, lost: Session) -> None:
+        try:
+            self._thread = start_thread("reconnect", self._work, lost)
+        except NoThreadError as error:
+            self._owner.leave(self)
+            self._give_up(error)
+        finally:
+            self._started.set()
+
+    def join(self, deadline: Deadline) -> None:
+        """Wait until its thread has ended. Any thread, also before it has begun."""
+        self._started.wait(deadline)
+        if self._thread is not None:
+            join_thread(self._thread, deadline)
+
+    def _goes_on(self, error: BaseException) -> bool:
+        if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
+            return False  # the program has taken over
+        return error is self._loss or self._owner.goes_on(error)
+
+    # -- on the reconnect thread --------------------------------------------------------------------------------------
+
+    def _work(self, lost: Session) -> None:
+        self._loss = lost.failure()
+        del lost
+        hub: Hub | None = None
+        # Its threads need not end and begin again between two sessions. Without it the attempts find out what is wrong.
+        with contextlib.suppress(NoThreadError, OSError):
+            hub = acquire_hub()
+        try:
+            self._retrying()(self._attempt)
+        except _Stopped:
+            pass
+        except BaseException as failure:  # noqa: BLE001 - a transport or handler may be anybody's, and exit
+            self._give_up(failure)
+        finally:
+            self._owner.leave(self)
+            if hub is not None:
+                hub.release()
+
+    def _retrying(self) -> Retrying:
+        import tenacity  # imports asyncio, and most programs never come here
+
+        policy = self._owner.policy
+        stop: tenacity.stop.stop_base = tenacity.stop_never
+        if policy.max_attempts is not None:
+            stop = stop | tenacity.stop_after_attempt(policy.max_attempts + 1)  # the loss counts as the first
+        if policy.max_elapsed is not None:
+            stop = stop | tenacity.stop_before_delay(policy.max_elapsed)
+        return tenacity.Retrying(
+            stop=stop,
+            wait=tenacity.wait_random_exponential(multiplier=policy.initial_delay, max=policy.max_delay),
+            retry=tenacity.retry_if_exception(self._goes_on),
+            before_sleep=self._announce,
+            sleep=self._sleep,
+            reraise=True,
+        )
+
+    def _attempt(self) -> None:
+        """Replace the session, and wait until the new one is stable. The first call only raises what there is."""
+        if self._first:
+            self._first = False
+            assert self._loss is not None
+            raise self._loss
+        sessions = self._sessions()
+        if sessions is None:
+            raise _Stopped
+        self._attempts += 1
+        try:
+            session = sessions.reconnect(self.stopped)
+        finally:
+            del sessions
+        self._owner.count += 1
+        self.pending = None
+        session.finished.wait(Deadline(self._owner.policy.stable_after))
+        if self._owner.leave(self, session):
+            return
+        if session.is_replaced:
+            self._loss = session.failure()
+            raise self._loss
+
+    def _announce(self, state: RetryCallState) -> None:
+        assert state.outcome is not None
+        error = state.outcome.exception()
+        assert error is not None
+        self.pending = ReconnectingData(
+            attempt=state.attempt_number,
+            max_attempts=self._owner.policy.max_attempts,
+            delay=state.upcoming_sleep,
+            error=anew(error),  # the frames of this one keep the client, which is to be collected if dropped
+        )
+        logger.info("The session is lost (%s); %s", error, self.pending.describe())
+        sessions = self._sessions()
+        if sessions is not None:
+            sessions.announce(RTVIEvent.RECONNECTING, self.pending)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.stopped.wait(Deadline(seconds)):
+            raise _Stopped
+
+    def _give_up(self, error: BaseException) -> None:
+        self.pending = None
+        sessions = self._sessions()
+        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
+        if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
+            return
+        logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
+        sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
+        sessions.give_up(CloseInfo(initiator="network", error=data.error))

@@ -1,0 +1,74 @@
+"""Which lost sessions are replaced, how often and with which delays."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+import attrs
+
+from ..errors import ConnectionTimeoutError, DisconnectedError, StartBotError, TransportStartError
+from ..protocol.validation import (
+    COUNT,
+    FUNCTION,
+    SECONDS,
+    instance_of,
+)
+from .params import Seconds
+
+
+def is_transient(error: BaseException) -> bool:
+    """True if the same attempt may well succeed a little later.
+
+    So are: a line that broke, a server that goes away or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP 408,
+    425, 429 and 5xx), a limit that passed. Not so are: a bot that ended the session (Pipecat closes with 1000 however
+    it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is refused, a
+    broken protocol, and whatever this program itself did.
+    """
+    instance_of("an exception", BaseException).check(error=error)
+    if isinstance(error, DisconnectedError):
+        return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
+    if isinstance(error, (StartBotError, TransportStartError)):
+        if _is_caused_by(error, ssl.SSLCertVerificationError):
+            return False
+        return error.status is None or error.status in _PASSING_STATUSES or error.status >= 500
+    return isinstance(error, ConnectionTimeoutError)
+
+
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+_PASSING_CODES = (1001, 1006, 1011, 1012, 1013, 1014)
+
+_PASSING_STATUSES = (408, 425, 429)
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectPolicy:
+    """When a session that was ready and is lost is to be replaced by a new one, and how often that is tried.
+
+    The delay before attempt n is chosen at random between 0 and ``min(max_delay, initial_delay * 2 ** (n - 1))``
+    seconds ("full jitter"), so that the clients of a server that restarts do not all come back at once.
+
+    Attributes:
+        max_attempts: attempts to replace one lost session; None: no limit.
+        max_elapsed: seconds after which no further attempt begins; None: no limit.
+        initial_delay, max_delay: seconds; see above.
+        stable_after: seconds after which a new session counts as good. One that is lost sooner is one more failed
+            attempt, so a server that lets everybody in and out again is not hammered.
+        retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether to go
+            on. None: `is_transient`, which lists what it lets pass. Asked once for each, on a thread of the package;
+            the `disconnected` of a lost session waits for the answer.
+    """
+
+    max_attempts: int | None = attrs.field(
+        default=10, validator=COUNT.or_none.but("to make no attempt leave reconnect= out")
+    )
+    max_elapsed: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
+    initial_delay: Seconds = attrs.field(default=0.5, validator=SECONDS)
+    max_delay: Seconds = attrs.field(default=30.0, validator=SECONDS)
+    stable_after: Seconds = attrs.field(default=30.0, validator=SECONDS)
+    retry_on: Callable[[BaseException], bool] | None = attrs.field(default=None, validator=FUNCTION.or_none)

@@ -1,0 +1,1 @@
+"""A small RTVI server for tests and demonstrations."""

@@ -1,0 +1,147 @@
+"""When the bot answers what the user said or typed, from the events of its session. Pure: no thread, socket or clock.
+
+An answer is timed from the end of the user's turn: when a text was sent, or when the last audible piece of the user's
+voice was. Bots of every version tell the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from rtvi_sync import Event, RTVIEvent
+from rtvi_sync.media import AudioFrame
+from rtvi_sync.recording.latency import moments_of_sound
+from rtvi_sync.recording.transcript import BOT_TEXTS
+
+#: What `AnswerClock.take()` wants to see.
+EVENTS: Final = (
+    *BOT_TEXTS,
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_STOPPED,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+    RTVIEvent.BOT_STOPPED_SPEAKING,
+    RTVIEvent.BOT_INTERRUPTED,
+)
+# From one of these on, what comes belongs to what the user said last.
+_BREAKS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED)
+# Answers that nobody asked for by `hear_answer()` are kept up to this number.
+_MOST_ANSWERS: Final = 100
+
+Mark: TypeAlias = Literal["first text", "first sound", "whole"]
+"""A part of an answer that is timed."""
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """How long an answer took, in seconds from the end of the user's turn. None: there was none.
+
+    Attributes:
+        text: until the first text of the bot's came.
+        sound: until the bot began to speak.
+        whole: until it had said everything.
+    """
+
+    text: float | None = None
+    sound: float | None = None
+    whole: float
+
+
+@attrs.define
+class _Turn:
+    asked: float
+    aloud: bool
+    text: float | None = None
+    sound: float | None = None
+
+    @property
+    def missing(self) -> Mark:
+        """What would have come next."""
+        if self.aloud:
+            return "first sound" if self.sound is None else "whole"
+        return "first text" if self.text is None else "whole"
+
+
+class AnswerClock:
+    """Times the answers of one session. Not for two threads. Moments are monotonic seconds.
+
+    Attributes:
+        heard: the answers that are over, in order.
+    """
+
+    def __init__(self) -> None:
+        self.heard: deque[Answer] = deque(maxlen=_MOST_ANSWERS)
+        self._turn: _Turn | None = None
+        self._writing = False
+        self._speaking = False
+        self._stale = False
+
+    def ask(self, moment: float, *, aloud: bool) -> None:
+        """The user's turn has ended. It takes the place of one whose answer is not over.
+
+        Args:
+            moment: at which it ended.
+            aloud: the bot is to speak; else the answer ends with its text.
+        """
+        self._turn = _Turn(moment, aloud)
+        # What the bot is about to say now is no answer to this.
+        self._stale = self._writing or self._speaking
+
+    def take(self, event: Event) -> list[tuple[Mark, float, float]]:
+        """Take in an event of the types in `EVENTS`. One that arrived before the user's turn ended is no answer to it.
+
+        Returns:
+            What it completes: each part's name, when it began and how long it took.
+        """
+        if event.type in _BREAKS:
+            self._stale = False
+        if event.type in (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_LLM_STOPPED, RTVIEvent.BOT_INTERRUPTED):
+            self._writing = event.type is RTVIEvent.BOT_LLM_STARTED
+        elif event.type in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
+            self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
+        turn = self._turn
+        if turn is not None and event.received_at < turn.asked:  # handlers lag: this is what `ask()` would have found
+            self._stale = self._writing or self._speaking
+            return []
+        if turn is None or self._stale:
+            return []
+        after = event.received_at - turn.asked
+        if event.type in BOT_TEXTS and turn.text is None:
+            turn.text = after
+            return [("first text", turn.asked, after)]
+        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and turn.sound is None:
+            turn.sound = after
+            return [("first sound", turn.asked, after)]
+        begun = turn.sound if turn.aloud else turn.text
+        if begun is None or self._writing or self._speaking or event.type in BOT_TEXTS:
+            return []
+        self._turn = None
+        self.heard.append(Answer(text=turn.text, sound=turn.sound, whole=after))
+        return [("whole", turn.asked, after)]
+
+    def end(self, moment: float) -> tuple[Mark, float] | None:
+        """The session has ended. Returns what `give_up()` does, unless what was asked last was asked of another one."""
+        self._writing = self._speaking = self._stale = False
+        return self.give_up() if self._turn is not None and self._turn.asked <= moment else None
+
+    def give_up(self) -> tuple[Mark, float] | None:
+        """No (more) answer is waited for. Returns what is missing and since when; None if nothing was asked."""
+        turn, self._turn = self._turn, None
+        return None if turn is None else (turn.missing, turn.asked)
+
+
+def end_of_voice(sent: Sequence[AudioFrame], until: float) -> float | None:
+    """When the last audible piece of what was sent last was sent; None if all of it is silence.
+
+    Args:
+        sent: the pieces.
+        until: when the bot told that the user had ended. Handlers may lag: what was sent since is another turn.
+    """
+    frames = [frame for frame in sent if frame.timestamp <= until]
+    # Sources that have come to their end are followed by perfect silence, and that is most of what there is.
+    while frames and not frames[-1].pcm.strip(b"\0"):
+        frames.pop()
+    return max(moments_of_sound(frames), default=None)

@@ -1,0 +1,121 @@
+"""What clients tell a bot besides sound: requests, texts, files, keys, events of their pages, results of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.messenger import Handler, Line
+from rtvi_sync.testing.embedded_bot.options import BotOptions
+from rtvi_sync.testing.embedded_bot.replies import Turns
+from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.speech_input import now
+from rtvi_sync.testing.embedded_bot.validation import field, invalid, optional, required
+
+_KEYS: Final = frozenset("0123456789*#")
+
+
+class Inputs:
+    """Deals with the messages of one client, on the thread of the session.
+
+    Args:
+        line: takes the answers.
+        turns: answer what is asked of the language model.
+        context: takes what is not asked at once.
+        options: of the bot.
+    """
+
+    def __init__(self, line: Line, turns: Turns, context: Context, options: BotOptions) -> None:
+        self._line = line
+        self._turns = turns
+        self._context = context
+        self._options = options
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By type of message. What has no effect here is checked, and kept by the session."""
+        return {
+            "client-message": self._client_message,
+            "send-text": self._send_text,
+            "send-file": self._send_file,
+            "append-to-context": self._append_to_context,
+            "dtmf": self._dtmf,
+            "ui-event": lambda received: _check(received, event=str),
+            "ui-snapshot": lambda received: _check(received, tree=dict),
+            "ui-cancel-task": lambda received: _check(received, task_id=str),
+            "ui-cancel-job-group": lambda received: _check(received, job_id=str),
+            "llm-function-call-result": lambda received: _check(
+                received, function_name=str, tool_call_id=str, arguments=dict, result=(dict, str)
+            ),
+        }
+
+    def _client_message(self, received: Message) -> None:
+        data = received.get("data") or {}
+        kind = field(data, "t", str)
+        answer = self._options.on_request.get(kind, data.get("d"))
+        if callable(answer):
+            try:
+                answer = answer(data.get("d"))
+            except Exception as error:  # noqa: BLE001 - a script says by raising that the bot refuses
+                self._line.refuse(received, str(error))
+                return
+        response = {"t": kind} if answer is None else {"t": kind, "d": answer}
+        self._line.tell("server-response", response, received["id"])
+
+    def _send_text(self, received: Message) -> None:
+        data = received.get("data") or {}
+        text, run, aloud = field(data, "content", str), *_turn_options(data)
+        if run:
+            self._turns.interrupt()
+        chat = {"text": text, "input_type": "chat", "timestamp": now(), "final": True, "msg_id": received["id"]}
+        self._line.tell("user-input", chat)
+        self._context.add("user", text)
+        if run:
+            self._turns.respond(aloud=aloud)
+
+    def _send_file(self, received: Message) -> None:
+        data = received.get("data") or {}
+        text, file = field(data, "content", str), field(data, "file", dict)
+        field(file, "format", str)
+        source = field(file, "source", dict)
+        if field(source, "type", str) not in ("bytes", "url"):
+            raise invalid("file.source.type", "Input should be 'bytes' or 'url'")
+        field(source, source["type"], str)
+        run, aloud = _turn_options(data)
+        if run:
+            self._turns.interrupt()
+        self._context.add("user", text)
+        if run:
+            self._turns.respond(aloud=aloud)
+
+    def _append_to_context(self, received: Message) -> None:
+        data = received.get("data") or {}
+        role, content = field(data, "role", str), required(data, "content")
+        run = bool(optional(data, "run_immediately", bool))
+        if run:
+            self._turns.interrupt()
+        if not self._options.quirks:
+            self._line.tell("append-to-context-result", {"result": "Message appended to context"}, received["id"])
+        self._context.add(role, content)
+        if run:
+            self._turns.respond()
+
+    def _dtmf(self, received: Message) -> None:
+        data = received.get("data") or {}
+        # Once one key in a message; now a list, and the one is refused.
+        name = "button" if self._line.mode.takes("dtmf.button") else "buttons"
+        keys = [field(data, name, str)] if name == "button" else field(data, name, list)
+        if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
+            raise invalid(name, "Input should be keys of 0-9, * and #")
+
+
+def _check(received: Message, **fields: Any) -> None:
+    for name, kind in fields.items():
+        field(received.get("data") or {}, name, kind)
+
+
+def _turn_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
+    """`run_immediately` and `audio_response` of a client's text or file."""
+    options = optional(data, "options", dict) or {}
+    return bool(options.get("run_immediately", True)), bool(options.get("audio_response", True))

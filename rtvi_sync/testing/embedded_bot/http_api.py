@@ -1,0 +1,153 @@
+"""What the embedded bot answers over HTTP: where its WebSocket is, and actions without a session."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from rtvi_sync.testing.embedded_bot.actions import Actions, NeverAnsweredError, read_call
+from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.http_endpoint import Answer, BotRequest, SilenceError
+from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.messenger import Line
+from rtvi_sync.testing.embedded_bot.options import BotOptions
+from rtvi_sync.testing.embedded_bot.script import Message, llm_run, message
+from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries, field, invalid
+
+_NOT_FOUND: Final = Answer(404, {"detail": "Not Found"})
+# Servers of single-turn actions are of the time of RTVI 0.3, and negotiate nothing.
+_ACTION_MODE: Final = Mode("0.3.0")
+
+
+class BotAPI:
+    """Answers HTTP requests. Any thread may use it.
+
+    Args:
+        options: of the bot.
+        ws_url: the address that it hands out.
+    """
+
+    def __init__(self, options: BotOptions, ws_url: str) -> None:
+        self._options = options
+        self._ws_url = ws_url
+        self._mode = Mode(options.version)
+        # Guards _requests. Held for a moment by the threads of requests and sessions, and by the test's threads.
+        self._lock = threading.Lock()
+        self._requests: list[BotRequest] = []
+
+    @property
+    def requests(self) -> list[BotRequest]:
+        """Every request so far, in order."""
+        with self._lock:
+            return list(self._requests)
+
+    def wished_config(self, path: str) -> Any:
+        """The config that the connect request wanted which led a client to this path of the WebSocket, or None."""
+        number = parse_qs(urlsplit(path).query).get("request", [""])[0]
+        requests = self.requests
+        if not number.isdecimal() or len(number) > 9 or int(number) >= len(requests):
+            return None
+        body = requests[int(number)].body
+        return body.get("config") if isinstance(body, dict) else None
+
+    def answer(self, request: BotRequest) -> Answer | Iterator[Message]:
+        """Answer a request: with a document, or message by message.
+
+        Raises:
+            SilenceError: it is never answered.
+        """
+        with self._lock:
+            number = len(self._requests)
+            self._requests.append(request)
+        endpoints = {"/connect", "/start"} | ({"/action"} if self._options.has_actions else set())
+        if request.endpoint not in endpoints:
+            return _NOT_FOUND
+        if request.method != "POST":
+            return Answer(405, {"detail": "Method Not Allowed"})
+        if any(request.headers.get(name.lower()) != value for name, value in self._options.headers.items()):
+            return Answer(401, {"detail": "Unauthorized"})
+        if request.endpoint == "/connect":
+            return self._connect(request, number)
+        return self._start(request) if request.endpoint == "/start" else self._act(request)
+
+    def _connect(self, request: BotRequest, number: int) -> Answer:
+        wishes = isinstance(request.body, dict) and request.body.get("config") is not None
+        if wishes and self._mode.accepts("update-config"):
+            return Answer(200, {"ws_url": f"{self._ws_url}?request={number}"})
+        return Answer(200, {"ws_url": self._ws_url})
+
+    def _start(self, request: BotRequest) -> Answer:
+        """Speak like the development runner of a bot framework."""
+        body = {} if request.body is None else request.body
+        if not isinstance(body, dict):
+            return Answer(500, {"detail": "Internal Server Error"})
+        transport = body.get("transport", "websocket")
+        if transport != "websocket":
+            return Answer(400, {"detail": f"Transport {transport!r} is not allowed. This is a 'websocket' bot."})
+        return Answer(200, {"wsUrl": self._ws_url, "sessionId": str(uuid.uuid4()), "token": None})
+
+    def _act(self, request: BotRequest) -> Answer | Iterator[Message]:
+        try:
+            received = entries(request.body, "actions")
+            if not received:
+                raise invalid("actions", "List should have at least 1 item")
+            for action in received:
+                field(action, "id", str)
+        except InvalidMessageError as error:
+            return Answer(422, {"detail": str(error)})
+        events = HTTPTurn(self._options).events(received)
+        accepted = request.headers.get("accept", "*/*")
+        if self._options.action_stream and ("text/event-stream" in accepted or "*/*" in accepted):
+            return events
+        return Answer(200, next(events))
+
+
+class HTTPTurn:
+    """A bot for the actions of one request: it writes and does not speak.
+
+    Args:
+        options: of the bot.
+    """
+
+    def __init__(self, options: BotOptions) -> None:
+        self._context = Context(options.replies)
+        self._actions = Actions(options.actions or {}, self._context, self, quirks=options.quirks)
+        self._wants_run = False
+
+    def silence(self) -> None:
+        """Nothing is being said."""
+
+    def say(self, text: str) -> None:
+        """There is no voice."""
+
+    def respond(self) -> None:
+        """Run the language model, once all actions have been answered."""
+        self._wants_run = True
+
+    def events(self, received: list[Message]) -> Iterator[Message]:
+        """Run actions, and tell what comes of it when it comes.
+
+        Raises:
+            SilenceError: an action failed, in a bot that then says nothing.
+        """
+        answers: deque[Message] = deque()
+        line = Line(_ACTION_MODE, answers.append)
+        for action in received:
+            try:
+                self._actions.perform(read_call(action), line)
+            except InvalidMessageError as error:
+                line.refuse(action, f"Invalid message: {error}")
+            except NeverAnsweredError as error:
+                raise SilenceError from error
+            yield from answers
+            answers.clear()
+        # With an action of their own such servers end their bot, and its answer goes out like the others'.
+        yield message("action-response", {"result": True}, "END")
+        if self._wants_run:
+            said, reply = self._context.run()
+            yield message("user-llm-text", {"text": said})
+            yield from llm_run(reply)

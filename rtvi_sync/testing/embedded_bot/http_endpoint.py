@@ -1,0 +1,164 @@
+"""HTTP for the embedded bot: requests and answers, open to pages of every origin. Standard library only."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor
+
+logger: logging.Logger = logging.getLogger(__name__)
+_MAX_BODY_BYTES: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class BotRequest:
+    """An HTTP request that a bot got.
+
+    Attributes:
+        method: such as "POST".
+        path: path and query.
+        headers: names in lower case.
+        body: the JSON of the body; None if it was none.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    body: Any = attrs.field(repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """The path without query and trailing slash: the interface's default endpoint is ``connect/``."""
+        return self.path.partition("?")[0].rstrip("/")
+
+
+@attrs.frozen
+class Answer:
+    """Status and JSON body of an answer."""
+
+    status: int
+    body: Mapping[str, Any]
+
+
+class SilenceError(Exception):
+    """The server says nothing more, and leaves the connection open."""
+
+
+# Either an answer, or the messages of an event stream. Both may raise SilenceError.
+Answering = Callable[[BotRequest], Answer | Iterator[Message]]
+
+
+class HTTPEndpoint:
+    """Serves HTTP until it is stopped, each connection in a thread of its own.
+
+    Args:
+        host: address to listen on.
+        port: port; 0 takes any free one.
+        ssl_context: makes it HTTPS.
+        answer: called for every GET and POST.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, answer: Answering) -> None:
+        listening = socket.create_server((host, port), backlog=128)
+        if ssl_context is not None:
+            listening = ssl_context.wrap_socket(listening, server_side=True)
+        self.answer: Final = answer
+        self._acceptor = Acceptor(listening, "bot-http", self._serve)
+        self.port: Final = self._acceptor.port
+
+    def stop(self, timeout: float) -> None:
+        """Stop listening and cut what is connected; returns when all threads have ended, or at the limit."""
+        self._acceptor.stop(timeout)
+
+    def _serve(self, line: socket.socket, address: Any) -> None:
+        try:
+            # The handler stores its server for us; it needs nothing of it itself.
+            _Handler(line, address, self)  # type: ignore[arg-type]
+        except OSError:
+            logger.debug("a client broke off", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an event goes out when it is written
+    server: HTTPEndpoint  # type: ignore[assignment]
+
+    def do_GET(self) -> None:
+        """Answer a request that reads."""
+        self._answer()
+
+    def do_POST(self) -> None:
+        """Answer a request that wants something done."""
+        self._answer()
+
+    def do_OPTIONS(self) -> None:
+        """Answer a browser that asks whether it may send its request."""
+        self._begin(200, {"Content-Length": "0"})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing on stderr."""
+
+    def _answer(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = BotRequest(method=self.command, path=self.path, headers=headers, body=self._read_body())
+        try:
+            answer = self.server.answer(request)
+            if isinstance(answer, Answer):
+                self._write_json(answer)
+            else:
+                self._write_events(answer)
+        except SilenceError:
+            self.rfile.read(1)  # until the client leaves, or the bot stops
+
+    def _read_body(self) -> Any:
+        length = self.headers.get("Content-Length", "0")
+        size = min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0
+        try:
+            return json.loads(self.rfile.read(size))
+        except (ValueError, RecursionError):
+            return None
+
+    def _write_json(self, answer: Answer) -> None:
+        data = json.dumps(answer.body).encode()
+        self._begin(answer.status, {"Content-Type": "application/json", "Content-Length": str(len(data))})
+        self.wfile.write(data)
+
+    def _write_events(self, messages: Iterator[Message]) -> None:
+        headers = {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked"}
+        self._begin(200, headers)
+        for message in messages:
+            event = b"data: " + base64.b64encode(json.dumps(message).encode()) + b"\n\n"
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        origin = self.headers.get("Origin")
+        common = {
+            # One request per connection is what `close` says; it spares the clients and us idle connections.
+            "Connection": "close",
+            "Cache-Control": "no-store",
+            "Access-Control-Allow-Origin": origin or "*",
+            "Access-Control-Allow-Methods": "POST, OPTIONS",
+            "Access-Control-Allow-Headers": self.headers.get("Access-Control-Request-Headers", "*"),
+            "Vary": "Origin",
+        }
+        if origin:
+            common["Access-Control-Allow-Credentials"] = "true"
+        self.send_response(status)
+        for name, value in (common | dict(headers)).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.close_connection = True

@@ -1,0 +1,104 @@
+"""How the embedded bot behaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from rtvi_sync.media.pcm import RATE
+from rtvi_sync.protocol.config import as_json
+from rtvi_sync.protocol.validation import (
+    BOOL,
+    FUNCTION,
+    MAPPING,
+    NUMBER,
+    STRING,
+    STRINGS,
+    WAIT,
+    Rule,
+    list_of,
+    mapping_of,
+)
+from rtvi_sync.testing.embedded_bot.actions import Action, ActionName
+from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, Mode
+from rtvi_sync.testing.embedded_bot.config import Config, OnConfig, OptionTypes
+from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.session import BotSession
+
+_STRINGS = list_of(STRING, "a string or a list of them")
+
+
+def _as_tuple(texts: str | Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        return (texts,)
+    return tuple(texts) if _STRINGS.has_type(texts) else texts
+
+
+def _as_replies(replies: Callable[[str], str] | str | Sequence[str]) -> Callable[[str], str] | Sequence[str]:
+    return replies if callable(replies) else _as_tuple(replies)
+
+
+_REPLIES = Rule(
+    "a function, a string or a list of strings",
+    lambda replies: FUNCTION.has_type(replies) or _STRINGS.has_type(replies),
+    lambda replies: callable(replies) or all(isinstance(reply, str) for reply in replies),
+)
+
+
+_THRESHOLD = Rule("a number of 0 or more, or math.inf", NUMBER.has_type, lambda threshold: threshold >= 0)
+_ACTION_NAME = Rule(
+    "'service:action' or ('service', 'action')",
+    lambda name: isinstance(name, (str, tuple)),
+    lambda name: all(isinstance(part, str) for part in name) and all(_joined(name).partition(":")),
+)
+
+
+def _as_actions(actions: Mapping[ActionName, Action] | None) -> dict[str, Action] | None:
+    if not isinstance(actions, Mapping):
+        return actions
+    for name in actions:
+        _ACTION_NAME.check_one("each key of actions", name)
+    return {_joined(name): function for name, function in actions.items()}
+
+
+def _joined(name: ActionName) -> str:
+    return name if isinstance(name, str) else ":".join(name)
+
+
+@attrs.define(kw_only=True, eq=False)
+class BotOptions:
+    """The options of `EmbeddedBot`; see there."""
+
+    transcripts: Sequence[str] = attrs.field(default=(), converter=_as_tuple, validator=_STRINGS)
+    replies: Callable[[str], str] | Sequence[str] = attrs.field(default=(), converter=_as_replies, validator=_REPLIES)
+    on_request: Mapping[str, Any] = attrs.field(factory=dict, validator=MAPPING)
+    handler: Callable[[BotSession, Message], bool | None] | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    echo: bool = attrs.field(default=True, validator=BOOL)
+    audio_out_sample_rate_hz: int | None = attrs.field(default=None, validator=RATE.or_none)
+    ready: bool = attrs.field(default=True, validator=BOOL)
+    version: str = attrs.field(default=NEWEST, validator=STRING)
+    metrics: bool = attrs.field(default=False, validator=BOOL)
+    speech_threshold: float = attrs.field(default=500.0, validator=_THRESHOLD)
+    hang_over: float = attrs.field(default=0.6, validator=WAIT)
+    # Tests may hold real keys: neither the config nor the headers are shown.
+    config: Config = attrs.field(factory=list, converter=as_json, repr=False)
+    config_types: OptionTypes = attrs.field(factory=dict, validator=mapping_of(STRINGS))
+    on_config: OnConfig | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    actions: Mapping[str, Action] | None = attrs.field(
+        default=None, converter=_as_actions, validator=mapping_of(FUNCTION).or_none
+    )
+    action_stream: bool = attrs.field(default=True, validator=BOOL)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=STRINGS)
+    quirks: bool = attrs.field(default=False, validator=BOOL)
+
+    @property
+    def has_config(self) -> bool:
+        """The bot has a config, if its version can; all bots of 0.3 have, maybe with nothing in it."""
+        return bool(self.config or self.config_types) or Mode(self.version).generation == 0
+
+    @property
+    def has_actions(self) -> bool:
+        """The bot has actions, if its version can; all bots of 0.3 have."""
+        return self.actions is not None or Mode(self.version).generation == 0

@@ -1,0 +1,279 @@
+"""One client of the embedded bot, as a test sees and handles it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, get_args
+
+import attrs
+
+from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
+from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
+from rtvi_sync.protocol.validation import (
+    BYTES,
+    FUNCTION,
+    MAPPING,
+    NAME,
+    STRING,
+    WAIT,
+    instance_of,
+    integer,
+    one_of,
+)
+from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.config import Config, LiveConfig
+from rtvi_sync.testing.embedded_bot.functions import LEVELS, ReportLevel, call_function
+from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.script import Message
+
+_FRAME = instance_of("a frame", *get_args(Frame))
+_CODE = integer(0, 65535)
+
+
+class Link(Protocol):
+    """What a session needs of its connection."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def send(self, data: bytes | str) -> None: ...
+
+    def receive(self, timeout: float | None) -> bytes | str: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+    def drop(self) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """What a session and its conversation have in common: the bot's version, and the config and context of now."""
+
+    mode: Mode
+    config: LiveConfig
+    context: Context
+
+
+class BotSession:
+    """The bot's end of one connection. Any thread may use it.
+
+    What was received is kept for as long as the session object is.
+
+    Attributes:
+        path: path and query of the client's WebSocket request.
+        headers: the headers of that request, names in lower case.
+    """
+
+    def __init__(self, link: Link, state: State) -> None:
+        self._link = link
+        self._state = state
+        self.path: Final = link.path
+        self.headers: Final = link.headers
+        self._frame_ids = itertools.count(1)
+        # Guards _messages, _audio and _end, and wakes who waits for them. Held for a moment by the thread that
+        # receives and by the test's threads.
+        self._received = threading.Condition()
+        self._messages: list[Message] = []
+        self._audio: list[bytes] = []
+        self._end: DisconnectedError | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every RTVI message received so far, in order: the JSON objects as they came."""
+        with self._received:
+            return list(self._messages)
+
+    @property
+    def config(self) -> Config:
+        """The config of this session as it is now, a copy: ``[{"service", "options": [{"name", "value"}]}]``."""
+        return self._state.config.services
+
+    @property
+    def context(self) -> list[Message]:
+        """What a language model would be given now, a copy: messages with ``role`` and ``content``."""
+        return self._state.context.messages
+
+    @property
+    def audio(self) -> bytes:
+        """All PCM received so far, in order, whatever its rate."""
+        with self._received:
+            return b"".join(self._audio)
+
+    @property
+    def ended(self) -> DisconnectedError | None:
+        """How the connection ended (code, reason, initiator), or None while it lives."""
+        with self._received:
+            return self._end
+
+    def wait_for_message(
+        self, type: str, timeout: float = 30.0, *, where: Callable[[Message], bool] | None = None
+    ) -> Message:
+        """Wait for the first message of a type, also one that has come already.
+
+        Args:
+            type: RTVI message type.
+            timeout: seconds.
+            where: condition that the message must meet as well; called with an internal lock held, so keep it simple.
+
+        Raises:
+            RequestTimeoutError: no such message came in time.
+            DisconnectedError: the session ended without such a message.
+        """
+        NAME.check(type=type)
+        WAIT.check(timeout=timeout)
+        FUNCTION.or_none.check(where=where)
+        deadline = time.monotonic() + timeout
+        seen = 0
+        with self._received:
+            while True:
+                for message in self._messages[seen:]:
+                    if message.get("type") == type and (where is None or where(message)):
+                        return message
+                seen = len(self._messages)
+                if self._end is not None:
+                    raise DisconnectedError(
+                        f"the session ended without a {type!r}",
+                        code=self._end.code,
+                        reason=self._end.reason,
+                        initiator=self._end.initiator,
+                    )
+                if not self._received.wait(max(0.0, deadline - time.monotonic())):
+                    raise RequestTimeoutError(f"the client sent no {type!r} within {timeout:g} s")
+
+    def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:
+        """Wait until the connection has ended.
+
+        Returns:
+            How it ended: code, reason, initiator.
+
+        Raises:
+            RequestTimeoutError: it still lives after `timeout` seconds.
+        """
+        WAIT.check(timeout=timeout)
+        with self._received:
+            if not self._received.wait_for(lambda: self._end is not None, timeout):
+                raise RequestTimeoutError(f"the connection still lives after {timeout:g} s")
+            assert self._end is not None
+            return self._end
+
+    def send(self, message: Message) -> None:
+        """Send an RTVI message, exactly this JSON object.
+
+        Raises:
+            DisconnectedError: the connection has ended.
+        """
+        MAPPING.check(message=message)
+        self.send_frame(MessageFrame(data=json.dumps(message)))
+
+    def call_function(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float = 30.0,
+        *,
+        report_level: ReportLevel = "full",
+    ) -> Any:
+        """Call a function of the client, as a bot of this version does when its language model wants it.
+
+        Before RTVI 1.2 the client is sent `llm-function-call-start` and `llm-function-call`, from then on
+        `llm-function-call-started` and `-in-progress`, and `-stopped` in the end.
+
+        Args:
+            name: of the function.
+            arguments: of the function, by name.
+            timeout: seconds to wait for the client's `llm-function-call-result`.
+            report_level: how much bots from 1.2 on tell; it is a setting of real ones, where the default is "none".
+                "disabled": nothing; "none": the id of the call; "name": also the function's name; "arguments": also
+                the arguments; "full": also the result.
+
+        Returns:
+            The result.
+
+        Raises:
+            RequestTimeoutError: the client did not answer in time. It has been told that the call is cancelled.
+            DisconnectedError: the session has ended.
+        """
+        NAME.check(name=name)
+        MAPPING.or_none.check(arguments=arguments)
+        WAIT.check(timeout=timeout)
+        one_of(*LEVELS).check(report_level=report_level)
+        return call_function(self, self._state.mode, name, arguments or {}, timeout, report_level)
+
+    def send_frame(self, frame: Frame) -> None:
+        """Send a frame. Audio and interruptions without an id and a name get some, as a real bot's have.
+
+        Raises:
+            DisconnectedError: the connection has ended.
+        """
+        _FRAME.check(frame=frame)
+        if isinstance(frame, AudioRawFrame | InterruptionFrame) and not frame.name:
+            number = next(self._frame_ids)
+            kind = "OutputAudioRawFrame" if isinstance(frame, AudioRawFrame) else "InterruptionFrame"
+            frame = attrs.evolve(frame, id=number, name=f"{kind}#{number}")
+        self.send_raw(encode(frame))
+
+    def send_raw(self, data: bytes | str) -> None:
+        """Send any bytes as one binary WebSocket message, or a string as one text message.
+
+        Raises:
+            DisconnectedError: the connection has ended.
+        """
+        BYTES.check(data=data)
+        self._link.send(data)
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close the connection with a code and a reason; waits two seconds at most for the client's answer."""
+        _CODE.check(code=code)
+        STRING.check(reason=reason)
+        self._link.close(code, reason)
+
+    def drop(self) -> None:
+        """Cut the TCP connection without a close frame: the client sees the end of the stream."""
+        self._link.drop()
+
+    def receive(self, timeout: float | None) -> Frame | None:
+        """Wait for the next frame and keep what it brings. Called by the one thread that serves the session.
+
+        Returns:
+            The frame, or None for a kind that is not known.
+
+        Raises:
+            TimeoutError: nothing came within `timeout` seconds.
+            ProtocolError: the client sent something else than a frame.
+            DisconnectedError: the connection has ended.
+        """
+        data = self._link.receive(timeout)
+        if isinstance(data, str):
+            raise ProtocolError("a text message")
+        frame = decode(data)
+        if isinstance(frame, AudioRawFrame):
+            with self._received:
+                self._audio.append(frame.audio)
+        return frame
+
+    def keep(self, message: Message) -> None:
+        """Add a message to `messages`; called by the thread that serves the session."""
+        with self._received:
+            self._messages.append(message)
+            self._received.notify_all()
+
+    def finish(self, end: DisconnectedError) -> None:
+        """Note how the connection ended; called by the thread that served the session."""
+        with self._received:
+            self._end = end
+            self._received.notify_all()
+
+
+def parse(text: str) -> Any:
+    """Read the JSON of a message; None when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

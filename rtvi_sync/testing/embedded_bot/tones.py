@@ -1,0 +1,84 @@
+"""What the embedded bot sounds like: the user's own voice, or a tone for each word. Pure."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from rtvi_sync.testing.embedded_bot.vad import Utterance
+
+# A pentatonic scale over A3: whatever words follow each other, their tones sound well together.
+_PITCHES_HZ: Final = tuple(220.0 * 2 ** (step / 12) for step in (0, 2, 4, 7, 9, 12, 14, 16))
+_LOUDNESS: Final = 6000
+_EDGE: Final = 0.02
+_GAP: Final = 0.06
+
+
+@attrs.frozen(kw_only=True)
+class Speech:
+    """A reply as sound.
+
+    Attributes:
+        pcm: signed 16 bit, little endian, mono.
+        sample_rate: samples per second.
+        word_starts: seconds from the beginning at which each word of the reply is said.
+    """
+
+    pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
+    sample_rate: int
+    word_starts: tuple[float, ...]
+
+
+def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> Speech:
+    """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
+    pcm = utterance.pcm
+    if sample_rate != utterance.sample_rate:
+        pcm = _resample(pcm, utterance.sample_rate, sample_rate)
+    pace = utterance.duration / max(1, len(words))
+    return Speech(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
+
+
+def tones(words: Sequence[str], sample_rate: int) -> Speech:
+    """Say each of `words` as a tone: the same word always the same one, longer words longer."""
+    parts: list[bytes] = []
+    starts: list[float] = []
+    size = 0
+    for word in words:
+        part = _tone(word, sample_rate)
+        starts.append(size / 2 / sample_rate)
+        parts.append(part)
+        size += len(part)
+    return Speech(pcm=b"".join(parts), sample_rate=sample_rate, word_starts=tuple(starts))
+
+
+@lru_cache(maxsize=256)
+def _tone(word: str, sample_rate: int) -> bytes:
+    pitch = _PITCHES_HZ[zlib.crc32(word.lower().encode("utf-8", "replace")) % len(_PITCHES_HZ)]
+    seconds = min(0.45, 0.14 + 0.03 * len(word))
+    count, edge = int(seconds * sample_rate), _EDGE * sample_rate
+    step = 2 * math.pi * pitch / sample_rate
+    samples = array("h", bytes(2 * (count + int(_GAP * sample_rate))))
+    for index in range(count):
+        nearest_end = min(index, count - 1 - index)
+        swell = math.sin(math.pi / 2 * min(1.0, nearest_end / edge)) ** 2
+        timbre = math.sin(step * index) + 0.3 * math.sin(2 * step * index)
+        samples[index] = int(_LOUDNESS * swell * timbre)
+    return samples.tobytes()
+
+
+def _resample(pcm: bytes, old_rate: int, new_rate: int) -> bytes:
+    """Linear interpolation: good enough to tell by ear what was said."""
+    old = array("h", pcm)
+    last = len(old) - 1
+    new = array("h", bytes(2 * (len(old) * new_rate // old_rate)))
+    for index in range(len(new)):
+        before, share = divmod(index * old_rate, new_rate)
+        after = old[min(before + 1, last)]
+        new[index] = old[before] + (after - old[before]) * share // new_rate
+    return new.tobytes()

@@ -1,0 +1,130 @@
+"""The WebSocket side of the embedded bot, on `websockets`. Import it late: the library is optional."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor, cut
+
+logger: logging.Logger = logging.getLogger(__name__)
+# At DEBUG websockets would show every request and message of a client, its token with them; and what it tells at INFO
+# has no place in the output of a program that asks for warnings.
+logger.setLevel(logging.WARNING)
+_MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+_CLOSE_TIMEOUT: Final = 2.0
+_DONE: Final = 1000
+_FAILED: Final = 1011
+
+
+class Link:
+    """One client's connection, from the end of its handshake. Any thread may call; only one may receive."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        request = connection.request
+        assert request is not None
+        self.path: Final[str] = request.path
+        self.headers: Final[Mapping[str, str]] = {name.lower(): value for name, value in request.headers.raw_items()}
+
+    def send(self, data: bytes | str) -> None:
+        """Send one binary message, or a text message; waits while the peer does not read.
+
+        Raises:
+            DisconnectedError: the connection has ended.
+        """
+        try:
+            self._connection.send(data)
+        except ConnectionClosed as error:
+            raise _disconnected(error) from error
+
+    def receive(self, timeout: float | None) -> bytes | str:
+        """Wait for the next message, `timeout` seconds or without limit.
+
+        Raises:
+            TimeoutError: nothing came.
+            DisconnectedError: the connection has ended.
+        """
+        try:
+            return self._connection.recv(timeout)
+        except ConnectionClosed as error:
+            raise _disconnected(error) from error
+
+    def close(self, code: int, reason: str) -> None:
+        """Perform the closing handshake; waits two seconds at most for the peer's part of it."""
+        self._connection.close(code, reason)
+
+    def drop(self) -> None:
+        """End the connection without a word: the peer sees the end of the stream."""
+        cut(self._connection.socket)
+
+
+class Listener:
+    """Accepts WebSocket clients and runs `serve_client(link)` for each, in a thread of its own.
+
+    Args:
+        host: address to listen on; the port is any free one.
+        ssl_context: makes it TLS.
+        serve_client: when it returns the connection is closed with 1000.
+    """
+
+    def __init__(self, host: str, ssl_context: ssl.SSLContext | None, serve_client: Callable[[Link], None]) -> None:
+        self._serve_client = serve_client
+        self._server = serve(
+            self._serve_connection,
+            host,
+            0,
+            ssl=ssl_context,
+            compression=None,
+            close_timeout=_CLOSE_TIMEOUT,
+            max_size=_MAX_MESSAGE_BYTES,
+            logger=logger,
+        )
+        # Not its serve_forever(): that one leaves a descriptor to the garbage collector, and gives no hold of clients
+        # that have not completed their handshake.
+        self._acceptor = Acceptor(self._server.socket, "bot-session", self._server.handler)
+        self.port: Final = self._acceptor.port
+
+    def stop(self, timeout: float) -> None:
+        """Cut every connection and stop listening; returns when all threads have ended, or at the limit."""
+        self._acceptor.stop(timeout)
+        # What serve_forever() would have been woken with: sockets since 17, numbers before, nothing on Windows.
+        for end in (getattr(self._server, "shutdown_watcher", None), getattr(self._server, "shutdown_notifier", None)):
+            if isinstance(end, int):
+                os.close(end)
+            elif end is not None:
+                end.close()
+
+    def _serve_connection(self, connection: ServerConnection) -> None:
+        # A client on a busy machine may answer a ping late, which is not what the tests of an application are about.
+        connection.ping_timeout = None
+        name = threading.current_thread().name
+        helpers = {"receive": connection.recv_events_thread, "ping": getattr(connection, "keepalive_thread", None)}
+        for role, thread in helpers.items():
+            if thread is not None:
+                thread.name = name.replace("session", role)
+        code = _FAILED
+        try:
+            self._serve_client(Link(connection))
+            code = _DONE
+        finally:
+            connection.close(code)
+            for thread in helpers.values():
+                if thread is not None:
+                    thread.join(_CLOSE_TIMEOUT)
+
+
+def _disconnected(error: ConnectionClosed) -> DisconnectedError:
+    close = error.rcvd or error.sent
+    if close is None:
+        return DisconnectedError("the connection broke", initiator="network")
+    initiator = "client" if error.rcvd and (not error.sent or error.rcvd_then_sent) else "server"
+    return DisconnectedError(str(error), code=close.code, reason=close.reason, initiator=initiator)

@@ -1,0 +1,1 @@
+"""Network faults at chosen moments of a connection."""

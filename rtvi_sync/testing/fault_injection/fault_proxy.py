@@ -1,0 +1,292 @@
+"""A TCP proxy that does to connections what networks and servers do to them, at the moment that a test chooses."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+from urllib.parse import urlsplit
+
+from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
+from rtvi_sync.testing.fault_injection.fault_connection import Address, Injection, Plan, ProxyConnection
+from rtvi_sync.testing.faults import Direction, Fault
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# A socket that listens can stop and begin again there, and has its port all the while. Elsewhere it must be closed.
+_CAN_PAUSE: Final = sys.platform == "linux"
+_BACKLOG: Final = 128
+_DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+def _reusable_socket(family: socket.AddressFamily) -> socket.socket:
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
+def _is_url_of_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port is not None or parts.scheme in _DEFAULT_PORTS)
+    except ValueError:
+        return False
+
+
+_SERVER = Rule("the URL (a str) of a server", URL.has_type, _is_url_of_server)
+
+
+class FaultProxy:
+    """Forwards TCP connections to a server, and harms them on demand. All in one thread of this process.
+
+    It works on the bytes of the wire: TLS passes through as it is, and breaks as it does in a network. Use it as a
+    context manager, or call `start()` and `stop()`.
+
+        with EmbeddedBot() as bot, FaultProxy.before(bot.ws_url) as proxy:
+            client = RTVIClient(transport=WebSocketTransport(proxy.url(bot.ws_url)))
+            client.connect()
+            proxy.connections[-1].inject(faults.Reset(), "to_client")
+
+    Args:
+        target_host, target_port: of the server.
+        host: address to listen on; the port is any free one.
+
+    Attributes:
+        host: as given.
+        port: the port, once started.
+    """
+
+    def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1") -> None:
+        NAME.check(target_host=target_host, host=host)
+        integer(1, 65535).check(target_port=target_port)
+        self.host: Final = host
+        self.port: int = 0
+        self._target_host = target_host
+        self._target_port = target_port
+        # Guards what follows and everything of the connections, and wakes who waits for an order to be carried out.
+        # The proxy's thread holds it but while it waits for sockets; other threads for an assignment.
+        self._turn = threading.Condition()
+        self._turns = 0
+        self._plans: list[Plan] = []
+        self._connections: list[ProxyConnection] = []
+        self._live: list[ProxyConnection] = []
+        self._port_socket: socket.socket | None = None
+        self._listening = False
+        self._wanted = False  # to listen, from the next turn on
+        self._running = False
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def before(cls, url: str, *, host: str = "127.0.0.1") -> FaultProxy:
+        """A proxy in front of the server of a URL."""
+        _SERVER.check(url=url)
+        parts = urlsplit(url)
+        return cls(parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], host=host)
+
+    def url(self, url: str) -> str:
+        """`url` with the proxy's host and port in place of the server's."""
+        URL.check(url=url)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return urlsplit(url)._replace(netloc=f"{host}:{self.port}").geturl()
+
+    @property
+    def connections(self) -> list[ProxyConnection]:
+        """The connections so far, oldest first, also those that have ended."""
+        with self._turn:
+            return list(self._connections)
+
+    def inject(
+        self,
+        fault: Fault,
+        direction: Direction | None = None,
+        *,
+        after_bytes: int = 0,
+        counted_in: Direction | None = None,
+    ) -> Injection:
+        """Do something to each connection that is made from now on. For one that is there, use its own `inject()`.
+
+        Args:
+            fault: what; see `rtvi_sync.testing.faults`. Of each kind the latest one counts.
+            direction: "to_client" or "to_server": the bytes that go there; None: both, each apart.
+            after_bytes: how many bytes get through untouched, exactly. 0: it strikes when the connection is made.
+            counted_in: direction in which they are counted; None: that of the fault.
+
+        Returns:
+            What tells whether the fault has struck, and can lift it.
+        """
+        plan = Plan.of(fault, direction, after_bytes, counted_in, self._apply)
+        with self._turn:
+            self._plans.append(plan)
+        return plan.injection
+
+    def refuse(self) -> None:
+        """Refuse new connections, like a server that is not there. Those that are made already go on."""
+
+        def close() -> None:
+            self._wanted = False
+
+        self._apply(close)
+
+    def accept(self) -> None:
+        """Take new connections again, after `refuse()`; at the same port.
+
+        Raises:
+            OSError: somebody else has the port by now; cannot be on Linux.
+        """
+
+        def listen() -> None:
+            if self._running and not self._wanted:
+                self._listen()
+
+        self._apply(listen)
+
+    def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the host is not one of this machine, or the target's name is unknown.
+            RuntimeError: it is running already.
+        """
+        if self._running:
+            raise RuntimeError("the proxy is running already")
+        family, _, _, _, address = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)[0]
+        self._target = Address(family, address)
+        self._listen()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for end in (self._wake_reader, self._wake_writer):
+            end.setblocking(False)
+        self._running, self._stopping = True, False
+        # The selector is not made on the thread: all that the proxy opens is open once it runs.
+        self._thread = start_thread("bot-proxy", self._run, selectors.DefaultSelector())
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Close the port and all connections, and end the thread. May be called twice, and before `start()`."""
+        WAIT.check(timeout=timeout)
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        with self._turn:
+            self._stopping = True
+            self._wake()
+        thread.join(timeout)
+        if thread.is_alive():
+            logger.warning("still running after %.1f s: %s", timeout, thread.name)
+
+    def __enter__(self) -> FaultProxy:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _listen(self) -> None:
+        """Have connections taken from the next turn on; at a new port the first time."""
+        if self._port_socket is None:
+            self._port_socket = self._bind()
+            self._port_socket.setblocking(False)
+            self.port = self._port_socket.getsockname()[1]
+        self._port_socket.listen(_BACKLOG)
+        self._wanted = True
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        if not _CAN_PAUSE:
+            return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
+        with contextlib.ExitStack() as undo:
+            bound = undo.enter_context(_reusable_socket(family))
+            # Only a port that was asked for by its number is kept while the socket does not listen. The socket that
+            # the system gives a port holds it until then, as two sockets that do not listen may have the same one.
+            with _reusable_socket(family) as first:
+                first.bind((self.host, self.port))
+                bound.bind(first.getsockname()[:2])
+            undo.pop_all()
+        return bound
+
+    def _stop_listening(self) -> None:
+        assert self._port_socket is not None
+        if _CAN_PAUSE:
+            self._port_socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._port_socket.close()
+            self._port_socket = None
+
+    def _apply(self, change: Callable[[], object]) -> None:
+        """Make a change, and return when the proxy's thread has acted on it."""
+        with self._turn:
+            change()
+            turn = self._turns
+            self._wake()
+            self._turn.wait_for(lambda: self._turns > turn or not self._running)
+
+    def _wake(self) -> None:
+        if self._running:
+            # A full pipe means that the thread is about to wake up.
+            with contextlib.suppress(BlockingIOError):
+                self._wake_writer.send(b"\0")
+
+    # -- on the proxy's thread ----------------------------------------------------------------------------------------
+
+    def _run(self, selector: selectors.BaseSelector) -> None:
+        due: float | None = None
+        with selector:
+            selector.register(self._wake_reader, selectors.EVENT_READ)
+            try:
+                while True:
+                    with self._turn:
+                        if self._stopping:
+                            return
+                        due = self._take_turn(selector)
+                        self._turns += 1
+                        self._turn.notify_all()
+                    selector.select(None if due is None else max(0.0, due - time.monotonic()))
+            finally:
+                with self._turn:
+                    self._running = False
+                    self._turn.notify_all()
+                    self._close_everything()
+
+    def _take_turn(self, selector: selectors.BaseSelector) -> float | None:
+        """Do what is to be done now. Returns when to come again; None: when a socket is ready."""
+        with contextlib.suppress(BlockingIOError):
+            self._wake_reader.recv(4096)
+        if self._listening != self._wanted:
+            assert self._port_socket is not None
+            if self._wanted:
+                selector.register(self._port_socket, selectors.EVENT_READ)
+            else:
+                selector.unregister(self._port_socket)
+                self._stop_listening()
+            self._listening = self._wanted
+        while self._listening and self._port_socket is not None:
+            try:
+                client, _ = self._port_socket.accept()
+            except OSError:
+                break
+            connection = ProxyConnection(client, self._target, selector, self._apply)
+            self._connections.append(connection)
+            self._live.append(connection)
+            for plan in self._plans:
+                connection.follow(plan)
+        now = time.monotonic()
+        times = [connection.move(now) for connection in self._live]
+        self._live = [connection for connection in self._live if not connection.ended]
+        return min((due for due in times if due is not None), default=None)
+
+    def _close_everything(self) -> None:
+        for connection in self._live:
+            connection.close()
+        for sock in (self._port_socket, self._wake_reader, self._wake_writer):
+            if sock is not None:
+                sock.close()
+        self._live, self._port_socket, self._listening, self._wanted = [], None, False, False

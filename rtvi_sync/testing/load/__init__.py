@@ -1,0 +1,1 @@
+"""Many sessions at once, and their figures."""
