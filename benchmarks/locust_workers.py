@@ -155,7 +155,7 @@ def in_one_process(url: str, number: int, seconds: float) -> Held:
         lambda client: looks.extend(hold(client, since, since + seconds)),
         number,
         lambda: client_of(url),
-        at_once=number,
+        concurrency=number,
         spawn_rate=_SPAWN_RATE,
     )
     watching.join()

@@ -13,8 +13,8 @@ from typing import Final
 import pyperf
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.serial_queue import Lane
-from rtvi_sync.concurrency.worker_pool import LaneWorkers
+from rtvi_sync.concurrency.serial_queue import SerialQueue
+from rtvi_sync.concurrency.worker_pool import WorkerPool
 from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol import envelope, frames
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
@@ -63,12 +63,12 @@ def _times(call: Callable[[], object]) -> Callable[[], None]:
 
 
 def _posting() -> Callable[[], object]:
-    lane, workers, now = Lane(manual=True), LaneWorkers(), Deadline(0)
+    queue, workers, now = SerialQueue(manual=True), WorkerPool(), Deadline(0)
 
     def post() -> None:
         for _ in range(IN_A_ROW):
-            lane.post(int, workers, 100)
-        lane.run_queued(now)
+            queue.post(int, workers, 100)
+        queue.run_queued(now)
 
     return post
 
@@ -96,7 +96,7 @@ def parts() -> dict[str, Callable[[], object]]:
         "envelope, decode": _times(lambda: envelope.decode(TEXT)),
         "payload, decode": _times(lambda: decode_payload(spec, data)),
         "engine, an event": _times(lambda: engine.receive(TEXT)),
-        "lane, post and run": _posting(),
+        "queue, post and run": _posting(),
         "signal, nobody listens": _sending(0),
         "signal, one receiver": _sending(1),
     }

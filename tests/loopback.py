@@ -240,7 +240,7 @@ class Outcome:
     def done(self) -> bool:
         return self._done.is_set()
 
-    def goes_on(self, seconds: float) -> bool:
+    def should_retry(self, seconds: float) -> bool:
         """False if the call ends within that time."""
         return not self._done.wait(seconds)
 

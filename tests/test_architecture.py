@@ -27,7 +27,7 @@ FLOORS = [
     {"transports"},
     {
         *("signals", "options", "stats", "streams", "dispatch", "announce", "effects", "functions"),
-        *("teardown", "devices", "start", "session", "single_turn"),
+        *("teardown", "devices", "start", "session", "http_action"),
         *("attempt", "reconnect", "watch", "sessionless", "connect", "client_part", "helpers"),
         *("outbound", "bot_messages", "bot_config", "bot_actions", "client_devices", "client", "__init__"),
     },

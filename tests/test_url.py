@@ -123,7 +123,7 @@ OLD_BOT = {"version": "0.3.0", "config": [{"service": "tts", "options": [{"name"
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Conversations that take a while are left out: the URL has had its effect before them."""
     monkeypatch.chdir(tmp_path)
     write_wav(tmp_path / "question.wav", [quiet(0.1), tone(0.1), quiet(0.1)])

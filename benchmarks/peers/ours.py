@@ -1,4 +1,4 @@
-"""rtvi_sync as its users have it: handlers on lanes, typed payloads, sources and sinks. Three doors for events."""
+"""rtvi_sync as its users have it: handlers on queues, typed payloads, sources and sinks. Three doors for events."""
 
 from __future__ import annotations
 

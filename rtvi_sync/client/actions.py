@@ -109,10 +109,10 @@ class BotActions(ClientPart):
             UnsupportedFeatureError: bots of this version have no actions.
         """
         message = request_of(action).as_message()
-        if self._connector.has_session:
+        if self._manager.has_session:
             return _checked(self._ask(message, timeout))
         deadline = self._deadline(timeout)
-        with self._connector.single_turn(message) as turn:
+        with self._manager.http_action(message) as turn:
             return _checked(turn.result(deadline))
 
     def action_stream(
@@ -135,10 +135,10 @@ class BotActions(ClientPart):
         return self._action_stream(request_of(action).as_message(), timeout)
 
     def _action_stream(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
-        if self._connector.has_session:
+        if self._manager.has_session:
             yield _checked(self._ask(message, timeout))
             return
-        with self._connector.single_turn(message) as turn:
+        with self._manager.http_action(message) as turn:
             while (received := turn.next_before(self._deadline(timeout))) is not None:
                 yield received
 

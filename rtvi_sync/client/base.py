@@ -11,7 +11,7 @@ from ..protocol.dialects import INBOUND, decode_payload
 from ..protocol.validation import WAIT, Rule
 from ..session.dispatcher import Dispatcher
 from ..session.params import Seconds
-from .session_manager import Connector
+from .session_manager import SessionManager
 
 
 class DefaultTimeout:
@@ -38,7 +38,7 @@ TIMEOUT: Final = Rule(
 class ClientPart:
     """Base of the classes that `RTVIClient` is made of. None of them has logic."""
 
-    _connector: Connector
+    _manager: SessionManager
     _dispatcher: Dispatcher
     _request_timeout: Seconds | None
 
@@ -48,7 +48,7 @@ class ClientPart:
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        return self._connector.session().request(message, deadline)
+        return self._manager.session().request(message, deadline)
 
 
 def payload_of(answer: RTVIMessage) -> Any:

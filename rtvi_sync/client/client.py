@@ -36,7 +36,7 @@ from .options import (
     api_request,
     callbacks_of,
 )
-from .session_manager import Connector
+from .session_manager import SessionManager
 
 if TYPE_CHECKING:
     import httpx
@@ -126,10 +126,10 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         )
         for event, function in callbacks_of(given.callbacks):
             self._dispatcher.add(event, function, name=f"on_{event.snake}")
-        self._connector = Connector(given, self._dispatcher)
+        self._manager = SessionManager(given, self._dispatcher)
         self._helpers = HelperRegistry(self._dispatcher)
-        weakref.finalize(self, self._connector.watch.collected).atexit = False
-        weakref.finalize(self, self._connector.devices.hold.collected).atexit = False
+        weakref.finalize(self, self._manager.watch.collected).atexit = False
+        weakref.finalize(self, self._manager.devices.hold.collected).atexit = False
 
     @classmethod
     def for_url(cls: type[ClientT], url: str, **options: Any) -> ClientT:
@@ -155,14 +155,14 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         if options.get("custom_connect_handler") is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
         client = cls(**{"transport": WebSocketTransport(), **options})
-        connector = client._connector
+        connector = client._manager
         connector.bot_url = bot_url
         if connector.params.base_url is None:
             connector.params = attrs.evolve(connector.params, base_url=bot_url.base_url)
         return client
 
     def __repr__(self) -> str:
-        transport = self._connector.transport
+        transport = self._manager.transport
         return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
 
     def __reduce__(self) -> NoReturn:
@@ -201,7 +201,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler too, that of
         `disconnected` for instance.
         """
-        return self._connector.connect(given=connection_params)
+        return self._manager.connect(given=connection_params)
 
     def start_bot(
         self,
@@ -228,7 +228,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             BotAlreadyStartedError: a session is active, or one is under way, or another call of `start_bot()` is.
             DisconnectedError: `disconnect()` was called on another thread.
         """
-        return self._connector.start_bot(api_request(endpoint, request_data, headers, timeout))
+        return self._manager.start_bot(api_request(endpoint, request_data, headers, timeout))
 
     def start_bot_and_connect(
         self,
@@ -238,7 +238,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         timeout: Seconds | None = None,
     ) -> BotReadyData:
         """`start_bot()` and `connect()` in one, under one limit. Arguments as of `start_bot()`, errors as of both."""
-        return self._connector.connect(start=api_request(endpoint, request_data, headers, timeout))
+        return self._manager.connect(start=api_request(endpoint, request_data, headers, timeout))
 
     def disconnect(self) -> None:
         """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
@@ -251,11 +251,11 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
         passes, the `error` of `disconnected` says how many, and a warning is logged.
         """
-        self._connector.disconnect()
+        self._manager.disconnect()
 
     def close(self) -> None:
         """`disconnect()` for good: `connect()` raises from now on."""
-        self._connector.close()
+        self._manager.close()
 
     def __enter__(self) -> RTVIClient:
         self.connect()
@@ -269,7 +269,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     @property
     def state(self) -> TransportState:
         """The state now. In a forked child, whose parent holds the session, `disconnected`."""
-        return self._connector.state
+        return self._manager.state
 
     @property
     def connected(self) -> bool:
@@ -284,12 +284,12 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     @property
     def transport(self) -> Transport | None:
         """The transport that it was made with."""
-        return self._connector.transport
+        return self._manager.transport
 
     @property
     def transport_expiry(self) -> float | None:
         """Unix time at which the server will end the session, if the transport knows."""
-        transport = self._connector.transport
+        transport = self._manager.transport
         return transport.expiry if transport is not None else None
 
     def stats(self) -> ClientStats:
@@ -297,16 +297,16 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
         Cheap enough to be called every second. Never raises.
         """
-        return self._connector.stats()
+        return self._manager.stats()
 
     @property
     def params(self) -> RTVIClientParams:
         """The parameters of the requests to your server. May be changed, or replaced by a mapping, at any time."""
-        return self._connector.params
+        return self._manager.params
 
     @params.setter
     def params(self, value: RTVIClientParams | Mapping[str, Any]) -> None:
-        self._connector.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
+        self._manager.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
 
     def construct_url(self, endpoint: str) -> str:
         """The URL of an endpoint: "connect", "action", or a path below `params.base_url`.

@@ -31,7 +31,7 @@ class BotConfig(ClientPart):
     @property
     def config(self) -> Config | None:
         """The bot's config as last heard: after `connect()`, and after each `config` message. None: it told none."""
-        config = self._connector.config
+        config = self._manager.config
         return configs.config_of(config) if config is not None else None
 
     def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
@@ -122,7 +122,7 @@ class BotConfig(ClientPart):
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:
         if config is not None:
             return config
-        session = self._connector.session()
+        session = self._manager.session()
         session.check_ready()
         known = self.config
         if known is None:

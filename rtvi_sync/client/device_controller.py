@@ -15,7 +15,7 @@ from ..concurrency.lifecycle import (
     start_thread,
     system_failures_as,
 )
-from ..concurrency.runtime import Hub, acquire_hub
+from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
 from ..errors import DeviceError, UnsupportedFeatureError, anew
 from ..events import RTVIEvent
@@ -23,7 +23,7 @@ from ..media import Tracks
 from ..media.kinds import Kind
 from ..media.manager import MediaManager
 from ..session.dispatcher import Dispatcher
-from ..session.publisher import Announcer, StateCell
+from ..session.publisher import ClientState, EventPublisher
 from ..transports.base import Transport
 
 # What a device that is closed, or a sink of the program's, may take.
@@ -46,7 +46,7 @@ class Devices:
         media: MediaManager,
         transport: Transport | None,
         dispatcher: Dispatcher,
-        states: StateCell,
+        states: ClientState,
         *,
         in_use: Callable[[], Transport | None],
         announce: Callable[[RTVIEvent, object], None],
@@ -70,9 +70,11 @@ class Devices:
 
     def _init_between_sessions(self) -> None:
         if not self.hold.held:
-            hub = acquire_hub()
-            self.media.reports.outlet = Announcer(self._dispatcher, self._states, hub.workers, takes_states=False)
-            self.hold.begin(hub)
+            runtime = acquire_runtime()
+            self.media.reports.outlet = EventPublisher(
+                self._dispatcher, self._states, runtime.workers, takes_states=False
+            )
+            self.hold.begin(runtime)
             self.media.expect()
         try:
             transport = self._transport
@@ -151,45 +153,46 @@ class Hold:
 
     def __init__(self, media: MediaManager) -> None:
         self._media = media
-        # Guards `_hub`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in between.
+        # Guards `_runtime`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in
+        # between.
         self._lock = threading.RLock()
-        self._hub: Hub | None = None
+        self._runtime: Runtime | None = None
         register_for_fork(self)
 
     @property
     def held(self) -> bool:
         """True while devices are open without a session."""
-        return self._hub is not None
+        return self._runtime is not None
 
-    def begin(self, hub: Hub) -> None:
-        """Devices are about to be opened; `hub` is one that was acquired for them."""
+    def begin(self, runtime: Runtime) -> None:
+        """Devices are about to be opened; `runtime` is one that was acquired for them."""
         with self._lock:
-            before, self._hub = self._hub, hub
+            before, self._runtime = self._runtime, runtime
         if before is not None:  # another thread was as fast
             before.release()
 
     def look_after(self) -> None:
         """Devices are open."""
-        hub = self._hub
-        if hub is not None:
-            self._media.look_after(hub.pacer)
+        runtime = self._runtime
+        if runtime is not None:
+            self._media.look_after(runtime.timer)
 
     def hand_over(self) -> None:
-        """A session begins: what is open is its affair from now on, and it has acquired the hub."""
+        """A session begins: what is open is its affair from now on, and it has acquired the runtime."""
         with self._lock:
-            hub, self._hub = self._hub, None
-        if hub is not None:
-            hub.release()
+            runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.release()
 
     def end(self) -> None:
         """Close what is open. Blocks for a moment; does nothing if a session has it."""
-        if self._hub is not None:
+        if self._runtime is not None:
             log_stack_of(self._media.stop(CLOSE_TIMEOUT), "A source or sink does not return")
             self.hand_over()
 
     def collected(self) -> None:
         """The client was collected. A finalizer may run anywhere, and must not wait."""
-        if self._hub is not None:
+        if self._runtime is not None:
             # Where there are no threads any more, the interpreter shuts down and takes the devices with it.
             with contextlib.suppress(NoThreadError):
                 start_thread("close", self.end)
@@ -197,4 +200,4 @@ class Hold:
     def after_fork_in_child(self) -> None:
         """The devices are the parent's."""
         self._lock = threading.RLock()
-        self._hub = None
+        self._runtime = None

@@ -26,7 +26,7 @@ class ClientDevices(ClientPart):
             DeviceError: a device that was asked for by its id cannot be used.
             MissingExtraError: it needs a library that is not installed; the message says how to install it.
         """
-        self._connector.init_devices()
+        self._manager.init_devices()
 
     def get_all_mics(self) -> list[MediaDeviceInfo]:
         """The microphones there are at this moment.
@@ -35,30 +35,30 @@ class ClientDevices(ClientPart):
             MissingExtraError: PyAudio, or the library under it, is not installed; the message says how to install it.
             DeviceError: the sound system of the machine does not answer.
         """
-        return self._connector.media.devices("mic")
+        return self._manager.media.devices("mic")
 
     def get_all_speakers(self) -> list[MediaDeviceInfo]:
         """The speakers there are at this moment. Errors as of `get_all_mics()`."""
-        return self._connector.media.devices("speaker")
+        return self._manager.media.devices("speaker")
 
     def get_all_cams(self) -> list[MediaDeviceInfo]:
         """The cameras there are at this moment. Errors as of `get_all_mics()`, for OpenCV."""
-        return self._connector.media.devices("cam")
+        return self._manager.media.devices("cam")
 
     @property
     def selected_mic(self) -> MediaDeviceInfo | None:
         """The microphone in use, or to be used; None: the default, which was not opened yet, or a source object."""
-        return self._connector.media.reports.selected("mic")
+        return self._manager.media.reports.selected("mic")
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
         """The speaker in use, or to be used; None: the default, which was not opened yet, or a sink object."""
-        return self._connector.media.reports.selected("speaker")
+        return self._manager.media.reports.selected("speaker")
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
         """The camera in use, or to be used; None: the default, which was not opened yet, or a source object."""
-        return self._connector.media.reports.selected("cam")
+        return self._manager.media.reports.selected("cam")
 
     def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:
         """Use another microphone, now and in sessions to come. In a session the local track goes on.
@@ -75,17 +75,17 @@ class ClientDevices(ClientPart):
             ValueError: it is the name of a file; for one pass a `WavSource`.
         """
         CHOICES["mic"].check(device_id=device_id)
-        self._connector.devices.update("mic", device_id)
+        self._manager.devices.update("mic", device_id)
 
     def update_speaker(self, device_id: str | MediaDeviceInfo | AudioSink | None) -> None:
         """Use another speaker, now and in sessions to come; what was not heard yet is heard there. As `update_mic`."""
         CHOICES["speaker"].check(device_id=device_id)
-        self._connector.devices.update("speaker", device_id)
+        self._manager.devices.update("speaker", device_id)
 
     def update_cam(self, device_id: str | MediaDeviceInfo | VideoSource | None) -> None:
         """Use another camera, now and in sessions to come. As `update_mic()`."""
         CHOICES["cam"].check(device_id=device_id)
-        self._connector.devices.update("cam", device_id)
+        self._manager.devices.update("cam", device_id)
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone, now and for sessions to come.
@@ -98,12 +98,12 @@ class ClientDevices(ClientPart):
             DeviceError, MissingExtraError: a microphone that was asked for by its id cannot be opened.
         """
         BOOL.check(enable=enable)
-        self._connector.devices.enable_mic(enable)
+        self._manager.devices.enable_mic(enable)
 
     @property
     def is_mic_enabled(self) -> bool:
         """False: muted."""
-        return self._connector.media.switches.mic
+        return self._manager.media.switches.mic
 
     def enable_cam(self, enable: bool) -> None:
         """Turn the camera on or off, now and for sessions to come. Off, the device is closed.
@@ -113,12 +113,12 @@ class ClientDevices(ClientPart):
             DeviceError, MissingExtraError: a camera that was asked for by its id cannot be opened.
         """
         BOOL.check(enable=enable)
-        self._connector.devices.enable_cam(enable)
+        self._manager.devices.enable_cam(enable)
 
     @property
     def is_cam_enabled(self) -> bool:
         """False: off, or the transport carries no video."""
-        return self._connector.media.switches.cam
+        return self._manager.media.switches.cam
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end to show the screen of this machine.
@@ -128,22 +128,22 @@ class ClientDevices(ClientPart):
             DeviceError, MissingExtraError: the screen cannot be read; the event `screen_share_error` fires, too.
         """
         BOOL.check(enable=enable)
-        self._connector.devices.enable_screen_share(enable)
+        self._manager.devices.enable_screen_share(enable)
 
     @property
     def is_sharing_screen(self) -> bool:
         """True while the screen is shown."""
-        return self._connector.media.switches.screen
+        return self._manager.media.switches.screen
 
     def enable_speaker(self, enable: bool) -> None:
         """Let the speaker be heard, or not. Sinks and tracks get what the bot says in any case."""
         BOOL.check(enable=enable)
-        self._connector.media.switches.speaker = enable
+        self._manager.media.switches.speaker = enable
 
     @property
     def is_speaker_enabled(self) -> bool:
         """False: the speaker is mute."""
-        return self._connector.media.switches.speaker
+        return self._manager.media.switches.speaker
 
     @property
     def speaker_volume(self) -> float:
@@ -152,17 +152,17 @@ class ClientDevices(ClientPart):
         Raises:
             TypeError, ValueError: it is set to something else.
         """
-        return self._connector.media.switches.volume
+        return self._manager.media.switches.volume
 
     @speaker_volume.setter
     def speaker_volume(self, volume: float) -> None:
-        self._connector.media.set_speaker_volume(volume)
+        self._manager.media.set_speaker_volume(volume)
 
     @property
     def media_state(self) -> MediaState:
         """How it stands with microphone, speaker and camera."""
-        return self._connector.media.reports.state
+        return self._manager.media.reports.state
 
     def tracks(self) -> Tracks:
         """The local and the bot's tracks there are now."""
-        return self._connector.devices.tracks()
+        return self._manager.devices.tracks()

@@ -27,7 +27,7 @@ class BotMessages(ClientPart):
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. Returns at once and waits for no answer."""
         _MESSAGE.check(message=message)
-        self._connector.session().send(message)
+        self._manager.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
         """Send a message of your application's own; waits for no answer."""
@@ -96,7 +96,7 @@ class BotMessages(ClientPart):
         NAME.or_none.check(format=format, name=name)
         MAPPING.or_none.check(custom_options=custom_options)
         options = run_options(run_immediately, audio_response, custom_options)
-        session = self._connector.session()
+        session = self._manager.session()
         session.check_ready()  # before the file is read
         data = file_data(file, format, name, session.transport.max_message_size)
         self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
@@ -124,7 +124,7 @@ class BotMessages(ClientPart):
             ValueError: something else than 0-9, * and #, or nothing.
         """
         KEYS.check(keys=keys)
-        session = self._connector.session()
+        session = self._manager.session()
         for message in dtmf_messages(keys, session.version):
             session.send(message)
 
@@ -143,7 +143,7 @@ class BotMessages(ClientPart):
         """Ask the bot to cancel a group of jobs; `ui_job_group` events tell what becomes of it."""
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
-        session = self._connector.session()
+        session = self._manager.session()
         session.send(cancel_message(job_id, reason, session.version))
 
     def disconnect_bot(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
@@ -25,7 +25,7 @@ from ..session.attempt import ConnectAttempt
 from ..session.connect_request import BotURL, ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
-from ..session.publisher import StateCell
+from ..session.publisher import ClientState
 from ..session.session import Session
 from ..transports.base import Transport, TransportOptions, TransportStats
 from ..transports.net import Network
@@ -35,7 +35,7 @@ from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
 
 if TYPE_CHECKING:
-    from ..session.http_action import SingleTurn
+    from ..session.http_action import HTTPAction
     from ..session.reconnect import Reconnector
     from .stats import ClientStats
 
@@ -49,7 +49,7 @@ _STOP_TIMEOUT = 1.0
 _CLOSED = "This client is closed for good; make a new one"
 
 
-class Connector:
+class SessionManager:
     """Begins and ends the sessions of one client. Nothing in it refers to the client.
 
     Args:
@@ -66,7 +66,7 @@ class Connector:
         self.transport: Transport | None = options.transport
         #: Where the bot is, of a client that was made by `RTVIClient.for_url()`.
         self.bot_url: BotURL | None = None
-        self.states: StateCell = StateCell(dispatcher.lane)
+        self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
         supports_video = options.transport is not None and options.transport.supports_video
         enable_cam = bool(options.enable_cam or options.enable_camera)
@@ -174,7 +174,7 @@ class Connector:
                 with contextlib.suppress(ValueError):
                     self._under_way.remove(call)
 
-    def reconnect(self, stopped: Gate) -> Session:
+    def reconnect(self, stopped: Latch) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
         attempt = self._attempt(*self._last_start)
         session = attempt.begin(is_replacement=True)
@@ -233,13 +233,13 @@ class Connector:
     @staticmethod
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
         """Wait for a session that is on its way out; what remains takes a moment."""
-        if previous is not None and previous.ending and not previous.foreign:
+        if previous is not None and previous.ending and not previous.in_other_process:
             previous.wait_closed(Deadline(deadline.sooner(ending.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
-            previous.hub.io.check()  # if its descriptors are gone, its end begins
+            previous.runtime.io.check()  # if its descriptors are gone, its end begins
 
     def _check_process(self) -> None:
-        if self._session is not None and self._session.forked:
+        if self._session is not None and self._session.lost_by_fork:
             raise forked_error()
 
     def _check_open(self) -> None:
@@ -258,21 +258,21 @@ class Connector:
                 )
             yield
 
-    def single_turn(self, message: RTVIMessage) -> SingleTurn:
+    def http_action(self, message: RTVIMessage) -> HTTPAction:
         """What makes the request for an action without a session. See `RTVIClient.action()`."""
-        return self._sessionless.single_turn(message, self.params)
+        return self._sessionless.http_action(message, self.params)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
         """End what there is. See `RTVIClient.disconnect()`."""
         session = self._session
-        if session is not None and session.foreign:
+        if session is not None and session.in_other_process:
             return
         if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
             return
         calls = [*self._under_way]  # what begins later is not meant
-        if self.states.lane.is_current:  # then it waits for less, and looks on which thread it is
+        if self.states.queue.is_current:  # then it waits for less, and looks on which thread it is
             self._disconnect(session, calls)
         else:
             with contextlib.suppress(TimeoutError):
@@ -298,7 +298,7 @@ class Connector:
             session.end_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
             self._dispatcher.end_sessions(CloseInfo(initiator="client"))
-            if not self.states.lane.is_current:  # else its last event may be the one that is handled
+            if not self.states.queue.is_current:  # else its last event may be the one that is handled
                 reconnecting.join(Deadline(_STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
@@ -315,7 +315,7 @@ class Connector:
     def state(self) -> TransportState:
         """The state now; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
-        return TransportState.DISCONNECTED if session is not None and session.forked else self.states.value
+        return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
 
     def session(self) -> Session:
         """The session, live or not.
@@ -359,7 +359,7 @@ class Connector:
 
     def stats(self) -> ClientStats:
         """Counters. See `RTVIClient.stats()`."""
-        session, lane = self._session, self.states.lane
+        session, queue = self._session, self.states.queue
         carried = self.transport.stats() if self.transport is not None else TransportStats()
         from .stats import ClientStats
 
@@ -370,8 +370,8 @@ class Connector:
             reconnects=self._reconnector.count if self._reconnector is not None else 0,
             messages_sent=session.messages_sent if session is not None else 0,
             messages_received=session.messages_received if session is not None else 0,
-            events_queued=len(lane),
-            event_bytes_queued=lane.bytes_queued,
+            events_queued=len(queue),
+            event_bytes_queued=queue.bytes_queued,
         )
 
     def init_devices(self) -> None:
@@ -427,5 +427,5 @@ class Connector:
         self._sessionless.after_fork_in_child()
         if self._reconnector is not None:
             self._reconnector.after_fork_in_child()
-        if self._session is not None and self._session.forked:
+        if self._session is not None and self._session.lost_by_fork:
             self._dispatcher.lose_session()

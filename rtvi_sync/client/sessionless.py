@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
-from ..concurrency.runtime import acquire_hub
+from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
@@ -22,14 +22,14 @@ from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
-from ..session.publisher import Announcer, StateCell
+from ..session.publisher import ClientState, EventPublisher
 from ..session.session import about_this_client
 from ..transports.net import Network
 
 if TYPE_CHECKING:
     import httpx
 
-    from ..session.http_action import SingleTurn
+    from ..session.http_action import HTTPAction
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class BotStart:
         self._abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
         self.abandoned: bool = False
         self.begun: bool = False
-        self.over: Gate = Gate()
+        self.over: Latch = Latch()
 
     def begin(self) -> None:
         """Begin, unless the call was abandoned before.
@@ -90,7 +90,7 @@ class Sessionless:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        states: StateCell,
+        states: ClientState,
         *,
         idle: Callable[[], AbstractContextManager[None]],
         check_open: Callable[[], object],
@@ -104,7 +104,7 @@ class Sessionless:
         self._network = network
         self._http_client = http_client
         self._start: BotStart | None = None  # the one that is under way; written under the client's lock
-        self._turns: list[SingleTurn] = []
+        self._turns: list[HTTPAction] = []
         #: What `start_bot()` has brought last.
         self.started: Bundle | None = None
 
@@ -119,17 +119,17 @@ class Sessionless:
             on_begin: called once nothing else can begin any more.
         """
         start.begin()
-        with self._announcer(start=start) as announcer:
+        with self._publisher(start=start) as publisher:
             on_begin()
             try:
-                announcer.move(TransportState.AUTHENTICATING)
+                publisher.move(TransportState.AUTHENTICATING)
                 bundle = start.send()
             except BaseException as error:
                 by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
-                announcer.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
+                publisher.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
                 raise
-            announcer.move(TransportState.AUTHENTICATED)
-            announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
+            publisher.move(TransportState.AUTHENTICATED)
+            publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
             self.started = bundle
             return bundle.content
 
@@ -147,11 +147,11 @@ class Sessionless:
 
     # -- actions and events -------------------------------------------------------------------------------------------
 
-    def single_turn(self, message: RTVIMessage, params: RTVIClientParams) -> SingleTurn:
+    def http_action(self, message: RTVIMessage, params: RTVIClientParams) -> HTTPAction:
         """What makes the request for an action without a session. See `RTVIClient.action()`."""
-        from ..session.http_action import SingleTurn  # HTTP, which most sessions do without
+        from ..session.http_action import HTTPAction  # HTTP, which most sessions do without
 
-        return SingleTurn(
+        return HTTPAction(
             message,
             params,
             engine=Engine(about_this_client()),
@@ -162,35 +162,35 @@ class Sessionless:
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions; nothing if the program has begun a session meanwhile."""
-        with contextlib.suppress(RTVIError, OSError), self._announcer() as announcer:
-            announcer.event(event, data)
+        with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
+            publisher.event(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
         """Tell the calls that wait for a session, after what is queued, that none follows."""
-        with contextlib.suppress(RTVIError, OSError), self._announcer() as announcer:
-            announcer.give_up(info)
+        with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
+            publisher.give_up(info)
 
     @contextlib.contextmanager
-    def _announcing(self, turn: SingleTurn) -> Iterator[Announcer]:
+    def _announcing(self, turn: HTTPAction) -> Iterator[EventPublisher]:
         self._turns.append(turn)
         try:
-            with self._announcer(on_overflow=turn.overflow) as announcer:
-                yield announcer
+            with self._publisher(on_overflow=turn.overflow) as publisher:
+                yield publisher
         finally:
             with contextlib.suppress(ValueError):
                 self._turns.remove(turn)
 
     @contextlib.contextmanager
-    def _announcer(
+    def _publisher(
         self,
         *,
         start: BotStart | None = None,
         forgets_bot: bool = False,
         on_overflow: Callable[[], object] = lambda: None,
-    ) -> Iterator[Announcer]:
-        """Announces events; for a `start`, and to forget its bot, states too, which only one announcer may do."""
+    ) -> Iterator[EventPublisher]:
+        """Announces events; for a `start`, and to forget its bot, states too, which only one publisher may do."""
         takes_states = start is not None or forgets_bot
-        hub = acquire_hub()
+        runtime = acquire_runtime()
         try:
             with self._idle():
                 if not forgets_bot:
@@ -198,14 +198,14 @@ class Sessionless:
                 if takes_states:
                     self.check_no_start()
                     self._start = start
-                announcer = Announcer(
-                    self._dispatcher, self._states, hub.workers, on_overflow=on_overflow, takes_states=takes_states
+                publisher = EventPublisher(
+                    self._dispatcher, self._states, runtime.workers, on_overflow=on_overflow, takes_states=takes_states
                 )
-            yield announcer
+            yield publisher
         finally:
             if start is not None and self._start is start:
                 self._start = None
-            hub.release()
+            runtime.release()
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class Sessionless:
         if self._states.value is not TransportState.AUTHENTICATED:
             return
         try:
-            with self._announcer(forgets_bot=True) as announcer:
-                announcer.move(TransportState.DISCONNECTED)
+            with self._publisher(forgets_bot=True) as publisher:
+                publisher.move(TransportState.DISCONNECTED)
         except BotAlreadyStartedError:
             pass  # another thread has begun a session or a bot since
         except (NoThreadError, OSError):

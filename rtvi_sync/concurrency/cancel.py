@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from ..protocol.validation import FUNCTION, WAIT, Rule, has_method, instance_of
 from .deadline import Deadline
-from .latch import Gate
+from .latch import Latch
 from .lifecycle import register_for_fork
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class AbortSignal:
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._gate = Gate()
+        self._gate = Latch()
         # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
         # is called under it, so that no socket is closed between being looked up and being shut down.
         # Re-entrant, because a finalizer may come in between.

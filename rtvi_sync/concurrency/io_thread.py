@@ -23,7 +23,7 @@ from typing import Protocol
 from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
 from .latch import forget_sleepless, sleepless
 from .lifecycle import register_for_fork, start_thread
-from .timer_thread import Schedule
+from .timer_thread import Scheduler
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ class Channel(Protocol):
         """False if the application has closed the descriptor."""
 
 
-class Reserve(Protocol):
+class Followers(Protocol):
     """Threads that can take the io thread's place."""
 
-    def relieve(self) -> bool:
+    def promote(self) -> bool:
         """On the io thread, which wanted relief: see to what there is to do but to read.
 
         Returns:
@@ -144,10 +144,10 @@ class IOThread:
         self._turn: dict[int, int] = {}
         self._open()
         #: What happens at given times on this thread, to the microsecond.
-        self.schedule: Schedule = Schedule(self._wake, lambda: self.looks_again)
+        self.schedule: Scheduler = Scheduler(self._wake, lambda: self.looks_again)
         #: Who can take its place; and whether that is to happen before it waits again.
-        self.reserve: Reserve | None = None
-        self.relief_wanted: bool = False
+        self.reserve: Followers | None = None
+        self.promotion_requested: bool = False
         self._ident: int | None = None  # of that thread
         #: For how many seconds there was nothing to do before what is done now.
         self.rested: float = 0.0
@@ -286,7 +286,7 @@ class IOThread:
                 self.schedule.run_due()
             self._serve_ready(next_timer)
             self._run_commands()
-            if self.relief_wanted and self.reserve is not None and self.reserve.relieve():
+            if self.promotion_requested and self.reserve is not None and self.reserve.promote():
                 return True
         return False
 
@@ -302,8 +302,8 @@ class IOThread:
         turn = self._turn = {}
         try:
             self._waits = True
-            at_once = self._commands or self.relief_wanted
-            ready = self._selector.select(0.0) if at_once else self._select(next_timer)
+            is_urgent = self._commands or self.promotion_requested
+            ready = self._selector.select(0.0) if is_urgent else self._select(next_timer)
             broken = False
         except (OSError, ValueError):
             broken = True

@@ -35,7 +35,7 @@ def forget_sleepless() -> None:
     _sleepless.clear()
 
 
-class Bell:
+class Notifier:
     """Wakes the threads that wait for something to become true.
 
     Whoever makes it true calls `ring()` afterwards. Both methods may be called on any thread, in signal handlers and in
@@ -51,7 +51,7 @@ class Bell:
         # many bells, and an empty deque takes 760 bytes.)
         self._sleepers: list[threading.Lock] = []
 
-    def ring(self) -> None:
+    def notify_all(self) -> None:
         """Have everybody who waits look again. Never blocks."""
         if not self._sleepers:
             return
@@ -95,17 +95,17 @@ class Bell:
             self._sleepers.remove(sleeper)
 
 
-class Gate:
+class Latch:
     """Closed until `set()`, then open for good.
 
     May be used on any thread, in signal handlers and in finalizers.
     """
 
-    __slots__ = ("_bell", "_open")
+    __slots__ = ("_notifier", "_open")
 
     def __init__(self) -> None:
         self._open = False
-        self._bell = Bell()
+        self._notifier = Notifier()
 
     def is_set(self) -> bool:
         """True once it is open."""
@@ -115,12 +115,12 @@ class Gate:
         """Open it: whoever waits goes on. Idempotent; never blocks."""
         try:
             self._open = True
-            self._bell.ring()
+            self._notifier.notify_all()
         except BaseException:
             # Ctrl-C is the caller's, but nobody may sleep on because of it.
-            self._bell.ring()
+            self._notifier.notify_all()
             raise
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until it is open; False if `deadline` passed first. Ctrl-C interrupts it on every platform."""
-        return self._bell.wait_for(self.is_set, deadline)
+        return self._notifier.wait_for(self.is_set, deadline)

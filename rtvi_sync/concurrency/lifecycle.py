@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
-from .latch import Gate
+from .latch import Latch
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class ExitAware(Protocol):
 class Idle(Protocol):
     """Keeps threads for a while for which there is nothing to do now."""
 
-    def send_home(self, deadline: Deadline) -> None:
+    def stop_idle_threads(self, deadline: Deadline) -> None:
         """Let them leave, and wait for it, no longer than `deadline`."""
 
 
@@ -119,7 +119,7 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
         target=_run, args=(_generation, threading.get_native_id(), target, *args), name=name, daemon=True
     )
     failures: list[BaseException] = []
-    started = Gate()
+    started = Latch()
 
     def start() -> None:
         try:
@@ -214,7 +214,7 @@ def send_idle_home() -> None:
     """Let all threads leave that only wait for something to do."""
     deadline = Deadline(_IDLE_LIMIT)
     for thing in _idle:
-        thing.send_home(deadline)
+        thing.stop_idle_threads(deadline)
 
 
 def unregister_for_exit(thing: ExitAware) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline
-from .latch import Bell
+from .latch import Notifier
 
 T = TypeVar("T")
 
 
-class Waiter(Bell, Generic[T]):
+class Waiter(Notifier, Generic[T]):
     """One call that waits for one answer. Settled at most once, by any thread; later answers are ignored."""
 
     __slots__ = ("_outcomes",)
@@ -34,9 +34,9 @@ class Waiter(Bell, Generic[T]):
     def _settle(self, value: T | None, error: BaseException | None) -> None:
         try:
             self._outcomes.append((value, error))
-            self.ring()
-        except BaseException:  # as in Gate.set()
-            self.ring()
+            self.notify_all()
+        except BaseException:  # as in Latch.set()
+            self.notify_all()
             raise
 
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .deadline import Deadline, join_thread
-from .latch import Bell, Gate
+from .latch import Latch, Notifier
 from .lifecycle import fork_generation, is_exiting, register_for_fork, register_idle, start_thread
 
 # A thread without work leaves after so many seconds.
 IDLE_TIMEOUT = 5.0
 
 
-class Job:
+class PoolTask:
     """A call of `target(*args)` on a thread of the package, as if it had been started for it.
 
     Args:
@@ -36,7 +36,7 @@ class Job:
         self._args = args
         self._thread: threading.Thread | None = None
         #: It was made, however that ended, and its thread is free.
-        self.done: Gate = Gate()
+        self.done: Latch = Latch()
 
     def start(self) -> None:
         """Have it made, on a thread that is free, or a new one. May be called on any thread, in finalizers too.
@@ -85,31 +85,31 @@ class Job:
 class _Offer:
     """A thread without work offers itself, once."""
 
-    __slots__ = ("_bell", "_taken", "thread")
+    __slots__ = ("_notifier", "_taken", "thread")
 
     def __init__(self) -> None:
         self.thread = threading.current_thread()
-        self._bell = Bell()
+        self._notifier = Notifier()
         # The job, under the key 0. Not an attribute, because `setdefault()` is one step that no other thread and no
         # signal handler can split.
-        self._taken: dict[int, Job | None] = {}
+        self._taken: dict[int, PoolTask | None] = {}
 
-    def take(self, job: Job | None) -> bool:
+    def take(self, job: PoolTask | None) -> bool:
         """Give `job` to the thread, or None to send it home; False if it is not to be had."""
         if self.thread is threading.current_thread():
             return False  # a finalizer has interrupted it, and would wait for itself
         try:
             return self._taken.setdefault(0, job) is job
         finally:
-            self._bell.ring()
+            self._notifier.notify_all()
 
-    def wait(self) -> Job | None:
+    def wait(self) -> PoolTask | None:
         """What it was given; None if it is to leave. Called by the thread itself."""
-        self._bell.wait_for(lambda: self._taken, Deadline(IDLE_TIMEOUT))
+        self._notifier.wait_for(lambda: self._taken, Deadline(IDLE_TIMEOUT))
         return self._taken.setdefault(0, None)
 
 
-class _Crew:
+class _ThreadPool:
     """The threads that are free now."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Crew:
         register_for_fork(self)
         register_idle(self)
 
-    def work(self, job: Job | None) -> None:
+    def work(self, job: PoolTask | None) -> None:
         """What a thread of the crew does, from its first job on."""
         generation = fork_generation()
         thread = threading.current_thread()
@@ -134,7 +134,7 @@ class _Crew:
             job = offer.wait()
             self.offers.remove(offer)
 
-    def send_home(self, deadline: Deadline) -> None:
+    def stop_idle_threads(self, deadline: Deadline) -> None:
         """Let those leave that are free."""
         leaving = [offer.thread for offer in self.offers.copy() if offer.take(None)]
         for thread in leaving:
@@ -144,4 +144,4 @@ class _Crew:
         self.offers.clear()
 
 
-_crew = _Crew()
+_crew = _ThreadPool()

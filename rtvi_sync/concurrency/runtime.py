@@ -8,20 +8,23 @@ import time
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
 from .lifecycle import fork_generation, register_for_fork, register_idle
-from .timer_thread import Pacer
-from .worker_pool import LaneWorkers
+from .timer_thread import TimerThread
+from .worker_pool import WorkerPool
 
-# A hub that nobody uses waits so many seconds for somebody, because to start its threads costs as much as to connect.
+# A runtime that nobody uses waits so many seconds for somebody, because to start its threads costs as much as to
+# connect.
 IDLE_TIMEOUT = 5.0
 
 
-class Hub:
-    """The io thread, the lane workers and the pacer of the sessions that are live now. Made by `acquire_hub()`."""
+class Runtime:
+    """The io thread, the queue workers and the timer thread of the sessions that are live now. Made by
+    `acquire_runtime()`.
+    """
 
     def __init__(self) -> None:
         self.io: IOThread = IOThread()
-        self.workers: LaneWorkers = LaneWorkers(self.io)
-        self.pacer: Pacer = Pacer()
+        self.workers: WorkerPool = WorkerPool(self.io)
+        self.timer: TimerThread = TimerThread()
         # These three are guarded by the lock of the one `_HubSlot`.
         self.users: int = 0
         self.unused_since: float = 0.0
@@ -29,7 +32,7 @@ class Hub:
         self._generation = fork_generation()
 
     def release(self) -> None:
-        """One session less. Never waits. A hub that nobody uses for a while is retired: its threads end."""
+        """One session less. Never waits. A runtime that nobody uses for a while is retired: its threads end."""
         # In a forked child the threads are the parent's, and the locks may be held for ever.
         if self._generation == fork_generation() and _slot.leave(self):
             self.io.call(self._look_again)
@@ -42,37 +45,37 @@ class Hub:
 
     def retire(self) -> None:
         """Nobody uses it (any more): let its threads end."""
-        self.pacer.close()
+        self.timer.close()
         self.workers.close()
         self.io.close()
 
     def join(self, deadline: Deadline) -> None:
-        """Wait for the threads of a retired hub, save the calling one."""
+        """Wait for the threads of a retired runtime, save the calling one."""
         for thread in (self.io.thread, *self.workers.threads()):
             if thread is not threading.current_thread():
                 join_thread(thread, deadline)
-        self.pacer.join(deadline.sooner(5.0))
+        self.timer.join(deadline.sooner(5.0))
 
 
 class _HubSlot:
-    """Where the current hub is found."""
+    """Where the current runtime is found."""
 
     def __init__(self) -> None:
-        # Guards `_current` and the `users` of every hub. Any thread may hold it, for a few assignments. A hub is made
-        # outside of it, because that starts a thread: where gevent came after this lock, it would be held while
+        # Guards `_current` and the `users` of every runtime. Any thread may hold it, for a few assignments. A runtime
+        # is made outside of it, because that starts a thread: where gevent came after this lock, it would be held while
         # greenlets take turns, and the second one to ask for it would stop them all. Re-entrant, because a finalizer
         # may come in between.
         self._lock = threading.RLock()
-        self._current: Hub | None = None
+        self._current: Runtime | None = None
         register_for_fork(self)
         register_idle(self)
 
-    def enter(self) -> Hub:
+    def enter(self) -> Runtime:
         with self._lock:
             if self._current is not None:
                 self._current.users += 1
                 return self._current
-        spare: Hub | None = Hub()
+        spare: Runtime | None = Runtime()
         try:
             with self._lock:
                 if self._current is None:
@@ -85,40 +88,41 @@ class _HubSlot:
                 spare.retire()
                 spare.join(Deadline(1.0))
 
-    def leave(self, hub: Hub) -> bool:
-        """One user less; True if somebody has to begin to look after `hub`."""
+    def leave(self, runtime: Runtime) -> bool:
+        """One user less; True if somebody has to begin to look after `runtime`."""
         with self._lock:
-            if hub.users:
-                hub.users -= 1
-            if hub.users:
+            if runtime.users:
+                runtime.users -= 1
+            if runtime.users:
                 return False
-            hub.unused_since = time.monotonic()
-            before, hub.watched = hub.watched, True
+            runtime.unused_since = time.monotonic()
+            before, runtime.watched = runtime.watched, True
             return not before
 
-    def retire_unused(self, hub: Hub) -> float | None:
-        """Retire `hub` if nobody has used it for a while; how many seconds that may take yet, None if it is used."""
+    def retire_unused(self, runtime: Runtime) -> float | None:
+        """Retire `runtime` if nobody has used it for a while; how many seconds that may take yet, None if it is used.
+        """
         with self._lock:
-            if hub.users or self._current is not hub:
-                hub.watched = False
+            if runtime.users or self._current is not runtime:
+                runtime.watched = False
                 return None
-            moment = hub.unused_since + IDLE_TIMEOUT - time.monotonic()
+            moment = runtime.unused_since + IDLE_TIMEOUT - time.monotonic()
             if moment > 0:
                 return moment
-            # Retired for good: the next session makes a new hub and cannot meet threads that are on their way out.
+            # Retired for good: the next session makes a new runtime and cannot meet threads that are on their way out.
             self._current = None
-        hub.retire()
+        runtime.retire()
         return None
 
-    def send_home(self, deadline: Deadline) -> None:
-        """Retire a hub that nobody uses now."""
+    def stop_idle_threads(self, deadline: Deadline) -> None:
+        """Retire a runtime that nobody uses now."""
         with self._lock:
-            hub = self._current
-            if hub is None or hub.users:
+            runtime = self._current
+            if runtime is None or runtime.users:
                 return
             self._current = None
-        hub.retire()
-        hub.join(deadline)
+        runtime.retire()
+        runtime.join(deadline)
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
@@ -128,6 +132,6 @@ class _HubSlot:
 _slot = _HubSlot()
 
 
-def acquire_hub() -> Hub:
-    """The hub of this process, with one user more; pair it with `Hub.release()`."""
+def acquire_runtime() -> Runtime:
+    """The runtime of this process, with one user more; pair it with `Runtime.release()`."""
     return _slot.enter()

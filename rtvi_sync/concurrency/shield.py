@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from .deadline import Deadline, on_main_thread
 from .lifecycle import NoThreadError
-from .pool_task import Job
+from .pool_task import PoolTask
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
     if not on_main_thread():
         return work()
     call = _Call(work)
-    job = Job("call", call.run)
+    job = PoolTask("call", call.run)
     try:
         try:
             job.start()

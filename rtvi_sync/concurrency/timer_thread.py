@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from .deadline import Deadline, join_thread
-from .latch import Bell
+from .latch import Notifier
 from .lifecycle import fork_generation, start_thread
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -30,14 +30,14 @@ _CROWD = 32
 Step = Callable[[float], "float | None"]
 
 
-def _wait(bell: Bell, ready: Callable[[], bool], timeout: float | None) -> None:
-    bell.wait_for(ready, Deadline(timeout))
+def _wait(notifier: Notifier, ready: Callable[[], bool], timeout: float | None) -> None:
+    notifier.wait_for(ready, Deadline(timeout))
 
 
 class PacerTask:
-    """One step function of a `Schedule`; made by `Schedule.add()`."""
+    """One step function of a `Scheduler`; made by `Scheduler.add()`."""
 
-    def __init__(self, schedule: Schedule, step: Step) -> None:
+    def __init__(self, schedule: Scheduler, step: Step) -> None:
         self._schedule = schedule
         # Both are guarded by the schedule's lock. The step is None once the task is done or cancelled; the due time is
         # None while the step runs or is about to, and a heap entry with another due time is stale.
@@ -65,7 +65,7 @@ class PacerTask:
         self._schedule._reschedule(self, due)
 
 
-class Schedule:
+class Scheduler:
     """Step functions and the times at which a thread, which calls `run_due()`, is to call them.
 
     Due times are absolute, so that lateness never adds up: a step that returns its previous due time + 0.02 is called
@@ -90,7 +90,7 @@ class Schedule:
         # Guards every field below and the fields of all tasks. Any thread may hold it, for a few instructions; nobody
         # holds it while a step runs. Re-entrant, because a finalizer may come in between.
         self._lock = threading.RLock()
-        self._settled = Bell()  # cancel() sleeps here until the step in progress has returned
+        self._settled = Notifier()  # cancel() sleeps here until the step in progress has returned
         self._changed = False  # something is due sooner than the thread knows
         #: When to call `run_due()`; `math.inf`: not before something is planned.
         self.next_due: float = math.inf
@@ -184,7 +184,7 @@ class Schedule:
                         else:
                             self._plan(task, due)
         self._current = None
-        self._settled.ring()
+        self._settled.notify_all()
 
     def _cancel(self, task: PacerTask) -> None:
         with self._lock:
@@ -209,12 +209,13 @@ class Schedule:
                 self._changed, self.next_due = True, due
 
 
-class Pacer(Schedule):
+class TimerThread(Scheduler):
     """A schedule with a thread of its own, which begins with the first `add()`.
 
     Args:
-        clock: as of `Schedule`.
-        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds (None: without
+        clock: as of `Scheduler`.
+        wait: `wait(notifier, ready, timeout)` sleeps at the notifier until `ready()`, at most `timeout` seconds (None:
+            without
             limit). It and `clock` are parameters for the sake of tests.
     """
 
@@ -222,18 +223,19 @@ class Pacer(Schedule):
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[Bell, Callable[[], bool], float | None], object] = _wait,
+        wait: Callable[[Notifier, Callable[[], bool], float | None], object] = _wait,
     ) -> None:
         # The thread sleeps there until something is due sooner than planned.
-        self._sooner = Bell()
-        super().__init__(self._sooner.ring, lambda: threading.current_thread() is self._thread, clock)
+        self._sooner = Notifier()
+        super().__init__(self._sooner.notify_all, lambda: threading.current_thread() is self._thread, clock)
         self._wait = wait
-        # Guarded by the same lock as all else. join() sleeps at the same bell as cancel() until the thread is known.
+        # Guarded by the same lock as all else. join() sleeps at the same notifier as cancel() until the thread is
+        # known.
         self._begun = False
         self._thread: threading.Thread | None = None
 
     def add(self, step: Step, first: float) -> PacerTask:
-        """As of `Schedule`."""
+        """As of `Scheduler`."""
         with self._lock:
             begin, self._begun = not (self._begun or self._closed), self._begun or not self._closed
         if begin:
@@ -243,7 +245,7 @@ class Pacer(Schedule):
     def close(self) -> None:
         """Take no new work and let the thread leave; what is still planned is dropped. Does not wait."""
         super().close()
-        self._sooner.ring()
+        self._sooner.notify_all()
 
     def join(self, timeout: float) -> bool:
         """Wait until the thread has left after `close()`.
@@ -263,12 +265,12 @@ class Pacer(Schedule):
     def _begin(self) -> None:
         thread = None
         try:
-            thread = start_thread("pacer", self._run)
+            thread = start_thread("timer thread", self._run)
         finally:
             with self._lock:
                 self._thread = thread
                 self._begun = thread is not None
-            self._settled.ring()
+            self._settled.notify_all()
 
     def _run(self) -> None:
         generation = fork_generation()

@@ -13,35 +13,35 @@ from collections import OrderedDict
 
 from .deadline import Deadline
 from .io_thread import IOThread
-from .latch import Bell
+from .latch import Notifier
 from .lifecycle import NO_THREAD_PAUSE, fork_generation, start_thread
-from .serial_queue import Lane
+from .serial_queue import SerialQueue
 
 # An idle worker leaves after this many seconds; starting one costs about 100 microseconds.
 IDLE_TIMEOUT = 5.0
 # An io thread that had nothing to do for so many seconds is relieved. One that has much to do is to go on with it: a
-# worker that it has called does all the lanes that become ready meanwhile, and is not called for each.
+# worker that it has called does all the queues that become ready meanwhile, and is not called for each.
 _RESTED = 0.0008
 
 
 class _Worker:
-    """A thread that drains one lane after the other, and reads in between."""
+    """A thread that drains one queue after the other, and reads in between."""
 
-    __slots__ = ("bell", "comes", "idle", "thread")
+    __slots__ = ("comes", "idle", "notifier", "thread")
 
     def __init__(self) -> None:
         self.idle = False  # True until it is called or sent home
         self.comes = False  # it is the one that is on its way
-        self.bell = Bell()
+        self.notifier = Notifier()
         self.thread: threading.Thread | None = None
 
 
-class LaneWorkers:
-    """The threads that drain lanes: as many as handlers are running at once.
+class WorkerPool:
+    """The threads that drain queues: as many as handlers are running at once.
 
-    One worker at a time is on its way. It takes the first lane that is ready, and calls the next worker if there are
-    more: so a handler that blocks holds up no other lane, while those that return at once are run by one worker, and
-    ten lanes that become ready together do not wake ten threads.
+    One worker at a time is on its way. It takes the first queue that is ready, and calls the next worker if there are
+    more: so a handler that blocks holds up no other queue, while those that return at once are run by one worker, and
+    ten queues that become ready together do not wake ten threads.
 
     Args:
         io: with whom they take turns. None: with nobody.
@@ -51,47 +51,47 @@ class LaneWorkers:
         # Guards all of these but the last. Any thread may hold it, for a few assignments; re-entrant, because a
         # finalizer may come in between.
         self._lock = threading.RLock()
-        self._ready: OrderedDict[Lane, None] = OrderedDict()
+        self._ready: OrderedDict[SerialQueue, None] = OrderedDict()
         self._coming = False  # somebody is on the way; if anything is ready, somebody is
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []  # some of them may have left
         self._closed = False
         self._io = io
         self._reader = _Worker()  # who is the io thread
-        self._started = Bell()  # rung when a worker has begun, or cannot begin
+        self._started = Notifier()  # rung when a worker has begun, or cannot begin
         self._generation = fork_generation()
         if io is not None:
             self._reader.thread = io.thread
             self._all.append(self._reader)
             io.reserve = self
 
-    def submit(self, lane: Lane) -> None:
-        """Have `lane` drained, by a worker or, if this is the io thread, by this one. After `close()` too."""
+    def submit(self, queue: SerialQueue) -> None:
+        """Have `queue` drained, by a worker or, if this is the io thread, by this one. After `close()` too."""
         io = self._io
-        # Without the lock: if the worker takes the lane in this very moment, it finds what was queued before.
-        if lane in self._ready and self._coming:
-            if io is not None and io.relief_wanted and io.looks_again:
+        # Without the lock: if the worker takes the queue in this very moment, it finds what was queued before.
+        if queue in self._ready and self._coming:
+            if io is not None and io.promotion_requested and io.looks_again:
                 self._call_instead(io)  # for the second time: there is much to read
             return
         with self._lock:
-            self._ready[lane] = None
+            self._ready[queue] = None
             if io is not None and not self._coming and self._idle and io.looks_again and io.rested >= _RESTED:
-                self._coming = io.relief_wanted = True
+                self._coming = io.promotion_requested = True
                 return
         self._call_worker()
 
     def _call_instead(self, io: IOThread) -> None:
         """The io thread reads on: call a worker."""
         with self._lock:
-            self._coming = io.relief_wanted = False
+            self._coming = io.promotion_requested = False
         self._call_worker()
 
     # -- the io thread ------------------------------------------------------------------------------------------------
 
-    def relieve(self) -> bool:
-        """See `Reserve`."""
+    def promote(self) -> bool:
+        """See `Followers`."""
         assert self._io is not None
-        self._io.relief_wanted = False
+        self._io.promotion_requested = False
         with self._lock:
             stand_in = self._idle.pop() if self._ready and self._idle else None
             if stand_in is None:  # a worker that was awake has taken what there was, or whoever rested has left
@@ -105,16 +105,16 @@ class LaneWorkers:
         if stand_in is None:
             self._call_worker()
             return False
-        stand_in.bell.ring()
+        stand_in.notifier.notify_all()
         return True
 
     def work(self) -> None:
-        """See `Reserve`."""
+        """See `Followers`."""
         (worker,) = (worker for worker in self._workers() if worker.thread is threading.current_thread())
         self._work(worker)
 
     def replace(self, thread: threading.Thread) -> None:
-        """See `Reserve`."""
+        """See `Followers`."""
         reader = _Worker()
         reader.thread = thread
         with self._lock:
@@ -123,9 +123,9 @@ class LaneWorkers:
             self._reader = reader
 
     def dismiss(self) -> None:
-        """See `Reserve`."""
+        """See `Followers`."""
         io, self._io = self._io, None
-        if io is not None and io.relief_wanted:
+        if io is not None and io.promotion_requested:
             self._call_instead(io)
 
     # -- workers ------------------------------------------------------------------------------------------------------
@@ -142,10 +142,10 @@ class LaneWorkers:
                     worker.comes = True
                     worker.idle = False
             if worker is not None:
-                worker.bell.ring()
+                worker.notifier.notify_all()
             else:
                 self._start_worker()
-        except BaseException:  # Ctrl-C: whether a worker comes is not known, so the next lane calls one
+        except BaseException:  # Ctrl-C: whether a worker comes is not known, so the next queue calls one
             with self._lock:
                 self._coming = False
             raise
@@ -157,27 +157,27 @@ class LaneWorkers:
             self._all = [w for w in self._all if w.thread is None or w.thread.is_alive()]
             self._all.append(worker)
         try:
-            start_thread("lane", self._run, worker)
+            start_thread("queue", self._run, worker)
         except RuntimeError:
             # The system has no thread to give just now: one that is busy takes what is ready when it has done, and the
-            # io thread tries again. Or the interpreter is shutting down: the exit hook drains the lanes itself.
+            # io thread tries again. Or the interpreter is shutting down: the exit hook drains the queues itself.
             with self._lock:
                 self._all.remove(worker)
                 self._coming = False
-            self._started.ring()
+            self._started.notify_all()
             io = self._io
             if io is not None:
                 io.call(lambda: io.call_later(NO_THREAD_PAUSE, self._call_worker))
 
     def close(self) -> None:
-        """Send idle workers home; busy ones leave when their lane is empty."""
+        """Send idle workers home; busy ones leave when their queue is empty."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
             for worker in idle:
                 worker.idle = False
         for worker in idle:
-            worker.bell.ring()
+            worker.notifier.notify_all()
 
     def threads(self) -> list[threading.Thread]:
         """The threads that have not left yet. Waits for those that are on their way in, which takes a moment."""
@@ -190,7 +190,7 @@ class LaneWorkers:
 
     def _run(self, worker: _Worker) -> None:
         worker.thread = threading.current_thread()
-        self._started.ring()
+        self._started.notify_all()
         self._work(worker)
 
     def _work(self, worker: _Worker) -> None:
@@ -199,15 +199,15 @@ class LaneWorkers:
             with self._lock:
                 if worker.comes:
                     worker.comes = self._coming = False
-                lane = self._ready.popitem(last=False)[0] if self._ready else None
-                if lane is None:
+                queue = self._ready.popitem(last=False)[0] if self._ready else None
+                if queue is None:
                     if self._closed:
                         return
                     worker.idle = True
                     self._idle.append(worker)
-            if lane is not None:
+            if queue is not None:
                 self._call_worker()
-                lane.drain()
+                queue.drain()
                 continue
             if not self._rest(worker):
                 return
@@ -216,7 +216,7 @@ class LaneWorkers:
 
     def _rest(self, worker: _Worker) -> bool:
         """Wait to be called. False: for so long that the worker leaves."""
-        if worker.bell.wait_for(lambda: not worker.idle, Deadline(IDLE_TIMEOUT)):
+        if worker.notifier.wait_for(lambda: not worker.idle, Deadline(IDLE_TIMEOUT)):
             return True
         with self._lock:
             if worker in self._idle:  # still: it was not called in the very moment, nor Ctrl-C struck whoever did

@@ -162,7 +162,7 @@ class Relay:
         self._log.add(as_json("relayText", {"text": text}))
         self.client.send_text(text, audio_response=aloud)
 
-    # -- on the client's lane -----------------------------------------------------------------------------------------
+    # -- on the client's queue -----------------------------------------------------------------------------------------
 
     def _relay(self, event: RTVIEvent, data: Any) -> None:
         if event in _LEVELS:

@@ -13,7 +13,7 @@
         def call(self):
             with self.client:
                 self.client.send_text("What time is it?")
-                self.client.hear_answer(timeout=10)
+                self.client.wait_for_answer(timeout=10)
 
 A user's `client` is an `RTVIClient` that tells how long its calls and the bot's answers take; docs/scaling.md has the
 rest. Locust patches the process with gevent when it is imported, so a program of yours imports it before all else; the

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Bell
+from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
@@ -206,7 +206,7 @@ class FrameQueue(Generic[F]):
         size: how much a frame is of that.
 
     Attributes:
-        bell: rung at each change, for a thread that waits for more than the next frame.
+        notifier: rung at each change, for a thread that waits for more than the next frame.
     """
 
     def __init__(self, limit: float, size: Callable[[F], float]) -> None:
@@ -215,7 +215,7 @@ class FrameQueue(Generic[F]):
         # Both sides change the deque in single steps, and each of the other fields is written by one side; so there is
         # no lock, which the getting thread could hold while a signal handler on it waits for something.
         self._frames: deque[tuple[int, F]] = deque()  # with the generation they belong to
-        self.bell: Bell = Bell()
+        self.notifier: Notifier = Notifier()
         self._put = 0.0  # less those dropped
         self._got = 0.0
         self._generation = 0
@@ -259,7 +259,7 @@ class FrameQueue(Generic[F]):
                 self._put -= self._size(oldest[1])
                 self._drop(oldest[1])
                 begins, self._losing = begins or not self._losing, True
-        self.bell.ring()
+        self.notifier.notify_all()
         return begins
 
     def get(self, generation: int = 0) -> tuple[int, F | None] | None:
@@ -273,7 +273,9 @@ class FrameQueue(Generic[F]):
             nothing has come since. None if the queue has ended and is empty.
         """
         while True:
-            self.bell.wait_for(lambda: self._frames or self._ended or self._generation != generation, Deadline(None))
+            self.notifier.wait_for(
+                lambda: self._frames or self._ended or self._generation != generation, Deadline(None)
+            )
             ended = self._ended
             current, frame = self.poll()
             if frame is not None or current != generation:
@@ -306,7 +308,7 @@ class FrameQueue(Generic[F]):
         self._generation += 1
         while (item := self._take()) is not None:
             self._put -= self._size(item[1])
-        self.bell.ring()
+        self.notifier.notify_all()
 
     def drop_all(self) -> None:
         """After `end()`: drop what is queued, and count it."""
@@ -326,7 +328,7 @@ class FrameQueue(Generic[F]):
     def end(self) -> None:
         """Take nothing more; what is queued can still be fetched."""
         self._ended = True
-        self.bell.ring()
+        self.notifier.notify_all()
 
     def _drop(self, frame: F) -> None:  # noqa: ARG002 - for queues that count more
         """Count a frame that is lost."""
@@ -388,10 +390,10 @@ class VideoQueue(FrameQueue[VideoFrame]):
 # Who uses which source or sink. The fork generation is part of the key because a child inherits the entries of
 # sessions that are live only in its parent. Only single dict operations touch it, which are atomic with and without a
 # GIL; a lock could be inherited locked.
-_users: dict[tuple[int, int], Claim] = {}
+_users: dict[tuple[int, int], Lease] = {}
 
 
-class Claim:
+class Lease:
     """The right of one session to use a source or sink.
 
     Raises:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Bell
-from ..concurrency.timer_thread import PacerTask, Schedule
+from ..concurrency.latch import Notifier
+from ..concurrency.timer_thread import PacerTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
-from .base import AudioSource, Claim
+from .base import AudioSource, Lease
 from .sources import MemorySource, SourceRun
 from .worker import DeviceThread, Report
 
@@ -40,7 +40,7 @@ class Mic(Protocol):
     def stale_dropped(self) -> int:
         """Chunks of 20 ms that were not sent because they were read too late."""
 
-    def start(self, schedule: Schedule, send: SendAudio) -> None:
+    def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """The bot is ready: begin to send. The first call counts."""
 
     def look(self) -> None:
@@ -79,7 +79,7 @@ class Reader(Protocol):
 class MemoryReader:
     """Reads a source in memory, on the schedule's thread itself."""
 
-    def __init__(self, source: MemorySource, claim: Claim) -> None:
+    def __init__(self, source: MemorySource, claim: Lease) -> None:
         self._source = source
         self._claim = claim
         self._position = 0
@@ -106,7 +106,7 @@ class MemoryReader:
         """Nothing to wait for."""
 
 
-class AheadReader:
+class PrefetchReader:
     """Reads a source that may block on a thread of its own, up to 1 s ahead.
 
     Args:
@@ -118,7 +118,7 @@ class AheadReader:
     """
 
     def __init__(
-        self, source: AudioSource, rate_hz: int, claim: Claim, enabled: Callable[[], bool], report: Report
+        self, source: AudioSource, rate_hz: int, claim: Lease, enabled: Callable[[], bool], report: Report
     ) -> None:
         self._source = source
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
@@ -127,7 +127,7 @@ class AheadReader:
         # Guards the fields below; the source's thread and the schedule's hold it for a few instructions. Re-entrant, as
         # the other one here, because a finalizer may come in between.
         self._lock = threading.RLock()
-        self._bell = Bell()  # rung when there may be room
+        self._notifier = Notifier()  # rung when there may be room
         self._buffer = bytearray()
         self._begun = False
         self._halted = False
@@ -137,10 +137,10 @@ class AheadReader:
 
     def begin(self) -> None:
         self._begun = True
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def look(self) -> None:
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def take(self, frames: int) -> bytes | None:
         with self._lock:
@@ -148,7 +148,7 @@ class AheadReader:
                 return None
             data = bytes(self._buffer[: 2 * frames])
             del self._buffer[: 2 * frames]
-        self._bell.ring()
+        self._notifier.notify_all()
         return data
 
     @property
@@ -158,7 +158,7 @@ class AheadReader:
 
     def halt(self) -> None:
         self._halted = True
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
         return self._thread.join(deadline)
@@ -186,11 +186,11 @@ class AheadReader:
             room = self._begun and self._enabled() and len(self._buffer) < self._limit_bytes
             return room or self._halted
 
-        self._bell.wait_for(ready, Deadline(None))
+        self._notifier.wait_for(ready, Deadline(None))
         return not self._halted
 
 
-class MicFeed:
+class AudioSender:
     """Sends one source to the bot, then silence, until it is halted.
 
     Chunk k covers the samples from `k * rate / 50` on, rounded down, so that rates whose 20 ms are not whole samples do
@@ -226,7 +226,7 @@ class MicFeed:
         # Guards the fields below. The schedule's thread and those that start, mute and halt the feed hold it, for a few
         # instructions.
         self._lock = threading.RLock()
-        self._schedule: Schedule | None = None
+        self._schedule: Scheduler | None = None
         self._task: PacerTask | None = None
         self._send: SendAudio | None = None
         self._anchor = 0.0  # when chunk 0 was due, or would have been
@@ -240,7 +240,7 @@ class MicFeed:
         """Chunks of silence that were sent because the source was late."""
         return self._underruns
 
-    def start(self, schedule: Schedule, send: SendAudio) -> None:
+    def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin; the first call counts. Does not block."""
         try:
             # Parked, so that the step cannot run before halt() can find the task.

@@ -6,7 +6,7 @@ import math
 
 from ..events import RTVIEvent
 from . import pcm as pcm_tools
-from .reports import Reports
+from .reports import DeviceStatusReporter
 from .state import AudioLevel
 
 # At most 20 a second, as a meter on a screen needs them.
@@ -33,7 +33,7 @@ class LevelMeter:
         reports: has the outlet where to.
     """
 
-    def __init__(self, event: RTVIEvent, reports: Reports) -> None:
+    def __init__(self, event: RTVIEvent, reports: DeviceStatusReporter) -> None:
         self._event = event
         self._reports = reports
         self._pieces: list[bytes] = []
@@ -48,7 +48,7 @@ class LevelMeter:
         due = now >= self._asked_at + _INTERVAL
         if due:  # audio comes more often than that, and nearly always nobody listens
             self._asked_at = now
-            wanted = self._reports.outlet.wants(self._event)
+            wanted = self._reports.outlet.has_listener(self._event)
             self.idle_until = -math.inf if wanted else now + _INTERVAL
             if not wanted:
                 self._pieces = []  # whoever listens later does not hear of what is long over
@@ -65,7 +65,7 @@ class LevelMeter:
         return self.loud and not was_loud
 
     def quiet(self, now: float) -> None:
-        """Tell that it is silent, once, if nothing was fed for a while. Called on the pacer's thread."""
+        """Tell that it is silent, once, if nothing was fed for a while. Called on the timer thread's thread."""
         if self.loud and now > self._told_at + _SILENT_AFTER:
             self.loud = False
             self._reports.outlet.latest(self._event, _SILENCE)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Bell
+from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
-from ..concurrency.timer_thread import Pacer, Schedule
+from ..concurrency.timer_thread import Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
@@ -21,9 +21,9 @@ from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSour
 from .capture import SendAudio
 from .devices.backend import AudioBackend, cameras, pyaudio_backend
 from .kinds import Kind, choice_of, find_device, media_kind
-from .opening import END_TIMEOUT, OPEN_TIMEOUT, Switches, as_device_error
+from .opening import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .outlet import Nowhere
-from .reports import Reports
+from .reports import DeviceStatusReporter
 from .session import MediaSession, Senders
 from .slots import MediaCounters
 from .tracks import ParticipantTracks, Tracks
@@ -77,9 +77,9 @@ class MediaManager:
         self._lock = threading.RLock()
         self._backend: Callable[[], AudioBackend] = pyaudio_backend if backend is None else lambda: backend
         #: What is on, now and in sessions to come. Whoever sets one of these only has it remembered.
-        self.switches: Switches = Switches(mic=enable_mic, cam=enable_cam)
+        self.switches: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
         #: What is told of the devices, and to whom.
-        self.reports: Reports = Reports()
+        self.reports: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._session: MediaSession | None = None
         self._heard_rate_hz: int | None = None  # the last rate of the bot's that could be played
@@ -87,7 +87,7 @@ class MediaManager:
         # Nobody would close what is opened now.
         self._over = False
         # One thread at a time opens and replaces devices: two would open the same one, and close each other's.
-        self._turns = Bell()
+        self._turns = Notifier()
         self._turn_of: int | None = None  # the thread whose turn it is
         register_for_fork(self)
 
@@ -133,7 +133,7 @@ class MediaManager:
             yield
         finally:
             self._turn_of = None
-            self._turns.ring()
+            self._turns.notify_all()
 
     def _prepare(self, *kinds: Kind) -> None:
         with self._lock:
@@ -159,39 +159,39 @@ class MediaManager:
 
     def start(
         self,
-        pacer: Pacer,
+        timer: TimerThread,
         send_audio: SendAudio | None,
         send_video: SendVideo | None = None,
         send_screen: SendVideo | None = None,
         *,
-        schedule: Schedule | None = None,
+        schedule: Scheduler | None = None,
     ) -> None:
         """The bot is ready: sources start from their beginning. Called on the io thread; does not block.
 
         Args:
-            pacer: looks after devices.
+            timer thread: looks after devices.
             send_audio: `send_audio(pcm, sample_rate_hz)`, called on the schedule's thread, or that of the microphone;
                 must not block.
             send_video, send_screen: `send_video(frame)`, called on a thread for itself; may block.
-            schedule: times what sources send; None: the pacer does.
+            schedule: times what sources send; None: the timer thread does.
         """
         session = self._session
         if session is not None:
             session.start(
                 Senders(
-                    pacer=pacer,
-                    schedule=schedule or pacer,
+                    timer=timer,
+                    schedule=schedule or timer,
                     send_audio=send_audio,
                     send_video=send_video,
                     send_screen=send_screen,
                 )
             )
 
-    def look_after(self, pacer: Pacer) -> None:
-        """Notice devices that hang, come or go, though there is no session yet. `pacer`: see `start()`."""
+    def look_after(self, timer: TimerThread) -> None:
+        """Notice devices that hang, come or go, though there is no session yet. `timer thread`: see `start()`."""
         session = self._session
         if session is not None:
-            session.look_after_devices(pacer)
+            session.look_after_devices(timer)
 
     def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         """Take audio of the bot's. Called on the io thread; does not block.

@@ -10,12 +10,12 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource, Claim, VideoFrame, VideoSource
-from .capture import AheadReader, MemoryReader, Mic, MicFeed, Reader
+from .base import AudioSink, AudioSource, Lease, VideoFrame, VideoSource
+from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
-from .reports import Reports
+from .reports import DeviceStatusReporter
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 
@@ -31,7 +31,7 @@ OPEN_TIMEOUT = 5.0
 
 
 @attrs.define
-class Switches:
+class MediaSettings:
     """What the program has turned on, now and for sessions to come. Set and read by any thread.
 
     Attributes:
@@ -51,7 +51,7 @@ class Switches:
         return kind == "speaker" or bool(getattr(self, kind))
 
 
-class Opener:
+class ComponentFactory:
     """Opens devices and takes sources and sinks. Called on threads that may block.
 
     Args:
@@ -66,8 +66,8 @@ class Opener:
     def __init__(
         self,
         backend: Callable[[], AudioBackend],
-        switches: Switches,
-        reports: Reports,
+        switches: MediaSettings,
+        reports: DeviceStatusReporter,
         *,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
@@ -121,7 +121,7 @@ class Opener:
             raise DeviceError(
                 f"The mic {type(choice).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
             ) from error
-        claim = Claim(choice, "mic")
+        claim = Lease(choice, "mic")
 
         def failed(error: BaseException) -> None:
             run.end()
@@ -131,10 +131,10 @@ class Opener:
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, claim)
         else:
-            reader = AheadReader(choice, rate, claim, self._mic_enabled, failed)
+            reader = PrefetchReader(choice, rate, claim, self._mic_enabled, failed)
         # It cannot have failed before this line: nothing is read before the feed is started.
         run = choice.begin_run() if isinstance(choice, PackagedSource) else SourceRun()
-        return MicFeed(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_audio)
+        return AudioSender(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_audio)
 
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         """Open a speaker, or take a sink and make what writes to it. Errors as of `mic()`."""
@@ -155,8 +155,8 @@ class Opener:
             self._reports.failed("speaker", as_device_error("speaker", choice, error))
 
         if type(choice) in MEMORY_SINKS:
-            return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Claim(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Claim(choice, "speaker"), failed, self._max_queued_audio_bytes)
+            return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
+        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or take a source. Errors as of `mic()`."""

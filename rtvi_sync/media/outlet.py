@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from ..events import RTVIEvent
 
 
-class Outlet(Protocol):
+class EventSink(Protocol):
     """Takes events. Any thread may call it; nothing of it blocks or raises."""
 
-    def wants(self, type_: RTVIEvent) -> bool:
+    def has_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`."""
 
-    def asks_for(self, type_: RTVIEvent) -> bool:
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_` by its name, and not only to all that happens."""
 
     def event(self, type_: RTVIEvent, data: Any = None) -> None:
@@ -26,10 +26,10 @@ class Outlet(Protocol):
 class Nowhere:
     """The outlet while there is nobody to tell."""
 
-    def wants(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+    def has_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
         return False
 
-    def asks_for(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
         return False
 
     def event(self, type_: RTVIEvent, data: Any = None) -> None:

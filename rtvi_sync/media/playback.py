@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from .base import AudioFrame, AudioQueue, AudioSink, Claim, bytes_of
+from .base import AudioFrame, AudioQueue, AudioSink, Lease, bytes_of
 from .worker import DeviceThread, Report
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class DirectSpeaker:
     dropped_seconds: float = 0.0
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Claim | None, report: Report) -> None:
+    def __init__(self, sink: AudioSink, claim: Lease | None, report: Report) -> None:
         self._sink = sink
         self._report = report
         self._claim = claim
@@ -146,7 +146,7 @@ class QueuedSpeaker:
 
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Claim, report: Report, max_bytes: int) -> None:
+    def __init__(self, sink: AudioSink, claim: Lease, report: Report, max_bytes: int) -> None:
         self.sink: AudioSink = sink
         self._records = getattr(sink, "is_recorder", False) is True
         self._queue = AudioQueue(max_bytes, bytes_of)

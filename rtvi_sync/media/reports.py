@@ -9,7 +9,7 @@ from ..errors import DeviceError
 from ..events import RTVIEvent
 from .base import AudioSink, MediaDeviceInfo
 from .kinds import Kind, is_device
-from .outlet import Nowhere, Outlet
+from .outlet import EventSink, Nowhere
 from .state import AudioDroppedData, DeviceStatus, MediaState
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _WITHOUT_SOUND = (
 _WITHOUT_PICTURES = "Without one pass cam=FileVideoSource(path) of rtvi_sync.media, or leave the camera off"
 
 
-class Reports:
+class DeviceStatusReporter:
     """Remembers how it stands with each device, and tells of changes. Every method may be called on any thread.
 
     Attributes:
@@ -34,7 +34,7 @@ class Reports:
     """
 
     def __init__(self) -> None:
-        self.outlet: Outlet = Nowhere()
+        self.outlet: EventSink = Nowhere()
         # Changed in single steps.
         self._infos: dict[Kind, MediaDeviceInfo] = {}
         self._statuses: dict[Kind, DeviceStatus] = {}

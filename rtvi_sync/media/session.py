@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.timer_thread import Pacer, PacerTask, Schedule
+from ..concurrency.timer_thread import PacerTask, Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
 from .base import VideoFrame
@@ -22,9 +22,9 @@ from .devices.device import Device
 from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
-from .opening import OPEN_TIMEOUT, Opener, Switches, as_device_error
-from .reports import Reports
-from .slots import MediaCounters, Slot, Slots
+from .opening import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
+from .reports import DeviceStatusReporter
+from .slots import DeviceSlot, MediaCounters, Slots
 from .state import Participant, TrackData
 from .tracks import AudioTrack, VideoTrack
 
@@ -54,13 +54,13 @@ class Senders:
     """What the transport takes, from the moment that the bot is ready.
 
     Attributes:
-        pacer: looks after devices.
+        timer thread: looks after devices.
         schedule: times what sources send.
         send_audio, send_video, send_screen: see `Transport`; None for what it does not carry.
     """
 
-    pacer: Pacer
-    schedule: Schedule
+    timer: TimerThread
+    schedule: Scheduler
     send_audio: SendAudio | None = None
     send_video: SendVideo | None = None
     send_screen: SendVideo | None = None
@@ -79,13 +79,13 @@ class MediaSession:
     def __init__(
         self,
         backend: Callable[[], AudioBackend],
-        switches: Switches,
-        reports: Reports,
+        switches: MediaSettings,
+        reports: DeviceStatusReporter,
         max_queued_audio_bytes: int,
     ) -> None:
         self._switches = switches
         self._reports = reports
-        opener = Opener(
+        opener = ComponentFactory(
             backend,
             switches,
             reports,
@@ -108,7 +108,7 @@ class MediaSession:
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, reports)
         self._hotplug = HotPlug(reports)
         self._ticks: PacerTask | None = None
-        self._now: Callable[[], float] = time.monotonic  # the pacer's, once there is one
+        self._now: Callable[[], float] = time.monotonic  # the timer thread's, once there is one
         # The io thread's alone.
         self._ignored = 0
         self._bot_heard = False
@@ -154,11 +154,11 @@ class MediaSession:
             if self._senders is not None:
                 return
             self._senders = senders
-        self.look_after_devices(senders.pacer)  # it may start a thread: a source that is read already would come first
+        self.look_after_devices(senders.timer)  # it may start a thread: a source that is read already would come first
         for slot in self.slots:
             self._begin(slot)
 
-    def _begin(self, slot: Slot[Any, Any]) -> None:
+    def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
         """What is in a slot sends from now on, if it has something to send and the bot is ready. Does not block."""
         senders, part = self._senders, slot.part
         self._tick_soon()  # it may be the first to be looked after
@@ -213,7 +213,7 @@ class MediaSession:
             self._tell(RTVIEvent.TRACK_STARTED, self.bot_video, _BOT)
         self.bot_video.publish(frame)
 
-    def _publish_video(self, slot: Slot[Camera, VideoTrack], frame: VideoFrame) -> None:
+    def _publish_video(self, slot: DeviceSlot[Camera, VideoTrack], frame: VideoFrame) -> None:
         """On the camera's thread."""
         track = slot.track
         if track is not None:
@@ -225,7 +225,7 @@ class MediaSession:
         if self._ignored == 1:
             logger.warning("Audio of the bot's is ignored: %r Hz, %r channels", sample_rate_hz, num_channels)
 
-    def _tell_track(self, slot: Slot[Any, Any], track: AudioTrack | VideoTrack) -> None:
+    def _tell_track(self, slot: DeviceSlot[Any, Any], track: AudioTrack | VideoTrack) -> None:
         """Tell that a local track has begun, or ended."""
         if slot.kind == "screen":
             started, stopped = RTVIEvent.SCREEN_TRACK_STARTED, RTVIEvent.SCREEN_TRACK_STOPPED
@@ -238,16 +238,16 @@ class MediaSession:
 
     # -- looking after devices ----------------------------------------------------------------------------------------
 
-    def look_after_devices(self, pacer: Pacer) -> None:
+    def look_after_devices(self, timer: TimerThread) -> None:
         """From now on devices that hang, come or go are noticed, and the bot's level falls when it is silent."""
         if self._ticks is not None:
             return
         self._hotplug.look()
         try:
-            self._ticks = pacer.add(self._tick, math.inf)
-        except RuntimeError:  # the session has ended, and with it the pacer
+            self._ticks = timer.add(self._tick, math.inf)
+        except RuntimeError:  # the session has ended, and with it the timer thread
             return
-        self._now = pacer.now
+        self._now = timer.now
         self._tick_soon()
 
     def _tick_soon(self) -> None:
@@ -257,7 +257,7 @@ class MediaSession:
             ticks.reschedule(self._now() + _TICK)
 
     def _tick(self, now: float) -> float:
-        """On the pacer's thread."""
+        """On the timer thread's thread."""
         parts = [slot.part for slot in self.slots]
         devices = [part for part in parts if isinstance(part, Device)]
         for device in devices:

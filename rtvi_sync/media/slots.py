@@ -14,9 +14,9 @@ from ..concurrency.deadline import Deadline
 from ..errors import DeviceError, MissingExtraError
 from .capture import Mic
 from .kinds import Kind, is_device
-from .opening import END_TIMEOUT, OPEN_TIMEOUT, Opener, Switches, as_device_error
+from .opening import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .playback import QueuedSpeaker, Speaker, WaitingSpeaker
-from .reports import Reports
+from .reports import DeviceStatusReporter
 from .state import DeviceStatus
 from .tracks import AudioTrack, VideoTrack
 
@@ -55,7 +55,7 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
 }
 
 
-class Part(Protocol):
+class MediaComponent(Protocol):
     """What records or plays."""
 
     def halt(self) -> None:
@@ -65,12 +65,12 @@ class Part(Protocol):
         """After `halt()`: wait until it has ended; the thread that was given up at the deadline, or None."""
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=MediaComponent)
 T = TypeVar("T", AudioTrack, VideoTrack)
 
 
 @attrs.define(eq=False)
-class Slot(Generic[P, T]):
+class DeviceSlot(Generic[P, T]):
     """The place of one microphone, speaker or camera in a session.
 
     Attributes:
@@ -114,12 +114,12 @@ class Slots:
 
     def __init__(
         self,
-        opener: Opener,
-        switches: Switches,
-        reports: Reports,
+        opener: ComponentFactory,
+        switches: MediaSettings,
+        reports: DeviceStatusReporter,
         *,
-        begin: Callable[[Slot[Any, Any]], None],
-        tell: Callable[[Slot[Any, Any], AudioTrack | VideoTrack], None],
+        begin: Callable[[DeviceSlot[Any, Any]], None],
+        tell: Callable[[DeviceSlot[Any, Any], AudioTrack | VideoTrack], None],
     ) -> None:
         self._reports = reports
         self._begin = begin
@@ -133,22 +133,22 @@ class Slots:
         # too.
         self.speaking: threading.RLock = threading.RLock()
         self._over = False
-        self._replaced: list[tuple[Slot[Any, Any], Any]] = []  # and not ended yet: where it was, and the part
+        self._replaced: list[tuple[DeviceSlot[Any, Any], Any]] = []  # and not ended yet: where it was, and the part
         self._given_up: list[threading.Thread] = []  # of what was replaced and did not come back in time
         self._lost: Counter[str] = Counter()  # by what was replaced and has ended
-        self.mic: Slot[Mic, AudioTrack] = Slot(
+        self.mic: DeviceSlot[Mic, AudioTrack] = DeviceSlot(
             "mic", opener.mic, lambda: AudioTrack(label="", enabled=lambda: switches.mic)
         )
-        self.speaker: Slot[Speaker, AudioTrack] = Slot("speaker", opener.speaker)
-        self.cam: Slot[Camera, VideoTrack] = Slot(
+        self.speaker: DeviceSlot[Speaker, AudioTrack] = DeviceSlot("speaker", opener.speaker)
+        self.cam: DeviceSlot[Camera, VideoTrack] = DeviceSlot(
             "cam", opener.cam, lambda: VideoTrack(label="", enabled=lambda: switches.cam)
         )
-        self.screen: Slot[Camera, VideoTrack] = Slot("screen", opener.screen, lambda: VideoTrack(label=""))
+        self.screen: DeviceSlot[Camera, VideoTrack] = DeviceSlot("screen", opener.screen, lambda: VideoTrack(label=""))
 
-    def __iter__(self) -> Iterator[Slot[Any, Any]]:
+    def __iter__(self) -> Iterator[DeviceSlot[Any, Any]]:
         return iter((self.mic, self.speaker, self.cam, self.screen))
 
-    def __getitem__(self, kind: Kind) -> Slot[Any, Any]:
+    def __getitem__(self, kind: Kind) -> DeviceSlot[Any, Any]:
         return {slot.kind: slot for slot in self}[kind]
 
     @property
@@ -208,7 +208,7 @@ class Slots:
         if part is not None:
             self._end(slot, part)
 
-    def _open_in_turn(self, slot: Slot[Any, Any], choice: Any) -> Any:
+    def _open_in_turn(self, slot: DeviceSlot[Any, Any], choice: Any) -> Any:
         """Open a device that the old one keeps from opening: a card may serve one stream only, under any of its names.
 
         Raises:
@@ -228,7 +228,7 @@ class Slots:
                 self._reports.failed(slot.kind, as_device_error(slot.kind, None, error))
             raise
 
-    def _install(self, slot: Slot[Any, Any], part: Any, choice: Any) -> bool:
+    def _install(self, slot: DeviceSlot[Any, Any], part: Any, choice: Any) -> bool:
         """Put what was opened in its place; False if the session has ended meanwhile: then it is ended, too."""
         # What the old one has not played is played by its successor, before what comes after it; an interruption is
         # meant for both.
@@ -250,7 +250,7 @@ class Slots:
             self._end(slot, old)
         return True
 
-    def _put(self, slot: Slot[P, T], part: P | None, choice: Any) -> Callable[[], None]:
+    def _put(self, slot: DeviceSlot[P, T], part: P | None, choice: Any) -> Callable[[], None]:
         """Under the lock: fill a slot. Returns what tells of its track, to be called without the lock."""
         if slot.part is not None:
             self._replaced.append((slot, slot.part))
@@ -265,12 +265,12 @@ class Slots:
 
         return tell
 
-    def _halt(self, slot: Slot[Any, Any], part: Part) -> None:
+    def _halt(self, slot: DeviceSlot[Any, Any], part: MediaComponent) -> None:
         """Halt what is, or was, in a slot: a speaker not while it is given something."""
         with self.speaking if slot is self.speaker else contextlib.nullcontext():
             part.halt()
 
-    def _end(self, slot: Slot[Any, Any], part: Part) -> None:
+    def _end(self, slot: DeviceSlot[Any, Any], part: MediaComponent) -> None:
         self._halt(slot, part)
         deadline = Deadline(END_TIMEOUT)
         if isinstance(part, QueuedSpeaker):
@@ -316,7 +316,9 @@ class Slots:
             self._over = True
             # The speaker first, which has something to do yet: one that hangs must not take its time.
             slots = sorted(self, key=lambda slot: slot is not self.speaker)
-            parts: list[tuple[Slot[Any, Any], Part]] = [(slot, slot.part) for slot in slots if slot.part is not None]
+            parts: list[tuple[DeviceSlot[Any, Any], MediaComponent]] = [
+                (slot, slot.part) for slot in slots if slot.part is not None
+            ]
             parts += [(slot, part) for slot, part in self._replaced if isinstance(part, QueuedSpeaker)]
         patience = deadline.remaining() or 0.0
         for slot, part in parts:

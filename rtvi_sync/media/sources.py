@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..errors import DeviceError
 from ..protocol.validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, number
 from . import pcm as pcm_tools
@@ -23,7 +23,7 @@ class SourceRun:
     """One session's use of a source: was all of it sent?"""
 
     def __init__(self) -> None:
-        self._over = Gate()
+        self._over = Latch()
         self._sent = False
 
     def all_sent(self) -> None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import BOOL, COUNT, COUNT_OR_ZERO, NAME, PATH, POSITIVE, Rule, has_method
 from .base import MediaDeviceInfo, VideoFrame, VideoSource, file_error
@@ -39,7 +39,7 @@ class Pace:
         missed = int(max(0.0, now - self._due) / self._period)
         self._due += missed * self._period
         if self._due > now:
-            Gate().wait(Deadline(self._due - now))
+            Latch().wait(Deadline(self._due - now))
         self._due += self._period
         return missed
 

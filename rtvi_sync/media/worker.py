@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.lifecycle import start_thread
 from ..errors import DeviceError
-from .base import AudioSink, AudioSource, Claim
+from .base import AudioSink, AudioSource, Lease
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class DeviceThread:
         self,
         role: str,
         device: AudioSource | AudioSink,
-        claim: Claim,
+        claim: Lease,
         work: Callable[[DeviceThread], None],
         report: Report,
     ) -> None:
@@ -50,7 +50,7 @@ class DeviceThread:
         # Guards `_claim`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
         # because a finalizer may come in between.
         self._lock = threading.RLock()
-        self._claim: Claim | None = claim
+        self._claim: Lease | None = claim
         try:
             self._thread = start_thread(role, self._run)
         except RuntimeError:
@@ -113,7 +113,7 @@ class DeviceThread:
         if not self._closes_late:
             return False
         try:
-            claim = Claim(self._device, self._role)
+            claim = Lease(self._device, self._role)
         except DeviceError:  # another session uses it, and closes it
             return False
         with self._lock:

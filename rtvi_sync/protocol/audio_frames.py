@@ -22,7 +22,7 @@ _HEAD: Final = re.compile(
 _LEARN_EVERY: Final = 64
 
 
-class UsualAudio:
+class AudioFrameTemplate:
     """The frames of audio that one side sends, after the first one. Used by one thread.
 
     Attributes:
@@ -42,7 +42,7 @@ class UsualAudio:
         self.seconds: float = 0.0
         self._others = 0
 
-    def learn(self, data: bytes, pcm: bytes, sample_rate: int, num_channels: int) -> None:
+    def update(self, data: bytes, pcm: bytes, sample_rate: int, num_channels: int) -> None:
         """Take a frame that did not match for the usual one, now and then.
 
         Args:

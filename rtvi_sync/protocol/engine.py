@@ -194,7 +194,7 @@ class Engine:
         """What follows from a message of the bot, in the order in which it is to be done. Never raises."""
         try:
             if type(message) is str or isinstance(message, (str, bytes, bytearray)):
-                type_, data, id_ = envelope.open_text(message)
+                type_, data, id_ = envelope.parse_text(message)
             elif not isinstance(message, RTVIMessage):
                 type_, data, id_ = envelope.open_document(message)
             else:

@@ -142,11 +142,11 @@ def to_json(document: Mapping[str, Any], given: Mapping[str, Any] | None = None)
 
 
 def decode(text: str | bytes | bytearray) -> RTVIMessage:
-    """The message in a JSON text. Raises as `open_text()` does."""
-    return RTVIMessage(*open_text(text))
+    """The message in a JSON text. Raises as `parse_text()` does."""
+    return RTVIMessage(*parse_text(text))
 
 
-def open_text(text: str | bytes | bytearray) -> Content:
+def parse_text(text: str | bytes | bytearray) -> Content:
     """What a JSON text says; no message is made of it.
 
     Raises:
@@ -169,7 +169,7 @@ def open_text(text: str | bytes | bytearray) -> Content:
     return open_document(envelope)
 
 
-def weight(text: str | bytes | bytearray) -> int:
+def estimated_size(text: str | bytes | bytearray) -> int:
     """About how many bytes a JSON text takes once it is parsed, the text included."""
     size = getsizeof(text)  # of one with an emoji each character takes four bytes
     return _SMALL_GROWS * size if size <= _SMALL else size + _VALUE_BYTES * _marks(text)
@@ -226,7 +226,7 @@ def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
 
 
 def open_document(envelope: Any) -> Content:
-    """What a parsed JSON document says. Raises as `open_text()` does."""
+    """What a parsed JSON document says. Raises as `parse_text()` does."""
     if type(envelope) is not dict and not isinstance(envelope, Mapping):
         raise ProtocolError(f"A message is a JSON {_kind(envelope)}, not an object")
     if envelope.get("label") != LABEL:

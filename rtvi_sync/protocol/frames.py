@@ -198,7 +198,7 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def message_in(data: bytes) -> str | None:
+def match_message_frame(data: bytes) -> str | None:
     """The JSON text in the bytes of a WebSocket message, if that is told by its first bytes.
 
     None: it is something else, or wrong, or a message that is not written in the shortest way; `content()` tells.

@@ -1,6 +1,6 @@
 """The states of a client, and which may follow which.
 
-Rule 1: whatever changes a state goes through `may_follow()`; there is no second place that knows the order.
+Rule 1: whatever changes a state goes through `can_transition()`; there is no second place that knows the order.
 Rule 2: any state of a session or of a call may be left for DISCONNECTED or ERROR. The states at rest, DISCONNECTED and
 ERROR, may be left only for the first state of a session or of `start_bot()`; ERROR for DISCONNECTED too.
 """
@@ -53,7 +53,7 @@ FOLLOWING: dict[TransportState, frozenset[TransportState]] = {
 ACTIVE = frozenset({_S.CONNECTED, _S.READY})
 
 
-def may_follow(current: TransportState, new: TransportState) -> bool:
+def can_transition(current: TransportState, new: TransportState) -> bool:
     """True if a client in state `current` may enter `new`."""
     return new in FOLLOWING[current]
 

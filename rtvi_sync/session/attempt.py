@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
-from ..concurrency.pool_task import Job
+from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
 from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
 from ..events import RTVIEvent
@@ -76,7 +76,7 @@ class ConnectAttempt:
     def __init__(
         self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline, config_timeout: float | None
     ) -> None:
-        self._connector = connector
+        self._manager = connector
         self._request = request
         self._deadline = deadline
         self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
@@ -89,7 +89,7 @@ class ConnectAttempt:
         #: Whoever makes the attempt is at it, or was.
         self.begun: bool = False
         #: Nothing of it is left.
-        self.over: Gate = Gate()
+        self.over: Latch = Latch()
 
     @system_failures_as(TransportStartError, _NOT_BEGUN)
     def begin(self, *, is_replacement: bool = False) -> Session:
@@ -97,7 +97,7 @@ class ConnectAttempt:
         self.begun = True
         if self.abandoned:
             raise was_disconnected()
-        self.session = self._connector.begin_session(self._deadline, is_replacement=is_replacement)
+        self.session = self._manager.begin_session(self._deadline, is_replacement=is_replacement)
         return self.session
 
     def run(self) -> BotReadyData:
@@ -116,10 +116,10 @@ class ConnectAttempt:
                 raise was_disconnected()
             # Here, because the limit may pass before the thread runs: an attempt fails from `initializing`.
             session.move(TransportState.INITIALIZING)
-            job = session.connecting = Job("connect", self._work, session)
+            job = session.connecting = PoolTask("connect", self._work, session)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
                 job.start()
-            if not _wait(session.settled, self._deadline, lambda: _DOING[self._phase], "connect()"):
+            if not _wait(session.connect_done, self._deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
                     f"The bot was not ready within {self._deadline.timeout:g} s; "
                     f"the time was spent on {_DOING[self._phase]}. {_diagnosis(session) or _ADVICE[self._phase]}",
@@ -166,7 +166,7 @@ class ConnectAttempt:
         transport, signal = session.transport, session.abort.signal
         self._phase = "devices"
         with _may_fail(session, "could not be prepared"):
-            self._connector.initialize_transport(session)
+            self._manager.initialize_transport(session)
             session.check_wanted()
             transport.init_devices()
             session.check_wanted()
@@ -178,7 +178,7 @@ class ConnectAttempt:
         session.check_wanted()
         if bundle.started:
             session.move(TransportState.AUTHENTICATED)
-            session.announcer.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
+            session.publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
         self._phase = "transport"
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure
@@ -209,7 +209,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
-    settled = Gate()
+    settled = Latch()
     abort.signal.on_abort(settled.set)
     begun = False
 
@@ -223,7 +223,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
         finally:
             settled.set()
 
-    job = Job("connect", run)
+    job = PoolTask("connect", run)
     job.start()
     try:
         if not _wait(settled, deadline, lambda: "the server's answer", "start_bot()"):
@@ -249,9 +249,9 @@ def was_disconnected() -> DisconnectedError:
     return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
 
 
-def _wait(gate: Gate, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
+def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
     """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
-    while not gate.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+    while not latch.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
         if deadline.timeout is None:

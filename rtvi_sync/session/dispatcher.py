@@ -16,7 +16,7 @@ import attrs
 from .. import signals
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import register_for_fork
-from ..concurrency.serial_queue import Lane
+from ..concurrency.serial_queue import SerialQueue
 from ..errors import ForkedProcessError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
 from ..messages import RTVIMessage
@@ -97,7 +97,7 @@ def _function_of(handler: _Handler) -> Callable[..., Any]:
 
 
 class Dispatcher:
-    """Who listens to the events of one client. Owned by the client; sessions and lanes refer to it weakly.
+    """Who listens to the events of one client. Owned by the client; sessions and queues refer to it weakly.
 
     Args:
         client: the sender that signals name. Held weakly.
@@ -107,7 +107,7 @@ class Dispatcher:
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
         self._client = weakref.ref(client)
-        self.lane: Lane = Lane(max_items=max_events, max_bytes=max_bytes, manual=manual)
+        self.queue: SerialQueue = SerialQueue(max_items=max_events, max_bytes=max_bytes, manual=manual)
         self._limits = (max_events, max_bytes)
         # There is no lock, which a thread of the program's could hold while a signal handler on it waits for an event:
         # the lists and the dicts are changed in single steps, and walked in copies.
@@ -117,7 +117,7 @@ class Dispatcher:
         self.functions: dict[str | None, Callable[..., Any]] = {}
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
-        # The last session whose last events were, or are being, delivered, and how it ended. Written on the lane.
+        # The last session whose last events were, or are being, delivered, and how it ended. Written on the queue.
         self._over = (0, CloseInfo())
         self._tally = threading.local()  # of the events that process_events() has delivered on this thread
         self._forked = False
@@ -194,15 +194,15 @@ class Dispatcher:
         """Push no more events to `stream`."""
         self._streams.pop(id(stream), None)
 
-    def wants(self, type_: RTVIEvent) -> bool:
+    def has_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
         if self._handlers.get(type_):
             return True
-        if self._streams and any(s.wants(type_) for s in self._live_streams()):
+        if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
             return True
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
-    def asks_for(self, type_: RTVIEvent) -> bool:
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_` by its name. Who takes every event that there is may mean no particular
         one, and what costs something to find out is not found out for him.
         """
@@ -258,7 +258,7 @@ class Dispatcher:
         if self._forked:
             raise forked_error()
 
-    # -- delivery: on the client's lane -------------------------------------------------------------------------------
+    # -- delivery: on the client's queue -------------------------------------------------------------------------------
 
     def deliver(
         self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0
@@ -273,7 +273,7 @@ class Dispatcher:
         # this one may take their time.
         if self._streams:
             event = _event(type_, data, received_at, cause)
-            streams = [stream for stream in self._live_streams() if stream.wants(type_)]
+            streams = [stream for stream in self._live_streams() if stream.has_listener(type_)]
             if type_ in _ONCE:  # a stream that was opened after connect() returned waits for the next session
                 streams = [stream for stream in streams if not stream.is_stale(event)]
             pushed = [stream.push(event, size) for stream in streams]
@@ -317,14 +317,14 @@ class Dispatcher:
             ForkedProcessError: the session is the parent's.
         """
         self.check_process()
-        if not self.lane.manual:
+        if not self.queue.manual:
             raise RTVIError(
                 "Handlers of this client run on a thread; make it with events='manual' to run them yourself"
             )
-        if self.lane.is_current:
+        if self.queue.is_current:
             raise WouldDeadlockError("process_events() was called inside a handler that it runs")
         self._tally.count = 0
-        self.lane.run_queued(deadline)
+        self.queue.run_queued(deadline)
         return int(self._tally.count)
 
     def _take(self, handler: _Handler, type_: RTVIEvent) -> bool:
@@ -338,7 +338,7 @@ class Dispatcher:
     def _failed(self, handler: Callable[..., Any], error: BaseException, event: Event) -> bool:
         """A handler raised: it must not end the thread that serves other clients. Inside the `except`."""
         # On a thread of the user's own, in manual mode, an exit or Ctrl-C is his.
-        if self.lane.manual and not isinstance(error, Exception):
+        if self.queue.manual and not isinstance(error, Exception):
             raise error
         logger.error("A handler of %r raised", event.type.value, exc_info=error)
         if event.type is RTVIEvent.HANDLER_ERROR:
@@ -349,7 +349,7 @@ class Dispatcher:
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
-        self.lane.after_fork_in_child()
+        self.queue.after_fork_in_child()
 
     def lose_session(self) -> None:
         """In a forked child, on its only thread: the session is the parent's."""

@@ -11,7 +11,7 @@ from ..events import RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from .dispatcher import Cause
-from .publisher import Announcer
+from .publisher import EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ class Effects:
     One thread at a time calls it, the one that delivers the messages.
 
     Args:
-        announcer: queues the events.
+        publisher: queues the events.
         pending: the calls that wait for an answer.
     """
 
-    def __init__(self, announcer: Announcer, pending: Pending[RTVIMessage]) -> None:
-        self._announcer = announcer
+    def __init__(self, publisher: EventPublisher, pending: Pending[RTVIMessage]) -> None:
+        self._publisher = publisher
         self._pending = pending
         self._warnings = 0
         self._events: list[Item] = []  # not queued yet, and how many bytes they hold
@@ -62,18 +62,18 @@ class Effects:
             received_at: seconds of the monotonic clock.
             size: bytes that the message holds, for the limit of the queue.
         """
-        announcer = self._announcer
+        publisher = self._publisher
         event: RTVIEvent = effect.event
-        if not announcer.wants(event):
+        if not publisher.has_listener(event):
             return
         try:
             data = effect.decode()
         except ProtocolError as error:
             self.warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
             event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
-            if not announcer.wants(event):
+            if not publisher.has_listener(event):
                 return
-        self._events.append(announcer.item(event, data, received_at, cause, size))
+        self._events.append(publisher.item(event, data, received_at, cause, size))
         self._size += size
 
     def flush(self) -> None:
@@ -81,4 +81,4 @@ class Effects:
         if self._events:
             events, size = self._events, self._size
             self._events, self._size = [], 0
-            self._announcer.queue(events, size)
+            self._publisher.enqueue(events, size)

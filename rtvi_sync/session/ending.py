@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import log_stack_of, unregister_for_exit
-from ..concurrency.pool_task import Job
+from ..concurrency.pool_task import PoolTask
 from ..errors import DisconnectedError, anew
 from ..protocol.states import TransportState
 from ..transports.base import Transport
@@ -43,7 +43,7 @@ _FUNCTIONS_TIMEOUT = 1.0
 
 def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     """End a session whose end has begun. On its close thread, or, with a deadline, at the exit of the interpreter."""
-    announcer = session.announcer
+    publisher = session.publisher
     limit = TEARDOWN_LIMIT * _OWN_SHARE
     deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
     media_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _MEDIA_SHARE))
@@ -63,30 +63,30 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     if exit_deadline is None:
         session.ask_successor()  # the program's own rule may decide, and take its time
     info = attrs.evolve(session.info, reconnecting=session.is_replaced)
-    if info.by_program and announcer.was_ready:
+    if info.by_program and publisher.was_ready:
         info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
-    delivered = announcer.finish(info)
-    session.let_go_of_transport()
+    delivered = publisher.finish(info)
+    session.release_transport()
     session.closed.set()
-    session.settled.set()
-    if not announcer.manual:
+    session.connect_done.set()
+    if not publisher.manual:
         if exit_deadline is not None:
-            announcer.deliver_queued(delivered, deadline.sooner(1.0))
+            publisher.deliver_queued(delivered, deadline.sooner(1.0))
         _await_delivery(session, delivered, deadline)
         _await_functions(session, deadline)
-    session.hub.release()
+    session.runtime.release()
     unregister_for_exit(session)
-    session.finished.set()
+    session.drained.set()
     session.hand_over()
 
 
 def _abandon_attempt(session: Session) -> None:
     """Wake the connect thread from whatever it waits for, and give it a moment to go."""
-    if not session.announcer.was_ready:
+    if not session.publisher.was_ready:
         # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its own: it
         # calls functions of the program's, and one that hangs must not keep the end from coming.
         error = session.info.as_error()
-        aborting = Job("close", session.abort.abort, error)
+        aborting = PoolTask("close", session.abort.abort, error)
         try:
             aborting.start()
         except RuntimeError:  # the interpreter is shutting down
@@ -118,7 +118,7 @@ def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None
             logger.exception("Closing the %s transport failed", transport.name)
 
     # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
-    job = Job("close", disconnect)
+    job = PoolTask("close", disconnect)
     try:
         job.start()
     except RuntimeError:  # the interpreter is shutting down
@@ -138,12 +138,12 @@ def _await_functions(session: Session, deadline: Deadline) -> None:
         )
 
 
-def _await_delivery(session: Session, delivered: Gate, deadline: Deadline) -> None:
+def _await_delivery(session: Session, delivered: Latch, deadline: Deadline) -> None:
     """Wait until the last event was delivered."""
-    announcer = session.announcer
-    if delivered.wait(deadline) or announcer.overtaken:
+    publisher = session.publisher
+    if delivered.wait(deadline) or publisher.overtaken:
         return  # a handler of the last event is at work on the next session already: that is not too long
-    announcer.silence()
-    busy = announcer.busy_threads()
+    publisher.silence()
+    busy = publisher.busy_threads()
     if busy:
         log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")

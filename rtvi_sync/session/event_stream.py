@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Bell
-from ..concurrency.serial_queue import Lane
+from ..concurrency.latch import Notifier
+from ..concurrency.serial_queue import SerialQueue
 from ..errors import RequestTimeoutError, WouldDeadlockError
 from ..events import Event, RTVIEvent
 from ..protocol.states import CloseInfo
@@ -19,7 +19,7 @@ from ..protocol.states import CloseInfo
 class StreamOwner(Protocol):
     """Who pushes events to a stream."""
 
-    lane: Lane
+    queue: SerialQueue
 
     def check_process(self) -> None:
         """Raise `ForkedProcessError` where no event can come."""
@@ -52,15 +52,15 @@ class EventStream:
         self.session: int = sys.maxsize
         #: How the session before that ended, if nothing has followed it yet.
         self.after: CloseInfo | None = None
-        # The lane appends and the iterating thread takes, each in one step; so there is no lock, which one of them
+        # The queue appends and the iterating thread takes, each in one step; so there is no lock, which one of them
         # could hold while a signal handler waits for the other.
         self._events: deque[tuple[Event, int]] = deque()
         self._bytes_pushed = 0
         self._bytes_taken = 0
         self._ended: CloseInfo | None = None
-        self._bell = Bell()
+        self._notifier = Notifier()
 
-    def wants(self, type_: RTVIEvent) -> bool:
+    def has_listener(self, type_: RTVIEvent) -> bool:
         """True if events of `type_` are to be pushed."""
         return self._ended is None and (not self.types or type_ in self.types)
 
@@ -69,7 +69,7 @@ class EventStream:
         return event.received_at < self._opened_at
 
     def push(self, event: Event, size: int) -> bool:
-        """Queue `event`; False if the stream is full. Called on the lane."""
+        """Queue `event`; False if the stream is full. Called on the queue."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
         if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
             return False
@@ -97,7 +97,7 @@ class EventStream:
                 could only come after the handler returns.
             ForkedProcessError: the session is the parent's.
         """
-        lane = self._owner.lane
+        queue = self._owner.queue
         while True:
             self._owner.check_process()
             over = self._ended is not None  # what was queued before the end is handed out
@@ -109,15 +109,15 @@ class EventStream:
             else:
                 self._bytes_taken += size
                 return event
-            if lane.is_current:
+            if queue.is_current:
                 raise WouldDeadlockError(
                     "A handler waits for an event that can only be delivered after it returns. "
                     "Wait on another thread, or react to the event in a handler of its own."
                 )
-            if lane.manual:
-                lane.run_queued(deadline, until=self._something_to_say)
+            if queue.manual:
+                queue.run_queued(deadline, until=self._something_to_say)
             else:
-                self._bell.wait_for(self._something_to_say, deadline)
+                self._notifier.wait_for(self._something_to_say, deadline)
             if deadline.expired and not self._something_to_say():
                 raise RequestTimeoutError(
                     f"No {self._describe()} within {deadline.timeout} s. "
@@ -128,10 +128,10 @@ class EventStream:
         return bool(self._events) or self._ended is not None
 
     def _wake(self) -> None:
-        if self._owner.lane.manual:
-            self._owner.lane.wake()  # whoever waits does so there
+        if self._owner.queue.manual:
+            self._owner.queue.wake()  # whoever waits does so there
         else:
-            self._bell.ring()
+            self._notifier.notify_all()
 
     def _describe(self) -> str:
         return "event" if not self.types else " or ".join(sorted(t.value for t in self.types)) + " event"

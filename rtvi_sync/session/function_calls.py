@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Bell
-from ..concurrency.serial_queue import Lane
-from ..concurrency.worker_pool import LaneWorkers
+from ..concurrency.latch import Notifier
+from ..concurrency.serial_queue import SerialQueue
+from ..concurrency.worker_pool import WorkerPool
 from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
 from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol.text import one_line
 from .dispatcher import HandlerError
-from .publisher import Announcer
+from .publisher import EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -59,25 +59,25 @@ FunctionCallHandler: TypeAlias = Callable[[FunctionCall], Any]
 
 
 class FunctionCalls:
-    """Runs the functions that the bot of one session calls, beside the lane, so that a slow one delays no event.
+    """Runs the functions that the bot of one session calls, beside the queue, so that a slow one delays no event.
 
     Each call has a thread of its own; in manual mode they run where handlers do, one after the other.
 
     Args:
-        announcer: of the session.
+        publisher: of the session.
         workers: the threads that run them.
         send: of the session.
     """
 
-    def __init__(self, announcer: Announcer, workers: LaneWorkers, send: Callable[[RTVIMessage], None]) -> None:
-        self._announcer = announcer
+    def __init__(self, publisher: EventPublisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
+        self._publisher = publisher
         self._workers = workers
         self._send = send
         # By the number of a call, the thread that runs it, None before it does. Changed in single steps, by the thread
         # that delivers messages and by those of the functions.
         self._running: dict[int, threading.Thread | None] = {}
         self._numbers = itertools.count(1)
-        self._ended = Bell()  # rung when one leaves `_running`
+        self._ended = Notifier()  # rung when one leaves `_running`
         # Hash of the id, and which message announced it first. An empty deque is not small, and most bots call nothing.
         self._announced: deque[tuple[int, RTVIEvent]] | None = None
         self._warned: set[str] = set()  # of what the log has a line
@@ -89,7 +89,7 @@ class FunctionCalls:
             effect: the message that announces the call.
             size: bytes that it holds, for the limit of the queue.
         """
-        functions = self._announcer.functions
+        functions = self._publisher.functions
         if not functions:
             return
         try:
@@ -109,12 +109,12 @@ class FunctionCalls:
             self._warn_of_missing("arguments")
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
         event = Event(type=effect.event, data=data, received_at=time.monotonic(), message=effect.message)
-        if self._announcer.manual:
-            self._announcer.call(partial(self._run, function, call, event), size)
+        if self._publisher.manual:
+            self._publisher.call(partial(self._run, function, call, event), size)
         elif len(self._running) < MAX_RUNNING:
             number = next(self._numbers)
             self._running[number] = None
-            Lane().post(partial(self._run, function, call, event, number), self._workers)
+            SerialQueue().post(partial(self._run, function, call, event, number), self._workers)
         else:
             error = RTVIError(f"The bot calls a function while {MAX_RUNNING} of its calls are still running")
             if self._is_new("room"):
@@ -166,18 +166,18 @@ class FunctionCalls:
             logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
             self._fail(function, call, event, error)
             # As of handlers: on a thread of the program's own, an exit or Ctrl-C is his.
-            if self._announcer.manual and not isinstance(error, Exception):
+            if self._publisher.manual and not isinstance(error, Exception):
                 raise
         finally:
             self._running.pop(number, None)
-            self._ended.ring()
+            self._ended.notify_all()
 
     def _fail(
         self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException, size: int = 0
     ) -> None:
         """Tell the bot and the program that there is no result. Raises nothing. `size`: see `called()`."""
         failed = HandlerError(error=error, event=event, handler=function)
-        self._announcer.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
+        self._publisher.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
         result = {"error": _words(error)}
         try:
             self._answer(call, result)

@@ -15,7 +15,7 @@ import httpx
 
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline, join_thread
-from ..concurrency.latch import Bell
+from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import fork_generation, start_thread, system_failures_as
 from ..concurrency.pending_requests import Pending
 from ..concurrency.shield import shielded
@@ -35,13 +35,13 @@ from ..transports.net import Network, printable
 from .dispatcher import forked_error
 from .effects import Effects
 from .params import RTVIClientParams
-from .publisher import Announcer
+from .publisher import EventPublisher
 
 # What an answer that is over, or abandoned, leaves behind is gone at once, unless handlers of the program keep it.
 _LINGER_TIMEOUT: Final = 0.1
 
 
-class SingleTurn:
+class HTTPAction:
     """Sends one action and takes the answer in, on a thread of its own, one message each time one is asked for.
 
     A context manager: at the end of the block the request is over or abandoned. Use it on one thread; only `abandon()`
@@ -69,7 +69,7 @@ class SingleTurn:
         engine: protocol.Engine,
         network: Network,
         http_client: httpx.Client | None,
-        announcing: Callable[[SingleTurn], AbstractContextManager[Announcer]],
+        announcing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:
             missing = "base_url" if not params.base_url else "endpoints.action"
@@ -101,10 +101,10 @@ class SingleTurn:
         self._asked = True
         self._over = False
         # Rung when a message has come, one is asked for, or the request is over.
-        self._bell = Bell()
-        self._abort.signal.on_abort(self._bell.ring)
+        self._notifier = Notifier()
+        self._abort.signal.on_abort(self._notifier.notify_all)
 
-    def __enter__(self) -> SingleTurn:
+    def __enter__(self) -> HTTPAction:
         return self
 
     def __exit__(
@@ -153,8 +153,8 @@ class SingleTurn:
         self._asked = True
         if self._thread is None:
             self._thread = start_thread("action", self._work)
-        self._bell.ring()
-        if not self._bell.wait_for(self._has_news, deadline):
+        self._notifier.notify_all()
+        if not self._notifier.wait_for(self._has_news, deadline):
             raise RequestTimeoutError(
                 f"{printable(self._url)} has not answered the action within {deadline.timeout:.3g} s. Pass a larger "
                 "timeout if the bot needs longer, or see the server's log: it may have failed without a word."
@@ -202,9 +202,9 @@ class SingleTurn:
 
     def _work(self) -> None:
         try:
-            with self._announcing(self) as announcer:
-                # Over before the announcer is: that waits for handlers, and the caller may be in one.
-                self._end(self._converse(Effects(announcer, self._pending)))
+            with self._announcing(self) as publisher:
+                # Over before the publisher is: that waits for handlers, and the caller may be in one.
+                self._end(self._converse(Effects(publisher, self._pending)))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._end(error)
 
@@ -212,7 +212,7 @@ class SingleTurn:
         if failure is not None:
             self._failures.append(failure)
         self._over = True
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def _converse(self, effects: Effects) -> BaseException | None:
         """Make the request and perform what follows from each message. Returns what went wrong."""
@@ -241,7 +241,7 @@ class SingleTurn:
                 f"{printable(self._url)} did not answer with RTVI messages: {error}. "
                 "Is params.endpoints.action the endpoint that takes actions without a session?"
             ) from None
-        size = envelope.weight(text)
+        size = envelope.estimated_size(text)
         for effect in self._engine.receive(message):
             if isinstance(effect, protocol.Close):
                 raise effect.error
@@ -256,9 +256,9 @@ class SingleTurn:
         """Give `message` to the caller, and read on when he asks for the next one: a server cannot fill the memory."""
         self._asked = False
         self._received.append(message)
-        self._bell.ring()
+        self._notifier.notify_all()
         signal = self._abort.signal
-        self._bell.wait_for(lambda: self._asked or signal.aborted, Deadline(None))
+        self._notifier.wait_for(lambda: self._asked or signal.aborted, Deadline(None))
         signal.raise_if_aborted()
 
 

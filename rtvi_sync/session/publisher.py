@@ -11,27 +11,27 @@ from functools import partial
 from typing import Any
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
-from ..concurrency.serial_queue import Item, Lane, LaneOverflow
-from ..concurrency.worker_pool import LaneWorkers
+from ..concurrency.latch import Latch
+from ..concurrency.serial_queue import Item, QueueOverflow, SerialQueue
+from ..concurrency.worker_pool import WorkerPool
 from ..events import RTVIEvent
-from ..protocol.states import CloseInfo, TransportState, may_follow
+from ..protocol.states import CloseInfo, TransportState, can_transition
 from .dispatcher import Cause, Dispatcher
 
 _LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
 
 
-class StateCell:
-    """The state of a client. The lane's lock guards it, so that the order of states is the order of their events."""
+class ClientState:
+    """The state of a client. The queue's lock guards it, so that the order of states is the order of their events."""
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, queue: SerialQueue) -> None:
+        self.queue = queue
         self.value: TransportState = TransportState.DISCONNECTED
         self.owner: object = None  # only what began last may change the state
 
     def enter(self, owner: object, state: TransportState) -> bool:
-        """Under the lane's lock: enter `state` if `owner` may and it can follow."""
-        if self.owner is not owner or not may_follow(self.value, state):
+        """Under the queue's lock: enter `state` if `owner` may and it can follow."""
+        if self.owner is not owner or not can_transition(self.value, state):
             return False
         self.value = state
         return True
@@ -42,10 +42,10 @@ class _Measured:
 
     def __init__(self) -> None:
         self.values: deque[tuple[Any, float]] = deque(maxlen=1)  # and when they were measured
-        self.queued = False  # something is on the lane that will deliver it
+        self.queued = False  # something is on the queue that will deliver it
 
 
-class Announcer:
+class EventPublisher:
     """Changes the client's state and queues its events for one session, or for one call of `start_bot()`.
 
     It refers to the dispatcher weakly, so that a client which is dropped while connected can be collected.
@@ -56,14 +56,14 @@ class Announcer:
         workers: the threads that deliver events.
         session: number of the session, 0 without one.
         on_overflow: called when an event finds the queue full.
-        takes_states: from now on only this announcer changes the state. False: it only queues events.
+        takes_states: from now on only this publisher changes the state. False: it only queues events.
     """
 
     def __init__(
         self,
         dispatcher: Dispatcher,
-        states: StateCell,
-        workers: LaneWorkers,
+        states: ClientState,
+        workers: WorkerPool,
         *,
         session: int = 0,
         on_overflow: Callable[[], object] = lambda: None,
@@ -71,16 +71,16 @@ class Announcer:
     ) -> None:
         self._dispatcher = weakref.ref(dispatcher)
         self._states = states
-        self._lane = states.lane
+        self._queue = states.queue
         self._workers = workers
         self._session = session
         self._on_overflow = on_overflow
         # These two are set by any thread, in one step, and stay so.
         self._ending = False  # no step of an attempt is announced any more
         self._silenced = False  # what is still queued is dropped
-        self._said_last = False  # written on the lane
+        self._said_last = False  # written on the queue
         self._measured: dict[RTVIEvent, _Measured] = {}
-        # These three are written under the lane's lock.
+        # These three are written under the queue's lock.
         self._over = False  # nothing is announced any more
         self._said_connected = False
         self.was_ready = False  # the state READY was entered
@@ -95,12 +95,12 @@ class Announcer:
     @property
     def in_handler(self) -> bool:
         """True on the thread that delivers an event of this client right now."""
-        return self._lane.is_current
+        return self._queue.is_current
 
     @property
     def manual(self) -> bool:
         """True if events are delivered when the program asks for it."""
-        return self._lane.manual
+        return self._queue.manual
 
     @property
     def overtaken(self) -> bool:
@@ -113,15 +113,15 @@ class Announcer:
         dispatcher = self._dispatcher()
         return dispatcher.functions if dispatcher is not None else {}
 
-    def wants(self, type_: RTVIEvent) -> bool:
+    def has_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_`."""
         dispatcher = self._dispatcher()
-        return dispatcher is not None and dispatcher.wants(type_)
+        return dispatcher is not None and dispatcher.has_listener(type_)
 
-    def asks_for(self, type_: RTVIEvent) -> bool:
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:
         """True if anybody listens to `type_` by its name."""
         dispatcher = self._dispatcher()
-        return dispatcher is not None and dispatcher.asks_for(type_)
+        return dispatcher is not None and dispatcher.has_explicit_listener(type_)
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
@@ -151,18 +151,18 @@ class Announcer:
 
     def event(self, type_: RTVIEvent, data: Any = None, cause: Cause | None = None, size: int = 0) -> None:
         """Queue an event, if anybody listens."""
-        if self.wants(type_):
-            self.queue([self.item(type_, data, time.monotonic(), cause, size)], size)
+        if self.has_listener(type_):
+            self.enqueue([self.item(type_, data, time.monotonic(), cause, size)], size)
 
     def item(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0) -> Item:
-        """What delivers an event, for `queue()`."""
-        return Announcer._deliver, self, type_, data, received_at, cause, size
+        """What delivers an event, for `enqueue()`."""
+        return EventPublisher._deliver, self, type_, data, received_at, cause, size
 
-    def queue(self, items: list[Item], size: int) -> None:
+    def enqueue(self, items: list[Item], size: int) -> None:
         """Queue events to which somebody listens, and so many bytes. What comes after the last is never delivered."""
         try:
-            self._lane.post_all(items, self._workers, size)
-        except LaneOverflow:
+            self._queue.post_all(items, self._workers, size)
+        except QueueOverflow:
             self._on_overflow()
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
@@ -170,26 +170,26 @@ class Announcer:
 
         Called on one thread at a time for each type.
         """
-        if not self.wants(type_):
+        if not self.has_listener(type_):
             return
         measured = self._measured.setdefault(type_, _Measured())
         measured.values.append((data, time.monotonic()))
-        # If the lane takes the event in this very moment, the second item finds nothing.
+        # If the queue takes the event in this very moment, the second item finds nothing.
         if not measured.queued:
             measured.queued = True
             self._post(partial(self._deliver_latest, type_, measured), when=self._goes_on, force=False)
 
     def call(self, function: Callable[[], None], size: int) -> None:
-        """Call `function`, which holds so many bytes, on the lane, unless the last event has been queued."""
+        """Call `function`, which holds so many bytes, on the queue, unless the last event has been queued."""
         self._post(function, when=self._goes_on, size=size, force=False)
 
     def end(self) -> None:
         """The session is ending: from now on no further step of the attempt is announced."""
 
-        # Without the lane's lock: nobody may hold the end up. A step that is being announced right now comes first.
+        # Without the queue's lock: nobody may hold the end up. A step that is being announced right now comes first.
         self._ending = True
 
-    def finish(self, info: CloseInfo) -> Gate:
+    def finish(self, info: CloseInfo) -> Latch:
         """Say that the session has ended; nothing can follow. Returns what is set when all was delivered."""
 
         def enter() -> bool:
@@ -200,7 +200,7 @@ class Announcer:
         failed = not (self.was_ready or info.by_program or info.reconnecting)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
-        delivered = Gate()
+        delivered = Latch()
         self._post(partial(self._deliver_last, info, time.monotonic(), delivered), when=enter)
         return delivered
 
@@ -212,13 +212,13 @@ class Announcer:
         """Drop what is still queued."""
         self._silenced = True
 
-    def deliver_queued(self, delivered: Gate, timeout: float) -> None:
+    def deliver_queued(self, delivered: Latch, timeout: float) -> None:
         """At exit there may be no thread to deliver events any more: do it on this one."""
-        self._lane.run_queued(Deadline(timeout), until=delivered.is_set)
+        self._queue.run_queued(Deadline(timeout), until=delivered.is_set)
 
     def busy_threads(self) -> list[threading.Thread]:
         """The thread that is in a handler of this client now, if there is one."""
-        running = self._lane.runs_on
+        running = self._queue.runs_on
         return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -229,37 +229,37 @@ class Announcer:
 
     def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:
         """What delivers an event of the session's own life; None if nobody listens."""
-        return partial(self._deliver, self.item(type_, data, time.monotonic())) if self.wants(type_) else None
+        return partial(self._deliver, self.item(type_, data, time.monotonic())) if self.has_listener(type_) else None
 
     def _post(
         self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
     ) -> bool:
-        """Queue `item` if `when()`, called under the lane's lock, is true. False if it is not, or there is no room.
+        """Queue `item` if `when()`, called under the queue's lock, is true. False if it is not, or there is no room.
 
         The steps of the session's own life are few, and the program relies on them: they are queued (`force`) though
         there is no room.
         """
         try:
-            return self._lane.post_if(when, item, self._workers, size, force=force)
-        except LaneOverflow:
+            return self._queue.post_if(when, item, self._workers, size, force=force)
+        except QueueOverflow:
             self._on_overflow()
             return False
 
     @staticmethod
     def _deliver(item: Item) -> None:
-        """On the lane."""
-        self: Announcer
+        """On the queue."""
+        self: EventPublisher
         _, self, type_, data, received_at, cause, size = item
         dispatcher = self._dispatcher()
         if dispatcher is None or self._silenced or self._said_last:
             return
-        if self._lane.manual:
+        if self._queue.manual:
             dispatcher.count()
         if not dispatcher.deliver(type_, data, received_at, cause, size):
             self._on_overflow()
 
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
-        """On the lane."""
+        """On the queue."""
         measured.queued = False  # first: what is appended from now on is queued anew
         try:
             data, received_at = measured.values.pop()
@@ -268,22 +268,22 @@ class Announcer:
         self._deliver(self.item(type_, data, received_at))
 
     def _end_waiting(self, info: CloseInfo) -> None:
-        """On the lane."""
+        """On the queue."""
         dispatcher = self._dispatcher()
         if dispatcher is not None:
             dispatcher.end_sessions(info)
 
-    def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Gate) -> None:
-        """On the lane."""
+    def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
+        """On the queue."""
         dispatcher = self._dispatcher()
         try:
             if dispatcher is not None:
                 dispatcher.session_over(self._session, info)
-                if self._said_connected and dispatcher.wants(RTVIEvent.DISCONNECTED):
+                if self._said_connected and dispatcher.has_listener(RTVIEvent.DISCONNECTED):
                     self._deliver(self.item(RTVIEvent.DISCONNECTED, info, received_at))
         finally:
             self._said_last = True
             if dispatcher is not None:
                 dispatcher.end_streams(self._session, info)
             delivered.set()
-            self._lane.wake()
+            self._queue.wake()

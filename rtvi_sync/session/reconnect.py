@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from ..concurrency.deadline import Deadline, join_thread
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
-from ..concurrency.runtime import Hub, acquire_hub
+from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import BotAlreadyStartedError, anew
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
@@ -69,7 +69,7 @@ class ReconnectFailedData:
 class Sessions(Protocol):
     """What a reconnector needs of the connector."""
 
-    def reconnect(self, stopped: Gate) -> Session:
+    def reconnect(self, stopped: Latch) -> Session:
         """Connect as the program did last, unless `stopped` is set; returns the session, whose bot is ready.
 
         Raises:
@@ -112,9 +112,9 @@ class Reconnector:
 
     def replaces(self, info: CloseInfo) -> bool:
         """True if a session that ends so is to be replaced."""
-        return self.goes_on(info.failure())
+        return self.should_retry(info.failure())
 
-    def goes_on(self, error: BaseException) -> bool:
+    def should_retry(self, error: BaseException) -> bool:
         """True if the policy wants another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
@@ -166,7 +166,7 @@ class Reconnector:
     def leave(self, run: _Run, session: Session | None = None) -> bool:
         """`run` has no more to do, unless `session` has ended in this moment (False)."""
         with self._lock:
-            if session is not None and session.finished.is_set():
+            if session is not None and session.drained.is_set():
                 return False
             if self._run is run:
                 self._run = None
@@ -191,8 +191,8 @@ class _Run:
         self._attempts = 0
         self._first = True
         self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
-        self.stopped: Gate = Gate()
-        self._started: Gate = Gate()  # or there is no thread for it
+        self.stopped: Latch = Latch()
+        self._started: Latch = Latch()  # or there is no thread for it
         self._thread: threading.Thread | None = None
         self.pending: ReconnectingData | None = None
 
@@ -214,17 +214,17 @@ class _Run:
     def _goes_on(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
             return False  # the program has taken over
-        return error is self._loss or self._owner.goes_on(error)
+        return error is self._loss or self._owner.should_retry(error)
 
     # -- on the reconnect thread --------------------------------------------------------------------------------------
 
     def _work(self, lost: Session) -> None:
         self._loss = lost.failure()
         del lost
-        hub: Hub | None = None
+        runtime: Runtime | None = None
         # Its threads need not end and begin again between two sessions. Without it the attempts find out what is wrong.
         with contextlib.suppress(NoThreadError, OSError):
-            hub = acquire_hub()
+            runtime = acquire_runtime()
         try:
             self._retrying()(self._attempt)
         except _Stopped:
@@ -233,8 +233,8 @@ class _Run:
             self._give_up(failure)
         finally:
             self._owner.leave(self)
-            if hub is not None:
-                hub.release()
+            if runtime is not None:
+                runtime.release()
 
     def _retrying(self) -> Retrying:
         import tenacity  # imports asyncio, and most programs never come here
@@ -270,7 +270,7 @@ class _Run:
             del sessions
         self._owner.count += 1
         self.pending = None
-        session.finished.wait(Deadline(self._owner.policy.stable_after))
+        session.drained.wait(Deadline(self._owner.policy.stable_after))
         if self._owner.leave(self, session):
             return
         if session.is_replaced:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from .._version import __version__
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import (
     NO_THREAD_PAUSE,
     fork_generation,
@@ -27,8 +27,8 @@ from ..concurrency.lifecycle import (
     register_for_exit,
 )
 from ..concurrency.pending_requests import Pending
-from ..concurrency.pool_task import Job
-from ..concurrency.runtime import Hub, acquire_hub
+from ..concurrency.pool_task import PoolTask
+from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
     InvalidTransportParamsError,
@@ -52,7 +52,7 @@ from . import ending
 from .dispatcher import Dispatcher, forked_error
 from .effects import Effects
 from .function_calls import CALL_EVENTS, FunctionCalls
-from .publisher import Announcer, StateCell
+from .publisher import ClientState, EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def about_this_client() -> dict[str, str]:
     }
 
 
-class Successor(Protocol):
+class ReconnectHook(Protocol):
     """What may replace a session that was ready and is lost. Called on the close thread."""
 
     def replaces(self, info: CloseInfo) -> bool:
@@ -102,11 +102,11 @@ class Session:
         self,
         transport: Transport,
         dispatcher: Dispatcher,
-        states: StateCell,
+        states: ClientState,
         media: MediaManager,
         deadline: Deadline,
         *,
-        successor: Successor | None = None,
+        successor: ReconnectHook | None = None,
         is_replacement: bool = False,
     ) -> None:
         self.transport = transport
@@ -118,29 +118,29 @@ class Session:
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         try:
-            self.hub: Hub = acquire_hub()
+            self.runtime: Runtime = acquire_runtime()
             self._begin(dispatcher, states, deadline)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
-            if hasattr(self, "hub"):
-                self.hub.release()
+            if hasattr(self, "runtime"):
+                self.runtime.release()
             raise
 
-    def _begin(self, dispatcher: Dispatcher, states: StateCell, deadline: Deadline) -> None:
-        self.announcer: Announcer = Announcer(
-            dispatcher, states, self.hub.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
+    def _begin(self, dispatcher: Dispatcher, states: ClientState, deadline: Deadline) -> None:
+        self.publisher: EventPublisher = EventPublisher(
+            dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )
         self._generation = fork_generation()
         self._engine = protocol.Engine(about_this_client())
         self._pending: Pending[RTVIMessage] = Pending()
-        self._effects = Effects(self.announcer, self._pending)
-        self.functions: FunctionCalls = FunctionCalls(self.announcer, self.hub.workers, self.send)
+        self._effects = Effects(self.publisher, self._pending)
+        self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
         self.abort: AbortController = AbortController(
             deadline, lambda: StartBotError("The connect request was aborted")
         )
         self.abort.signal.on_abort(self._aborted)
         #: The attempt, on a thread of its own.
-        self.connecting: Job | None = None
+        self.connecting: PoolTask | None = None
         # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
         # from it. Any thread of the package may hold it, for an assignment; re-entrant, because a finalizer may end the
         # session in the midst of one.
@@ -148,7 +148,7 @@ class Session:
         self._ending: CloseInfo | None = None
         self._tearing_down = self._opened = False
         self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
-        self._closing: Job | None = None
+        self._closing: PoolTask | None = None
         self.transport_deadline: Deadline | None = None  #: limit of the transport's `disconnect()`, once it is called
         #: The transport was told of this session, and must be told of its end.
         self.initialized: bool = False
@@ -160,11 +160,11 @@ class Session:
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
         #: The attempt has come to its end: the bot is ready, or the session closed.
-        self.settled: Gate = Gate()
+        self.connect_done: Latch = Latch()
         #: The transport is closed, every waiting call has failed, and another session may begin.
-        self.closed: Gate = Gate()
+        self.closed: Latch = Latch()
         #: The last event was delivered and the session's threads are gone, or the limit has passed.
-        self.finished: Gate = Gate()
+        self.drained: Latch = Latch()
         register_for_exit(self)
 
     def own_options(self) -> dict[str, Any]:
@@ -173,9 +173,9 @@ class Session:
             "client_ready": self._engine.client_ready,
             "on_interruption": self._interrupt,
             "on_closed": self.end,
-            "on_event": self.announcer.event,
+            "on_event": self.publisher.event,
             "on_messages": self._receive_all,
-            "hub": self.hub,
+            "runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": lambda: ending.time_to_close(self.transport_deadline),
         }
@@ -184,7 +184,7 @@ class Session:
         """Tell the transport that it serves this session now. On the connect thread."""
         load_payloads()
         self.initialized = True  # before the call: one that hangs has to be told of the end as well
-        self.media.reports.outlet = self.announcer
+        self.media.reports.outlet = self.publisher
         self.media.expect()
         self.check_wanted()  # else its end has come first, and does not come again
         self.transport.initialize(options, self._receive)
@@ -193,30 +193,30 @@ class Session:
     # -- what callers ask: any thread ---------------------------------------------------------------------------------
 
     @property
-    def foreign(self) -> bool:
+    def in_other_process(self) -> bool:
         """True in a child process that was forked from the session's."""
         return self._generation != fork_generation()
 
     @property
-    def forked(self) -> bool:
+    def lost_by_fork(self) -> bool:
         """True in a child process that was forked while the session was live."""
-        return self.foreign and not self.closed.is_set()
+        return self.in_other_process and not self.closed.is_set()
 
     @property
     def live(self) -> bool:
         """True until its end begins; False in a forked child."""
-        return self._ending is None and not self.foreign
+        return self._ending is None and not self.in_other_process
 
     def ask_successor(self) -> None:
         """Find out, once, whether the session is to be replaced."""
         info = self.info
         if self._successor is not None and not info.by_program:
             # A failed attempt to replace a session is the successor's affair anyway.
-            self.is_replaced = self._successor.replaces(info) if self.announcer.was_ready else self._is_replacement
+            self.is_replaced = self._successor.replaces(info) if self.publisher.was_ready else self._is_replacement
 
     def hand_over(self) -> None:
         """The end is complete: whatever follows may begin."""
-        if self._successor is not None and self.announcer.was_ready and self.is_replaced:
+        if self._successor is not None and self.publisher.was_ready and self.is_replaced:
             self._successor.lost(self)
 
     @property
@@ -235,13 +235,13 @@ class Session:
         Raises:
             ForkedProcessError, BotNotReadyError
         """
-        if self.forked:
+        if self.lost_by_fork:
             raise forked_error()
         if self._ending is not None:
-            info, failed = self._ending, not self.announcer.was_ready
+            info, failed = self._ending, not self.publisher.was_ready
             how = f"the last connect() failed: {info.error or info.describe()}" if failed else info.describe()
             raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
-        if not self.announcer.was_ready:
+        if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
     def send(self, message: RTVIMessage) -> None:
@@ -329,14 +329,14 @@ class Session:
 
     def move(self, state: TransportState) -> bool:
         """Enter `state` and say so; False if it cannot follow."""
-        moved = self.announcer.move(state)
-        self.transport.state = self.announcer.state
+        moved = self.publisher.move(state)
+        self.transport.state = self.publisher.state
         return moved
 
     def opened(self) -> None:
         """The transport is open. On the connect thread."""
-        opened = self.announcer.opened()
-        self.transport.state = self.announcer.state
+        opened = self.publisher.opened()
+        self.transport.state = self.publisher.state
         if not opened:
             return
         with self._lock:
@@ -352,7 +352,12 @@ class Session:
 
     def _receive_all(self, messages: Iterable[Inbound]) -> None:
         """What came together. Its events are queued together, but before whatever they came before."""
-        receive, effects, weight, clock = self._engine.receive, self._effects, envelope.weight, time.monotonic
+        receive, effects, estimated_size, clock = (
+            self._engine.receive,
+            self._effects,
+            envelope.estimated_size,
+            time.monotonic,
+        )
         try:
             for message in messages:
                 if self._ending is not None:
@@ -360,7 +365,7 @@ class Session:
                 self.messages_received += 1
                 # By its type first, as nearly all are: that takes half as long.
                 text = message if type(message) is str or isinstance(message, (str, bytes)) else None
-                size = weight(text) if text is not None else 0
+                size = estimated_size(text) if text is not None else 0
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: programs compare them to see what came first.
@@ -397,9 +402,9 @@ class Session:
             self.end(CloseInfo(initiator="client", error=failure))
             return
         if self.move(TransportState.READY):
-            self.announcer.event(RTVIEvent.BOT_READY, effect.data, effect.message)
+            self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
             self.bot = effect.data
-            self.settled.set()
+            self.connect_done.set()
 
     def _interrupt(self) -> None:
         try:
@@ -415,7 +420,7 @@ class Session:
         # Not only whoever came first: Ctrl-C may have kept him from it.
         if self._closing is not None or self._tearing_down:
             return
-        job = Job("close", lambda: self._tear_down(job))
+        job = PoolTask("close", lambda: self._tear_down(job))
         try:
             job.start()
             # Of two that are started at once one does the work, and says so.
@@ -424,7 +429,7 @@ class Session:
             if is_exiting():
                 self._tear_down(None, Deadline(ending.TEARDOWN_LIMIT))
             else:  # the system has no thread to give just now, and this one may be the io thread
-                io = self.hub.io
+                io = self.runtime.io
                 io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
 
     def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
@@ -437,7 +442,7 @@ class Session:
         self.end(info)
         deadline = Deadline(ending.TEARDOWN_LIMIT)
         if self.wait_closed(deadline):
-            self.wait_finished(deadline if linger is None else Deadline(linger))
+            self.wait_drained(deadline if linger is None else Deadline(linger))
 
     def wait_closed(self, deadline: Deadline) -> bool:
         """Wait until another session may begin; False, and a log entry, if `deadline` passed first."""
@@ -447,23 +452,23 @@ class Session:
             log_stack_of(self._closing.threads, "A session is not closed in time")
         return False
 
-    def wait_finished(self, deadline: Deadline) -> bool:
+    def wait_drained(self, deadline: Deadline) -> bool:
         """Wait until the last event was delivered and the threads are gone; False if `deadline` passed first.
 
         Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
         when the handler returns.
         """
-        if self._on_own_thread() or self.announcer.in_handler or self.functions.is_current:
+        if self._on_own_thread() or self.publisher.in_handler or self.functions.is_current:
             return True
-        return self.finished.wait(deadline) and (self._closing is None or self._closing.done.wait(deadline))
+        return self.drained.wait(deadline) and (self._closing is None or self._closing.done.wait(deadline))
 
     def at_exit(self, deadline: Deadline) -> None:
         """The interpreter exits: end the session on this thread, before `deadline`."""
-        if self.forked:
+        if self.lost_by_fork:
             return
         self._begin_end(CloseInfo(initiator="client"))
         self._tear_down(None, deadline)
-        self.finished.wait(deadline)
+        self.drained.wait(deadline)
 
     def _begin_end(self, info: CloseInfo) -> None:
         with self._lock:
@@ -472,11 +477,11 @@ class Session:
             self._ending = info or CloseInfo(initiator="network")  # a transport may be anybody's
         # Before anything that takes time: nobody may wait for answers that cannot come.
         self._pending.fail_all(self.info.as_error)
-        self.announcer.end()
+        self.publisher.end()
 
     def _aborted(self) -> None:
         """The program has called `abort_controller.abort()`, or the attempt is being abandoned by `end()`."""
-        if not self.announcer.was_ready:
+        if not self.publisher.was_ready:
             self.end(CloseInfo(initiator="client", error=self.abort.signal.reason))
 
     def _overflow(self) -> None:
@@ -488,10 +493,10 @@ class Session:
 
     def _on_own_thread(self) -> bool:
         """True on a thread that the end of the session waits for: it must not wait for the end."""
-        own = self.hub.io, self._closing, self.connecting
+        own = self.runtime.io, self._closing, self.connecting
         return any(each is not None and each.is_current for each in own)
 
-    def _tear_down(self, job: Job | None, exit_deadline: Deadline | None = None) -> None:
+    def _tear_down(self, job: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
         """Everything that ends with the session, in order. As a job, or, with a deadline, at exit."""
         with self._lock:
             if self._tearing_down:
@@ -500,7 +505,7 @@ class Session:
         self._closing = job or self._closing
         ending.tear_down(self, exit_deadline)
 
-    def let_go_of_transport(self) -> None:
+    def release_transport(self) -> None:
         """The transport is closed: another session may have it."""
-        self.transport.state = self.announcer.state
+        self.transport.state = self.publisher.state
         _sessions_of_transports.pop(id(self.transport), None)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..concurrency.cancel import AbortSignal
-from ..concurrency.runtime import Hub
+from ..concurrency.runtime import Runtime
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
 from ..media import AudioSink, AudioSource, MediaDeviceInfo, Tracks, VideoFrame, VideoSource
@@ -47,7 +47,7 @@ class TransportOptions:
             a hundred: each takes less time then. A transport may do without.
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         network: TLS and proxy, for transports that use them.
-        hub: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
+        runtime: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
         check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
             change what the next session may be using.
         time_to_close: how many seconds `disconnect()`, which has been called, may take to get through what was sent
@@ -61,7 +61,7 @@ class TransportOptions:
     on_messages: Callable[[Sequence[Inbound]], None]
     media: MediaManager = attrs.field(factory=MediaManager)
     network: Network = attrs.field(factory=Network)
-    hub: Hub
+    runtime: Runtime
     check_wanted: Callable[[], None] = lambda: None
     time_to_close: Callable[[], float] = lambda: 3.0
 
@@ -274,7 +274,7 @@ class Transport(abc.ABC):
     def start_media(self) -> None:
         """The bot is ready: sources may begin. Called on the thread that delivered bot-ready; must not block."""
         self.options.media.start(
-            self.options.hub.pacer,
+            self.options.runtime.timer,
             self.send_audio if self.supports_audio else None,
             self.send_video if self.supports_video else None,
             self.send_screen if self.supports_video else None,

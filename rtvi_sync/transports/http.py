@@ -28,7 +28,7 @@ from ..errors import (
 from ..protocol.text import one_line
 from . import http_answers
 from .failures import failure_text, status_of
-from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, Purpose
+from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile
 from .net import (
     USER_AGENT,
     Detach,
@@ -51,7 +51,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HEADERS_WANTED = "Set params.headers to what the server wants to see"
 _START_HEADERS_WANTED = "Set params.headers, or the headers of start_bot(), to what the server wants to see"
 
-CONNECT = Purpose(
+CONNECT = RequestProfile(
     does="starts the bot",
     advice={
         401: _HEADERS_WANTED,
@@ -74,7 +74,7 @@ START = attrs.evolve(
         405: "Check the URL of the start endpoint",
     },
 )
-ACTION = Purpose(
+ACTION = RequestProfile(
     does="takes actions without a session",
     headers={"Accept": "text/event-stream, application/json"},
     advice={
@@ -118,7 +118,7 @@ for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
 Origin: TypeAlias = tuple[str, str, int]
 
 
-def origin_of(url: str, purpose: Purpose = CONNECT) -> Origin:
+def origin_of(url: str, purpose: RequestProfile = CONNECT) -> Origin:
     """Scheme, host and port of `url`, with the default port filled in.
 
     Raises:
@@ -144,7 +144,7 @@ def post_json(
     network: Network,
     signal: AbortSignal,
     client: httpx.Client | None = None,
-    purpose: Purpose = CONNECT,
+    purpose: RequestProfile = CONNECT,
 ) -> Any:
     """POST `body`, a JSON text, and return the JSON of the answer (an empty answer is ``{}``).
 
@@ -208,7 +208,7 @@ class _Exchange:
     def __init__(
         self,
         url: str,
-        purpose: Purpose,
+        purpose: RequestProfile,
         network: Network,
         signal: AbortSignal,
         client: httpx.Client | None,
@@ -220,7 +220,7 @@ class _Exchange:
         self._network = network
         self._signal = signal
         self._theirs = client
-        self._watch = _Watch(signal) if client is not None else None
+        self._watch = _SocketTracker(signal) if client is not None else None
         self._max_received = max_received
         self._ours: AbandonableClient | None = None
         self._ends = contextlib.ExitStack()
@@ -363,7 +363,7 @@ class _Exchange:
         return self._ours
 
 
-class _Watch:
+class _SocketTracker:
     """Has the sockets of a caller's client shut down when the attempt is abandoned."""
 
     def __init__(self, signal: AbortSignal) -> None:

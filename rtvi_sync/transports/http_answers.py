@@ -31,7 +31,7 @@ _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
 
 
 @attrs.frozen(kw_only=True)
-class Purpose:
+class RequestProfile:
     """What a request is for: what its errors are, and what they advise.
 
     Attributes:
@@ -61,7 +61,7 @@ class Purpose:
 
 
 def check_answer(
-    response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal, proxy: Proxy | None = None
+    response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal, proxy: Proxy | None = None
 ) -> None:
     """Let pass what may be read.
 
@@ -97,7 +97,7 @@ def check_answer(
         )
 
 
-def read_document(response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal) -> Any:
+def read_document(response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal) -> Any:
     """The JSON of the answer; an empty answer is ``{}``.
 
     Raises:
@@ -118,7 +118,7 @@ def read_document(response: httpx.Response, where: str, purpose: Purpose, signal
 
 
 def read_messages(
-    response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal, taken: Callable[[], object]
+    response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal, taken: Callable[[], object]
 ) -> Iterator[bytes]:
     """The JSON texts that the answer consists of, each at most `MAX_EVENT_BYTES` long, as they come.
 
@@ -147,12 +147,12 @@ def read_messages(
     )
     for event in EventSource(stream).iter_sse():
         taken()
-        pieces.weight = 0
+        pieces.estimated_size = 0
         if event.data:  # others keep the line open
             yield _decode(event.data, where, purpose, broken_off=pieces.ended)
 
 
-def _decode(data: str, where: str, purpose: Purpose, *, broken_off: bool) -> bytes:
+def _decode(data: str, where: str, purpose: RequestProfile, *, broken_off: bool) -> bytes:
     try:
         text = base64.b64decode("".join(data.split()), validate=True)
         if broken_off:
@@ -175,13 +175,13 @@ class _Pieces(httpx.SyncByteStream):
     event may set `weight` back to 0.
     """
 
-    def __init__(self, response: httpx.Response, where: str, purpose: Purpose, signal: AbortSignal) -> None:
+    def __init__(self, response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal) -> None:
         self._response = response
         self._where = where
         self._purpose = purpose
         self._signal = signal
         #: About how many bytes the event takes that is not complete yet.
-        self.weight = 0
+        self.estimated_size = 0
         #: The server has sent all.
         self.ended = False
 
@@ -189,9 +189,9 @@ class _Pieces(httpx.SyncByteStream):
         for chunk in _chunks(self._response, self._signal):
             for start in range(0, len(chunk), _PIECE_BYTES):
                 piece = chunk[start : start + _PIECE_BYTES]
-                self.weight += len(piece) + _LINE_BYTES * (piece.count(b"\n") + piece.count(b"\r"))
+                self.estimated_size += len(piece) + _LINE_BYTES * (piece.count(b"\n") + piece.count(b"\r"))
                 yield piece
-                if self.weight > MAX_ENCODED_BYTES:
+                if self.estimated_size > MAX_ENCODED_BYTES:
                     raise _too_large(self._where, MAX_EVENT_BYTES, self._purpose)
         # By the standard an event without the blank line behind it is dropped; here it would go unnoticed that it was
         # cut off.
@@ -199,11 +199,13 @@ class _Pieces(httpx.SyncByteStream):
         yield b"\n\n"
 
 
-def _too_large(where: str, limit: int, purpose: Purpose) -> RTVIError:
+def _too_large(where: str, limit: int, purpose: RequestProfile) -> RTVIError:
     return purpose.unusable(f"{where} answered with more than {limit} bytes. {purpose.check}")
 
 
-def _read_whole(response: httpx.Response, limit: int, where: str, purpose: Purpose, signal: AbortSignal) -> bytes:
+def _read_whole(
+    response: httpx.Response, limit: int, where: str, purpose: RequestProfile, signal: AbortSignal
+) -> bytes:
     content = _read_body(response, limit, signal)
     if len(content) > limit:
         error = _too_large(where, limit, purpose)

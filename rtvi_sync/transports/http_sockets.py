@@ -46,7 +46,7 @@ class AbandonableClient:
     """
 
     def __init__(self, url: str, network: Network, signal: AbortSignal, max_received: int) -> None:
-        self._allowance = _Allowance(max_received)
+        self._allowance = _ByteBudget(max_received)
         proxy = network.proxy_for(url)
         tls = urlsplit(url).scheme == "https"
         #: The one that plain requests go through: their answers may be its own.
@@ -84,7 +84,7 @@ class AbandonableClient:
         return response
 
 
-class _Allowance:
+class _ByteBudget:
     """How many bytes a server may send.
 
     The body is limited elsewhere, too. This is for what comes before it and around it, such as `100 Continue` without
@@ -105,7 +105,7 @@ class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
     def __init__(
-        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, allowance: _Allowance
+        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, allowance: _ByteBudget
     ) -> None:
         backend = _Backend(signal, allowance, proxy, forwards=tls is None)
         options: dict[str, Any] = {"network_backend": backend, "max_connections": 1, "ssl_context": tls}
@@ -167,7 +167,7 @@ def _as_httpx_errors() -> Iterator[None]:
 class _Backend(httpcore.NetworkBackend):
     """Opens connections to the server, or to the proxy that forwards requests to it."""
 
-    def __init__(self, signal: AbortSignal, allowance: _Allowance, proxy: Proxy | None, *, forwards: bool) -> None:
+    def __init__(self, signal: AbortSignal, allowance: _ByteBudget, proxy: Proxy | None, *, forwards: bool) -> None:
         self._signal = signal
         self._allowance = allowance
         self._tunnel = None if forwards else proxy
@@ -192,7 +192,7 @@ class _Stream(httpcore.NetworkStream):
         sock: socket.socket,
         detach: Detach,
         signal: AbortSignal,
-        allowance: _Allowance,
+        allowance: _ByteBudget,
         proxy: Proxy | None = None,
     ) -> None:
         self._sock = sock

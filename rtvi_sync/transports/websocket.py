@@ -126,7 +126,7 @@ class WebSocketTransport(Transport):
         receiver = _Receiver(options)
         connection = WebSocketConnection(
             sock,
-            options.hub.io,
+            options.runtime.io,
             on_messages=receiver.receive,
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
@@ -195,8 +195,8 @@ class WebSocketTransport(Transport):
 
     def start_media(self) -> None:
         """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
-        hub = self.options.hub
-        self.options.media.start(hub.pacer, self.send_audio, schedule=hub.io.schedule)
+        runtime = self.options.runtime
+        self.options.media.start(runtime.timer, self.send_audio, schedule=runtime.io.schedule)
 
     def send_message(self, message: RTVIMessage) -> None:
         frame = frames.encode_message(envelope.encode(message))
@@ -247,7 +247,7 @@ class _Receiver:
         self._options = options
         self._on_messages = options.on_messages
         self._receive_audio = options.media.receive_audio
-        self._usual_audio = audio_frames.UsualAudio()
+        self._usual_audio = audio_frames.AudioFrameTemplate()
         self.undecodable = 0
         self.text_frames = 0
         self.audio = 0.0  # seconds of it
@@ -263,7 +263,7 @@ class _Receiver:
         messages: list[Inbound] = []  # that came in a row
         for payload in payloads:
             found = usual.match(payload) if len(payload) == usual.size else None
-            text = frames.message_in(payload) if found is None else None
+            text = frames.match_message_frame(payload) if found is None else None
             if text is not None:
                 messages.append(text)
                 continue
@@ -291,7 +291,7 @@ class _Receiver:
             self._on_messages([content])
         elif kind == "audio":
             pcm, rate, channels = content
-            self._usual_audio.learn(payload, pcm, rate, channels)
+            self._usual_audio.update(payload, pcm, rate, channels)
             self.audio += len(pcm) / (2 * rate * channels) if rate and channels else 0.0
             self._receive_audio(pcm, rate, channels)
         elif kind == "interruption":

@@ -14,7 +14,7 @@ from functools import partial
 from ..concurrency.deadline import Deadline, on_main_thread
 from ..concurrency.descriptors import DONT_WAIT, closed_error
 from ..concurrency.io_thread import IOThread, Timer
-from ..concurrency.latch import Gate
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, ProtocolError
 from ..protocol.states import CloseInfo
@@ -89,7 +89,7 @@ class WebSocketConnection:
         self._ping_timeout = math.inf if ping_timeout is None else ping_timeout
         self._reader = FrameReader(max_message_bytes)
         self._writer = FrameWriter(sock, max_queued_bytes)
-        self._closed = Gate()
+        self._closed = Latch()
         # All but the last are the io thread's. How the connection will end once the peer has answered our close frame,
         # and how it has ended:
         self._leaving: CloseInfo | None = None
@@ -130,7 +130,7 @@ class WebSocketConnection:
         if self._writer.take(item):
             self._io.call(self._wait_for_room, self)
             if on_main_thread() and self._writer.arrived * item.size > _MAX_ARRIVED_BYTES:
-                caught_up = Gate()
+                caught_up = Latch()
                 self._io.call(caught_up.set)
                 caught_up.wait(Deadline(_CATCH_UP_TIMEOUT))
         if item.refused:

@@ -91,7 +91,7 @@ def open_websocket(
         text = f"{printable(url.geturl())} cannot be reached: {_why(error, url)}"
         raise TransportStartError(text, status=status_of(error)) from error
     try:
-        leftover = _handshake(_Fence(sock, url, lines, signal), url, host)
+        leftover = _handshake(_HandshakeSocket(sock, url, lines, signal), url, host)
     except BaseException:
         detach()
         sock.close()
@@ -126,7 +126,7 @@ def _subprotocols(lines: list[str]) -> list[str]:
     return [name.strip() for value in asked for name in value.split(",")]
 
 
-def _handshake(fence: _Fence, url: SplitResult, host: str) -> bytes:
+def _handshake(fence: _HandshakeSocket, url: SplitResult, host: str) -> bytes:
     try:
         WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
             # websocket-client sends the cookies that its process-wide jar has for the URL's host. This one is nobody's.
@@ -157,7 +157,7 @@ class _UnwantedError(WebSocketException):
     """The answer has something that was not asked for."""
 
 
-class _Fence:
+class _HandshakeSocket:
     """What websocket-client sees of the socket during the handshake."""
 
     def __init__(self, sock: socket.socket, url: SplitResult, lines: list[str], signal: AbortSignal) -> None:

@@ -22,7 +22,7 @@ class Typist(RTVIUser):
         with self.client as client:
             client.send_client_request("get-order", {"number": 7}, timeout=5)
             client.send_text("What time is it?", audio_response=False)
-            client.hear_answer(timeout=10)
+            client.wait_for_answer(timeout=10)
 
 
 class Speaker(RTVIUser):
@@ -38,4 +38,4 @@ class Speaker(RTVIUser):
     @task
     def call(self) -> None:
         with self.client as client:
-            client.hear_answer(timeout=30)
+            client.wait_for_answer(timeout=30)

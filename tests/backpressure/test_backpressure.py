@@ -94,7 +94,7 @@ def test_a_handler_that_hangs(bot: BotProcess) -> None:
     most = 0
     with Peak() as peak:
         client.connect()
-        session = client._connector.session()
+        session = client._manager.session()
         client.send_client_message("flood", {"count": 20_000, "size": 1000})
         while not session.ending:
             most = max(most, client.stats().event_bytes_queued)

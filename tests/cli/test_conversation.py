@@ -84,7 +84,7 @@ def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, m
     """Two utterances, two answers, in turn."""
     monkeypatch.setattr(activity, "_SETTLED", 0.2)
     speech = load_speech(two_words)
-    with EmbeddedBot(transcripts=speech.words, hang_over=0.2) as bot, talking_to(bot) as (talk, lines, _):
+    with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (talk, lines, _):
         talk.hold(speech, greeting=0, timeout=GUARD)
     assert lines.texts == [
         "[you say part 1 of 2, 0.5 s]",

@@ -57,7 +57,7 @@ def test_levels_tell_which_microphone_hears(pulse: PulseServer, tmp_path: Path) 
 def test_a_conversation_by_microphone_and_speaker(pulse: PulseServer, tmp_path: Path) -> None:  # noqa: F811
     """What is said at the microphone is answered by the speaker; keys change both, and close the microphone."""
     with (
-        EmbeddedBot(transcripts=["Hello my bot."], hang_over=0.3) as bot,
+        EmbeddedBot(transcripts=["Hello my bot."], hangover=0.3) as bot,
         Terminal(tmp_path, bot.ws_url, "--mic", "mic_a", "--speaker", "SPEAKER_A") as terminal,
     ):
         terminal.until(CONNECTED)

@@ -27,7 +27,7 @@ CONNECTED = "connected to rtvi_sync.testing 0.1.0, RTVI version 2.2.0"
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
     """A bot for all of these tests."""
-    with EmbeddedBot(transcripts=["Hello my bot."], hang_over=0.2) as bot:
+    with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
         yield bot
 
 

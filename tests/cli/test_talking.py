@@ -143,7 +143,7 @@ def test_a_voice_is_heard_out_and_seen(one_word: Path, monkeypatch: pytest.Monke
     desk = FakeDesk(attended=False)
     desk.script = iter((Key.END,))
     source = WavSource(one_word)
-    with EmbeddedBot(transcripts=["Hello my bot."], hang_over=0.2) as bot:
+    with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
         client = RTVIClient(
             transport=WebSocketTransport(bot.ws_url), mic=source, speaker=BytesSink(), connect_timeout=GUARD
         )

@@ -33,7 +33,7 @@ def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
 
 def transport_of(client: RTVIClient) -> Any:
     """The transport that `client` was made with."""
-    return client._connector.transport
+    return client._manager.transport
 
 
 def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:

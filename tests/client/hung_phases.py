@@ -153,7 +153,7 @@ def _websocket(url: str, reached: Callable[[], Any], phase: str = "transport", *
         def handler(*_: Any) -> Any:
             return {"ws_url": targets[0]}
 
-        client._connector._options.custom_connect_handler = handler
+        client._manager._options.custom_connect_handler = handler
 
         def heal() -> None:
             targets[0] = bot.ws_url

@@ -366,11 +366,11 @@ class TestHandler:
         client = memory_client(custom_connect_handler=handler)
         connecting = InThread(client.connect)
         assert called.wait(SOON)
-        client._connector.session().hub.io.call(
-            lambda: client._connector.session().end(rtvi_sync.CloseInfo(initiator="network"))
+        client._manager.session().runtime.io.call(
+            lambda: client._manager.session().end(rtvi_sync.CloseInfo(initiator="network"))
         )
         assert blocked.wait(SOON)
-        client._connector.session().hub.io.call(release.set)
+        client._manager.session().runtime.io.call(release.set)
         connecting.error()
         assert names[0].startswith("rtvi-close-")
 

@@ -28,7 +28,7 @@ from tests.client.helpers import memory_client, server_message, silent_bot, tran
 
 
 def limit_of(client: RTVIClient) -> float | None:
-    return client._connector._limit
+    return client._manager._limit
 
 
 class TestTimeout:

@@ -152,7 +152,7 @@ def test_nobody_listens() -> None:
 def test_size_limit() -> None:
     """`max_message_size` is checked by `serialize()`."""
     with lines_client() as client:
-        client._connector.transport.max_message_size = 500  # type: ignore[union-attr]
+        client._manager.transport.max_message_size = 500  # type: ignore[union-attr]
         with client:
             with pytest.raises(MessageTooLargeError):
                 client.send_client_message("x", "y" * 500)
@@ -181,7 +181,7 @@ def test_its_state_and_expiry() -> None:
     """A transport may tell when its session will end; the client's state is the transport's too."""
     with lines_client() as client:
         assert client.transport_expiry is None
-        transport = client._connector.transport
+        transport = client._manager.transport
         assert transport is not None
         transport.expiry = 1_800_000_000.0
         assert client.transport_expiry == 1_800_000_000.0
@@ -315,7 +315,7 @@ def test_an_attempt_knows_its_limit() -> None:
         abort.raise_if_aborted()
 
     client, _ = scripted(connect=connect)
-    client._connector._limit = 0.3
+    client._manager._limit = 0.3
     with pytest.raises(ConnectionTimeoutError):
         client.connect()
     until(lambda: len(seen) == 3)

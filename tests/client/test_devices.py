@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, UnsupportedFeatureError, WebSocketTransport
-from rtvi_sync.concurrency.runtime import acquire_hub
+from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.errors import MissingExtraError, RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -547,7 +547,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
     client = client_of()
     with client:
         with client.events():  # who takes everything means nothing in particular
-            client._connector.media._session._hotplug.look()  # type: ignore[union-attr]
+            client._manager.media._session._hotplug.look()  # type: ignore[union-attr]
             assert watches == []
         with client.events("available_mics_updated", "available_speakers_updated", timeout=SOON) as events:
             until(lambda: len(watches) == 1)
@@ -664,9 +664,9 @@ def test_a_client_is_closed_while_its_devices_are_opened(
     def acquire() -> Any:
         entered.set()
         assert go_on.wait(SOON)
-        return acquire_hub()
+        return acquire_runtime()
 
-    monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_hub", acquire)
+    monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_runtime", acquire)
     client = client_of()
     opening = InThread(client.init_devices)
     assert entered.wait(SOON)
@@ -683,7 +683,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
     """What comes in the midst of it comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
-        manager = client._connector.media
+        manager = client._manager.media
         say(session, struct.pack("<h", 1) * 240_000)
         until(lambda: client.stats().audio_received > 9.99)
         write, written = DeviceSpeaker.write, threading.Event()
@@ -863,7 +863,7 @@ def test_nothing_is_opened_after_the_end(
         "enable_mic": lambda: client.enable_mic(True),
     }
     if call == "init_devices":
-        client._connector.media.switches.mic = True
+        client._manager.media.switches.mic = True
     opening = InThread(calls[call])
     assert entered.wait(SOON)
     client.disconnect()

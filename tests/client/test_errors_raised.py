@@ -231,7 +231,9 @@ def a_forked_child() -> RTVIError:
 
 def a_package_that_is_not_installed() -> RTVIError:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "rtvi_sync.testing.embedded_bot.websocket_server", None)  # as an import that fails leaves it
+        patch.setitem(
+            sys.modules, "rtvi_sync.testing.embedded_bot.websocket_server", None
+        )  # as an import that fails leaves it
         return raised_by(EmbeddedBot().start)
 
 

@@ -97,7 +97,7 @@ class TestLiveSession:
             def child() -> None:
                 client.disconnect()
                 client.close()
-                client._connector.watch.collected()  # what a collection would do
+                client._manager.watch.collected()  # what a collection would do
 
             for n in range(5):
                 in_child(child)
@@ -255,10 +255,10 @@ class TestLocks:
     @pytest.mark.parametrize(
         "lock",
         [
-            lambda client: client._connector._lock,
-            lambda client: client._dispatcher.lane._lock,
+            lambda client: client._manager._lock,
+            lambda client: client._dispatcher.queue._lock,
         ],
-        ids=["connector", "lane"],
+        ids=["connector", "queue"],
     )
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""
@@ -278,18 +278,18 @@ class TestLocks:
     @pytest.mark.parametrize(
         "lock",
         [
-            lambda client: client._connector._lock,
-            lambda client: client._dispatcher.lane._lock,
-            lambda client: client._connector.session()._lock,
-            lambda client: client._connector.session().abort.signal._lock,
+            lambda client: client._manager._lock,
+            lambda client: client._dispatcher.queue._lock,
+            lambda client: client._manager.session()._lock,
+            lambda client: client._manager.session().abort.signal._lock,
             lambda client: transport_of(client)._lock,
             lambda client: transport_of(client)._connection._writer.lock,
-            lambda client: client._connector.media._lock,
-            lambda client: client._connector.session().hub.workers._lock,
+            lambda client: client._manager.media._lock,
+            lambda client: client._manager.session().runtime.workers._lock,
         ],
         ids=[
             "connector",
-            "lane",
+            "queue",
             "session",
             "abort",
             "transport",
@@ -309,7 +309,7 @@ class TestLocks:
                 client.disconnect()
                 assert client.state is TransportState.DISCONNECTED
                 client.enable_mic(False)
-                client._connector.watch.collected()  # what a collection would do
+                client._manager.watch.collected()  # what a collection would do
                 with websocket_client(bot) as other:
                     assert other.send_client_request("ping", 1) == 1
 

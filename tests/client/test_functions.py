@@ -1,4 +1,4 @@
-"""Functions of the program that the bot calls: beside the lane, and answered whatever they do."""
+"""Functions of the program that the bot calls: beside the queue, and answered whatever they do."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class TestResults:
         until(lambda: heard)
         call(client, "2", type_=DEPRECATED)
         assert results(client) == ["fine"]
-        assert "An item of an event lane" not in caplog.text
+        assert "An item of an event queue" not in caplog.text
 
     def test_many_results(self, client: RTVIClient) -> None:
         """Each call has its own result."""
@@ -318,7 +318,7 @@ class TestBesideTheLane:
         until(lambda: len(heard) == 2)
         held.release.set()
         results(client, 5)
-        until(lambda: not client._connector.session().functions._running)
+        until(lambda: not client._manager.session().functions._running)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
@@ -331,10 +331,10 @@ class TestBesideTheLane:
         client.on("handler_error", held)
         call(client, "1")
         held.wait_entered()
-        session = client._connector.session()
+        session = client._manager.session()
         data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
         session._receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
-        assert session.announcer._lane.bytes_queued >= 100_000
+        assert session.publisher._queue.bytes_queued >= 100_000
         held.release.set()
         settle(client)
 
@@ -407,7 +407,7 @@ class TestAnnouncements:
         results(client, 3)
         settle(client)
         assert all(len(record.message) < 1000 for record in caplog.records)
-        calls = client._connector.session().functions
+        calls = client._manager.session().functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
         until(lambda: not calls._running)
 

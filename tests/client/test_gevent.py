@@ -37,7 +37,7 @@ SCRIPT = """
 
 def test_a_session_in_a_patched_process() -> None:
     """Requests, events and audio work in greenlets, the others go on meanwhile, and nothing is left."""
-    with EmbeddedBot(hang_over=0.2) as bot, python(SCRIPT, bot.ws_url) as process:
+    with EmbeddedBot(hangover=0.2) as bot, python(SCRIPT, bot.ws_url) as process:
         out, err = rest_of(process)
 
     assert (out, err) == ("[1, 2]\nTrue True disconnected []\n", "")

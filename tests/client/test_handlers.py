@@ -274,7 +274,7 @@ class TestOrder:
         settle(client)
         assert streamed == list(range(300))
         assert heard == [(door, n) for n in range(300) for door in ("handler", "signal")]
-        assert names == {"lane"}
+        assert names == {"queue"}
 
     def test_order_across_events(self, client: RTVIClient) -> None:
         """Events of different types keep their order."""
@@ -357,7 +357,7 @@ class TestPayloads:
         with memory_client(max_queued_events=1) as client:
             for _ in range(1000):
                 bot_says(client, "bot-llm-text", {"text": 5})
-            assert len(client._dispatcher.lane) == 0
+            assert len(client._dispatcher.queue) == 0
             assert client.state is TransportState.READY
 
     def test_payloads_are_frozen(self, client: RTVIClient) -> None:

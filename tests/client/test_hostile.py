@@ -114,8 +114,8 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
     with memory_client() as one, memory_client() as other:
         signals.server_message.connect(receiver, sender=one)
         say(other, 1)
-        assert not other._dispatcher.wants(RTVIEvent.SERVER_MESSAGE)
-        assert one._dispatcher.wants(RTVIEvent.SERVER_MESSAGE)
+        assert not other._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
+        assert one._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
         say(one, 2)
     assert heard == [2]
 

@@ -11,7 +11,7 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.concurrency.lifecycle import send_idle_home
-from rtvi_sync.concurrency.runtime import acquire_hub
+from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
@@ -32,7 +32,7 @@ from tests.slowness import GUARD
 class TestNothingIsLeft:
     @pytest.fixture(autouse=True)
     def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Idle lane workers leave sooner than after five seconds."""
+        """Idle queue workers leave sooner than after five seconds."""
         monkeypatch.setattr("rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT", 0.2)
 
     def test_fifty_sessions(self) -> None:
@@ -109,27 +109,27 @@ class TestNothingIsLeft:
             assert own_threads() == []
 
     def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:
-        """Invariant "hub": all sessions share one io thread; it is there for the next as long as one lives, and a few
-        seconds more."""
+        """Invariant "runtime": all sessions share one io thread; it is there for the next as long as one lives, and a
+        few seconds more."""
         first, second = memory_client(), memory_client()
         first.connect()
         second.connect()
-        hub = first._connector.session().hub
-        assert second._connector.session().hub is hub
+        runtime = first._manager.session().runtime
+        assert second._manager.session().runtime is runtime
         first.disconnect()
-        assert hub.io.thread.is_alive()
+        assert runtime.io.thread.is_alive()
         assert second.send_client_request("ping", 1) == 1
         second.disconnect()
         with first:
-            assert first._connector.session().hub is hub
+            assert first._manager.session().runtime is runtime
         send_idle_home()
-        assert not hub.io.thread.is_alive()
+        assert not runtime.io.thread.is_alive()
         with first:
-            assert first._connector.session().hub is not hub
+            assert first._manager.session().runtime is not runtime
 
     def test_sessions_that_come_and_go_at_once(self) -> None:
-        """Invariant "the last release retires the hub": clients that connect while others leave never meet a hub on
-        its way out."""
+        """Invariant "the last release retires the runtime": clients that connect while others leave never meet a
+        runtime on its way out."""
         stop = threading.Event()
 
         def work() -> int:
@@ -149,10 +149,10 @@ class TestNothingIsLeft:
         assert threads_of_package() == []
 
     def test_quiet_clients_need_no_worker(self) -> None:
-        """A client without events holds no lane worker."""
-        hub = acquire_hub()
+        """A client without events holds no queue worker."""
+        runtime = acquire_runtime()
         try:
             with memory_client():
                 assert lanes_of_package() == []
         finally:
-            hub.release()
+            runtime.release()

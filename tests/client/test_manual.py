@@ -39,7 +39,7 @@ def manual(**options: Any) -> tuple[RTVIClient, list[Any]]:
 
 
 def test_nothing_runs_by_itself() -> None:
-    """Handlers run inside `process_events()` only, on the calling thread; no lane thread is started."""
+    """Handlers run inside `process_events()` only, on the calling thread; no queue thread is started."""
     client, heard = manual()
     names: list[str] = []
     client.on("server_message", lambda: names.append(threading.current_thread().name))
@@ -138,7 +138,7 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    client._connector.session().closed.wait(Deadline(SOON))
+    client._manager.session().closed.wait(Deadline(SOON))
     assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]

@@ -48,7 +48,7 @@ def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with memory_client(bot, events="manual") as client:
         client.on("server_message", lambda: None)
-        pending = client._connector.session()._pending
+        pending = client._manager.session()._pending
         resolve = pending.resolve
 
         def note(*answer: Any) -> bool:
@@ -79,7 +79,7 @@ def test_the_bytes_of_all_are_counted(connected: tuple[RTVIClient, list[Any]]) -
     texts = [text_of(data) for data in ("small", list(range(1000)), "small too")]
     give(client, *texts)
     assert client.stats().events_queued == 3
-    assert client.stats().event_bytes_queued == sum(map(envelope.weight, texts))
+    assert client.stats().event_bytes_queued == sum(map(envelope.estimated_size, texts))
     client.process_events()
     assert len(heard) == 3
     assert client.stats().event_bytes_queued == 0

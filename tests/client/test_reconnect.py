@@ -114,7 +114,7 @@ def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
 
 def pending(client: RTVIClient) -> None:
     """Wait until the client waits for its next attempt."""
-    until(lambda: client._connector._reconnector is not None and client._connector._reconnector.pending)
+    until(lambda: client._manager._reconnector is not None and client._manager._reconnector.pending)
 
 
 # -- what happens -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_over_a_real_socket() -> None:
         for end in ended:
             session = bot.wait_for_session()
             ready = InThread(lambda: client.wait_for("bot_ready", timeout=SOON))
-            until(lambda: client._connector._dispatcher._live_streams())
+            until(lambda: client._manager._dispatcher._live_streams())
             end(session)
             ready.result()
             assert not client.is_mic_enabled
@@ -219,7 +219,7 @@ def test_it_gives_up() -> None:
         client.connect()
         until(lambda: "bot_ready" in telling.names)
         waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=SOON))
-        until(lambda: client._connector._dispatcher._live_streams())
+        until(lambda: client._manager._dispatcher._live_streams())
         lose(client)
         with pytest.raises(DisconnectedError, match="no 2"):
             client.wait_for("bot_ready", timeout=SOON)
@@ -351,8 +351,8 @@ def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
         client.connect()
         until(lambda: "bot_ready" in telling.names)
         with monkeypatch.context() as patched:
-            patched.setattr("rtvi_sync.session.session.acquire_hub", none_left)
-            patched.setattr("rtvi_sync.session.reconnect.acquire_hub", none_left)
+            patched.setattr("rtvi_sync.session.session.acquire_runtime", none_left)
+            patched.setattr("rtvi_sync.session.reconnect.acquire_runtime", none_left)
             lose(client)
             until(lambda: "reconnect_failed" in telling.names)
             (failed,) = telling.data("reconnect_failed")
@@ -567,7 +567,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
         lose(client)
         assert begins.wait(SOON)
         disconnecting = InThread(client.disconnect)
-        until(lambda: client._connector._reconnector is not None and client._connector._reconnector._run is None)
+        until(lambda: client._manager._reconnector is not None and client._manager._reconnector._run is None)
         go_on.set()
         disconnecting.result()
         assert threads_of_package() == []
@@ -791,9 +791,9 @@ def test_whoever_waits_for_a_session_is_told() -> None:
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._connector._dispatcher._live_streams())
+        until(lambda: client._manager._dispatcher._live_streams())
         other = InThread(lambda: client.wait_for("server_message"))
-        until(lambda: len(client._connector._dispatcher._live_streams()) == 2)
+        until(lambda: len(client._manager._dispatcher._live_streams()) == 2)
         lose(client)
         assert isinstance(other.error(), DisconnectedError)
         pending(client)
@@ -815,7 +815,7 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._connector._dispatcher._live_streams())
+        until(lambda: client._manager._dispatcher._live_streams())
         lose(client)
         pending(client)
         client.disconnect()
@@ -831,7 +831,7 @@ def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
         client.on("disconnected", client.disconnect)
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._connector._dispatcher._live_streams())
+        until(lambda: client._manager._dispatcher._live_streams())
         lose(client)
         assert isinstance(waiting.error(), DisconnectedError)
 

@@ -25,8 +25,8 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.concurrency.pool_task import Job
-from rtvi_sync.session.publisher import Announcer
+from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.session.publisher import EventPublisher
 from tests.client.helpers import (
     SOON,
     InThread,
@@ -164,11 +164,11 @@ class TestStartBot:
         """The thread of the request does not run in time: the error does not blame the server."""
         run = threading.Event()
 
-        class Late(Job):
+        class Late(PoolTask):
             def __init__(self, role: str, target: Callable[[], object]) -> None:
                 super().__init__(role, lambda: run.wait(SOON) and target())
 
-        monkeypatch.setattr("rtvi_sync.session.attempt.Job", Late)
+        monkeypatch.setattr("rtvi_sync.session.attempt.PoolTask", Late)
         with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
             memory_client(connect_timeout=0.05).start_bot("http://127.0.0.1:1/start")
         run.set()
@@ -221,8 +221,8 @@ class TestStartBot:
         client = memory_client()
 
         def answer(_: Request) -> Answer:
-            client._connector.announce(RTVIEvent.RECONNECT_FAILED, None)
-            client._connector.give_up(CloseInfo())
+            client._manager.announce(RTVIEvent.RECONNECT_FAILED, None)
+            client._manager.give_up(CloseInfo())
             return Answer({})
 
         server.answers["/start"] = answer
@@ -396,14 +396,14 @@ def test_the_end_is_waited_for(slow: SlowServer, end: str, monkeypatch: pytest.M
     client = memory_client(connect_timeout=None)
     states: list[str] = []
     client.on("transport_state_changed", lambda state: states.append(str(state)))
-    move = Announcer.move
+    move = EventPublisher.move
 
-    def late(self: Announcer, state: TransportState) -> bool:
+    def late(self: EventPublisher, state: TransportState) -> bool:
         if state is TransportState.DISCONNECTED:
             threading.Event().wait(0.2)  # as on a busy machine
         return move(self, state)
 
-    monkeypatch.setattr(Announcer, "move", late)
+    monkeypatch.setattr(EventPublisher, "move", late)
     starting = starts(client, slow)
     getattr(client, end)()
     assert client.state is TransportState.DISCONNECTED
@@ -508,7 +508,7 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
     client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
     client.connect()
     transport_of(client).end(CloseInfo(initiator="network"))
-    until(lambda: client._connector._reconnector is not None and client._connector._reconnector.pending)
+    until(lambda: client._manager._reconnector is not None and client._manager._reconnector.pending)
     slow.answer.set()
     bundle = client.start_bot(slow.url)
     until(lambda: not any("-reconnect-" in name for name in threads_of_package()))

@@ -201,10 +201,10 @@ class TestEvents:
         """A stream that nobody refers to costs nothing."""
         with memory_client() as client:
             stream = client.events("server_message")
-            assert client._dispatcher.wants(RTVIEvent.SERVER_MESSAGE)
+            assert client._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
             del stream
             collect()
-            assert not client._dispatcher.wants(RTVIEvent.SERVER_MESSAGE)
+            assert not client._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
 
     def test_many_streams_on_many_threads(self) -> None:
         """Each gets every event in order."""
@@ -308,7 +308,7 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        client._connector.session().finished.wait(Deadline(SOON))
+        client._manager.session().drained.wait(Deadline(SOON))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(event)
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")

@@ -122,6 +122,6 @@ def test_disconnect_after_start_bot(monkeypatch: pytest.MonkeyPatch) -> None:
         client = websocket_client(bot)
         client.start_bot(f"{bot.base_url}/start")
         with monkeypatch.context() as patched:
-            patched.setattr("rtvi_sync.client.sessionless.acquire_hub", none_left)
+            patched.setattr("rtvi_sync.client.sessionless.acquire_runtime", none_left)
             client.disconnect()
         assert client.state == "disconnected"

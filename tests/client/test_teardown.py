@@ -19,7 +19,7 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.concurrency.lifecycle import NoThreadError
-from rtvi_sync.concurrency.pool_task import Job
+from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,
@@ -81,16 +81,16 @@ class TestDisconnect:
         heard: list[str] = []
         client.on("disconnected", lambda: heard.append(threading.current_thread().name))
         client.connect()
-        refused: list[Job] = []
+        refused: list[PoolTask] = []
 
-        class Refused(Job):
+        class Refused(PoolTask):
             def start(self) -> None:
                 if len(refused) < 3:
                     refused.append(self)
                     raise NoThreadError("can't start new thread")
                 super().start()
 
-        monkeypatch.setattr("rtvi_sync.session.session.Job", Refused)
+        monkeypatch.setattr("rtvi_sync.session.session.PoolTask", Refused)
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-lane"]
@@ -107,7 +107,7 @@ class TestDisconnect:
         def leave() -> None:
             start.wait(SOON)
             client.disconnect()
-            assert client._connector.session().finished.is_set()
+            assert client._manager.session().drained.is_set()
 
         for thread in [InThread(leave) for _ in range(10)]:
             thread.result()
@@ -192,7 +192,7 @@ class TestDisconnect:
         client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
-        until(lambda: client._connector.session()._pending._waiters)
+        until(lambda: client._manager.session()._pending._waiters)
         client.disconnect()
         assert seen == ["close", DisconnectedError, TransportState.DISCONNECTING, "gated", False]
 
@@ -363,8 +363,8 @@ class TestPoliteClose:
 def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no identity yet, and is not taken for the one that a stuck handler is on."""
     with memory_client() as client:
-        announcer = client._connector.session().announcer
-        until(lambda: client._dispatcher.lane.runs_on is None)
+        publisher = client._manager.session().publisher
+        until(lambda: client._dispatcher.queue.runs_on is None)
         monkeypatch.setattr(threading, "enumerate", lambda: [threading.Thread()])
-        assert announcer.busy_threads() == []
+        assert publisher.busy_threads() == []
         monkeypatch.undo()

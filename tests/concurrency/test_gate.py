@@ -22,7 +22,7 @@ import rtvi_sync
 from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import Bell, Gate, forget_sleepless, sleepless
+from rtvi_sync.concurrency.latch import Latch, Notifier, forget_sleepless, sleepless
 from rtvi_sync.errors import WouldDeadlockError
 from rtvi_sync.session.dispatcher import Dispatcher
 
@@ -128,57 +128,57 @@ def raise_struck() -> None:
 
 
 @contextmanager
-def waiting(wait: Callable[[], Any], bell: Bell, sleepers: int = 1) -> Iterator[Any]:
+def waiting(wait: Callable[[], Any], notifier: Notifier, sleepers: int = 1) -> Iterator[Any]:
     """A thread in `wait()`, once `sleepers` threads sleep there."""
     with running(wait) as thread:
-        until(lambda: len(bell._sleepers) >= sleepers)
+        until(lambda: len(notifier._sleepers) >= sleepers)
         yield thread
 
 
 def test_a_gate_opens_once_for_all():
     """Everybody who waits, before and after, passes the open gate; whoever waited too briefly has been told False."""
-    gate = Gate()
-    assert not gate.is_set()
-    assert not gate.wait(Deadline(0.01))
-    with running(lambda: gate.wait(Deadline(None))) as one, running(lambda: gate.wait(Deadline(LIMIT))) as two:
-        gate.set()
-        gate.set()
+    latch = Latch()
+    assert not latch.is_set()
+    assert not latch.wait(Deadline(0.01))
+    with running(lambda: latch.wait(Deadline(None))) as one, running(lambda: latch.wait(Deadline(LIMIT))) as two:
+        latch.set()
+        latch.set()
         assert one.get() is two.get() is True
-    assert gate.is_set()
-    assert gate.wait(Deadline(0.0))
-    assert not gate._bell._sleepers
+    assert latch.is_set()
+    assert latch.wait(Deadline(0.0))
+    assert not latch._notifier._sleepers
 
 
 def test_a_bell_wakes_those_whose_time_has_come():
     """Each ring has every waiter look; who sees nothing sleeps on, and nobody is forgotten."""
-    bell, value = Bell(), [0]
+    notifier, value = Notifier(), [0]
     with (
-        running(lambda: bell.wait_for(lambda: value[0] >= 1, Deadline(LIMIT))) as first,
-        running(lambda: bell.wait_for(lambda: value[0] >= 2, Deadline(LIMIT))) as second,
+        running(lambda: notifier.wait_for(lambda: value[0] >= 1, Deadline(LIMIT))) as first,
+        running(lambda: notifier.wait_for(lambda: value[0] >= 2, Deadline(LIMIT))) as second,
     ):
-        bell.ring()
+        notifier.notify_all()
         value[0] = 1
-        bell.ring()
+        notifier.notify_all()
         assert first.get() is True
         value[0] = 2
-        bell.ring()
+        notifier.notify_all()
         assert second.get() is True
 
 
 def test_what_becomes_true_at_the_limit_counts():
     """A wait whose time is up looks a last time."""
-    bell, looks = Bell(), itertools.count()
-    assert bell.wait_for(lambda: next(looks) == 2, Deadline(0.01))
-    assert not bell.wait_for(lambda: False, Deadline(0.0))
+    notifier, looks = Notifier(), itertools.count()
+    assert notifier.wait_for(lambda: next(looks) == 2, Deadline(0.01))
+    assert not notifier.wait_for(lambda: False, Deadline(0.0))
 
 
 @pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
 def test_a_wait_of_any_length(timeout):
     """Waits without a limit, or with one that no platform can wait in one go, return when the gate opens."""
-    gate = Gate()
-    thread = threading.Thread(target=gate.set)
+    latch = Latch()
+    thread = threading.Thread(target=latch.set)
     thread.start()
-    assert gate.wait(Deadline(timeout))
+    assert latch.wait(Deadline(timeout))
     thread.join()
 
 
@@ -186,19 +186,19 @@ def test_sliced_waits_go_on_until_the_limit(monkeypatch):
     """Where waits are sliced (Windows), the end of a slice is not the end of the wait."""
     monkeypatch.setattr(deadline_module, "_SLICE", 0.001)
     began = time.monotonic()
-    assert not Gate().wait(Deadline(0.05))
+    assert not Latch().wait(Deadline(0.05))
     assert time.monotonic() - began >= 0.05
 
 
 def test_no_ring_is_lost():
     """Whatever the moment, a change that is followed by a ring is seen: two threads count to 4000 in turns."""
-    bells, number = (Bell(), Bell()), [0]
+    bells, number = (Notifier(), Notifier()), [0]
 
     def count(own: int) -> int:
         while number[0] < 4000:
             assert bells[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(LIMIT))
             number[0] += number[0] < 4000
-            bells[1 - own].ring()
+            bells[1 - own].notify_all()
         return number[0]
 
     with running(lambda: count(0)) as even, running(lambda: count(1)) as odd:
@@ -209,12 +209,12 @@ def test_ctrl_c_at_any_instruction_of_wait():
     """An exception anywhere in a wait breaks nothing: another thread's wait ends when the gate opens."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
-        gate = Gate()
-        act(lambda: bool(gate.wait(Deadline(0.0))))
-        with running(lambda: gate.wait(Deadline(LIMIT))) as other:
-            gate.set()
+        latch = Latch()
+        act(lambda: bool(latch.wait(Deadline(0.0))))
+        with running(lambda: latch.wait(Deadline(LIMIT))) as other:
+            latch.set()
             assert other.get() is True
-        assert gate.wait(Deadline(0.0))
+        assert latch.wait(Deadline(0.0))
 
     assert strike_everywhere(scene, raise_struck) > 30
 
@@ -223,14 +223,14 @@ def test_ctrl_c_at_any_instruction_of_set():
     """An exception anywhere in `set()` leaves nobody asleep before an open gate, and the next `set()` opens it."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
-        gate = Gate()
+        latch = Latch()
         with (
-            waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell) as one,
-            waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell, sleepers=2) as two,
+            waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier) as one,
+            waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier, sleepers=2) as two,
         ):
-            act(gate.set)
-            if not gate.is_set():
-                gate.set()
+            act(latch.set)
+            if not latch.is_set():
+                latch.set()
             assert one.get() is two.get() is True
 
     assert strike_everywhere(scene, raise_struck) > 20
@@ -241,35 +241,35 @@ def test_set_in_a_signal_handler_at_any_instruction(within: str):
     """A signal handler may open the gate that the interrupted thread waits for, or opens, at that moment."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
-        gates.append(Gate())
-        with running(lambda gate=gates[-1]: gate.wait(Deadline(LIMIT))) as other:
+        latches.append(Latch())
+        with running(lambda latch=latches[-1]: latch.wait(Deadline(LIMIT))) as other:
             if within == "wait":
-                act(lambda: bool(gates[-1].wait(Deadline(0.0))))
-                gates[-1].set()
+                act(lambda: bool(latches[-1].wait(Deadline(0.0))))
+                latches[-1].set()
             else:
-                act(gates[-1].set)
+                act(latches[-1].set)
             assert other.get() is True
 
-    gates: list[Gate] = []
-    assert strike_everywhere(scene, lambda: gates[-1].set()) > 20
+    latches: list[Latch] = []
+    assert strike_everywhere(scene, lambda: latches[-1].set()) > 20
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the platform cannot send a signal to a thread")
 @pytest.mark.parametrize("reaction", ["raise", "open"])
 def test_a_signal_reaches_a_wait_without_limit(reaction: str):
     """The handler of a signal runs while the main thread waits; its exception ends the wait, and so does `set()`."""
-    gate = Gate()
+    latch = Latch()
 
     def handle(*_: object) -> None:
         if reaction == "raise":
             raise StruckError
-        gate.set()
+        latch.set()
 
     before = signal.signal(signal.SIGUSR1, handle)
     main = threading.get_ident()
 
     def send() -> None:
-        until(lambda: gate._bell._sleepers)
+        until(lambda: latch._notifier._sleepers)
         signal.pthread_kill(main, signal.SIGUSR1)
 
     sender = threading.Thread(target=send)
@@ -277,67 +277,67 @@ def test_a_signal_reaches_a_wait_without_limit(reaction: str):
     try:
         if reaction == "raise":
             with pytest.raises(StruckError):
-                gate.wait(Deadline(None))
+                latch.wait(Deadline(None))
         else:
-            assert gate.wait(Deadline(None))
+            assert latch.wait(Deadline(None))
     finally:
         sender.join()
         signal.signal(signal.SIGUSR1, before)
-    assert not gate._bell._sleepers
+    assert not latch._notifier._sleepers
 
 
 def test_a_gate_in_a_forked_child():
     """A child opens and passes its copy of a gate, though threads of the parent wait at it."""
-    gate = Gate()
+    latch = Latch()
 
     def child() -> object:
-        before = gate.wait(Deadline(0.01))
-        gate.set()
-        return before, gate.wait(Deadline(0.0))
+        before = latch.wait(Deadline(0.01))
+        latch.set()
+        return before, latch.wait(Deadline(0.0))
 
-    with waiting(lambda: gate.wait(Deadline(LIMIT)), gate._bell) as other:
+    with waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier) as other:
         assert in_child(child) == (False, True)
-        assert not gate.is_set()
-        gate.set()
+        assert not latch.is_set()
+        latch.set()
         assert other.get() is True
 
 
 def test_nobody_waits_where_nobody_may():
     """A thread that all others wait for refuses to wait, but may look, and open gates."""
-    gate = Gate()
+    latch = Latch()
 
     def serve() -> tuple[bool, bool]:
         with sleepless():
             with pytest.raises(WouldDeadlockError, match="finalizer"):
-                gate.wait(Deadline(None))
-            looked = gate.wait(Deadline(0.0))
-            gate.set()
-            return looked, gate.wait(Deadline(None))
+                latch.wait(Deadline(None))
+            looked = latch.wait(Deadline(0.0))
+            latch.set()
+            return looked, latch.wait(Deadline(None))
 
     with running(serve) as served:
         assert served.get() == (False, True)
-    assert not gate._bell._sleepers
-    assert not Gate().wait(Deadline(0.01))
+    assert not latch._notifier._sleepers
+    assert not Latch().wait(Deadline(0.01))
 
 
 def test_a_child_has_no_such_thread():
     """In a forked child the identity of the thread is free for others, on which one may wait."""
     with sleepless():
-        assert in_child(lambda: (forget_sleepless(), Gate().wait(Deadline(0.01)))) == (None, False)
+        assert in_child(lambda: (forget_sleepless(), Latch().wait(Deadline(0.01)))) == (None, False)
 
 
 COLLECT = """
 import gc, threading
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 
-bell, sleepers = Bell(), [threading.Lock() for _ in range(5)]
+notifier, sleepers = Notifier(), [threading.Lock() for _ in range(5)]
 # As if other threads left while a finalizer runs. No list is kept for reuse, so that each new one may collect.
-gc.callbacks.append(lambda phase, info: bell._sleepers.clear())
+gc.callbacks.append(lambda phase, info: notifier._sleepers.clear())
 kept = [[] for _ in range(200)]
 gc.set_threshold(1)
 for _ in range(300):
-    bell._sleepers.extend(sleepers)
-    bell.ring()
+    notifier._sleepers.extend(sleepers)
+    notifier.ring()
     kept += ([], [], [], [])
 """
 

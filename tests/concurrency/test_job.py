@@ -12,7 +12,7 @@ from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
-from rtvi_sync.concurrency.pool_task import Job
+from rtvi_sync.concurrency.pool_task import PoolTask
 
 from ..client.helpers import until
 from ..forking import in_child
@@ -26,9 +26,9 @@ def nobody_free():
     send_idle_home()
 
 
-def made(target, *args) -> Job:
+def made(target, *args) -> PoolTask:
     """A job that was made."""
-    job = Job("call", target, *args)
+    job = PoolTask("call", target, *args)
     job.start()
     assert job.done.wait(Deadline(LIMIT))
     return job
@@ -38,7 +38,7 @@ def test_the_next_job_finds_the_thread_of_the_last():
     """One that follows at once, and one that follows later, are made on the same thread, which is named for each."""
     seen = []
     for role in ("call", "close", "connect"):
-        job = Job(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
+        job = PoolTask(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
         job.start()
         assert job.done.wait(Deadline(LIMIT))
     threads, names = zip(*seen, strict=True)
@@ -50,7 +50,7 @@ def test_the_next_job_finds_the_thread_of_the_last():
 def test_jobs_at_once_have_threads_of_their_own():
     """A job that takes its time holds up no other."""
     let_go = threading.Event()
-    slow = [Job("call", let_go.wait, LIMIT) for _ in range(3)]
+    slow = [PoolTask("call", let_go.wait, LIMIT) for _ in range(3)]
     for job in slow:
         job.start()
     ran = threading.Event()
@@ -64,7 +64,7 @@ def test_jobs_at_once_have_threads_of_their_own():
 def test_whose_job_it_is():
     """A job is current on its thread, while it is made, and not when that thread has another one."""
     seen = []
-    first = Job("call", lambda: seen.append((first.is_current, first.threads == [threading.current_thread()])))
+    first = PoolTask("call", lambda: seen.append((first.is_current, first.threads == [threading.current_thread()])))
     first.start()
     assert first.done.wait(Deadline(LIMIT))
     made(lambda: seen.append((first.is_current, bool(first.threads))))
@@ -130,7 +130,7 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
     outcome = []
 
     def finalizer(offer) -> None:
-        job = Job("call", outcome.append, "made")
+        job = PoolTask("call", outcome.append, "made")
         job.start()
         outcome.append(job.done.wait(Deadline(LIMIT)))
 
@@ -162,7 +162,7 @@ def test_at_the_exit_of_the_interpreter(monkeypatch):
     ended = threading.Thread()
     monkeypatch.setattr(threading, "main_thread", lambda: ended)
     with pytest.raises(NoThreadError):
-        Job("call", lambda: None).start()
+        PoolTask("call", lambda: None).start()
 
 
 def test_in_a_forked_child():
@@ -174,7 +174,7 @@ def test_in_a_forked_child():
         return ran.is_set()
 
     let_go = threading.Event()
-    busy = Job("call", let_go.wait, LIMIT)
+    busy = PoolTask("call", let_go.wait, LIMIT)
     busy.start()
     made(lambda: None)
     assert in_child(child)

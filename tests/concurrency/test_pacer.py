@@ -1,4 +1,4 @@
-"""The pacer: absolute due times on one thread, in manual time and once in real time."""
+"""The timer thread: absolute due times on one thread, in manual time and once in real time."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from collections.abc import Callable
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import Bell
-from rtvi_sync.concurrency.timer_thread import Pacer, PacerTask
+from rtvi_sync.concurrency.latch import Notifier
+from rtvi_sync.concurrency.timer_thread import PacerTask, TimerThread
 from tests.slowness import GUARD, takes
 
 LIMIT = GUARD
 
 
 class ManualClock:
-    """Time that moves only in `advance()`, which returns once the pacer has run what is due and sleeps again."""
+    """Time that moves only in `advance()`, which returns once the timer thread has run what is due and sleeps again."""
 
     def __init__(self) -> None:
         self.time = 1000.0
-        self.lateness = 0.0  # how much later than asked for the pacer wakes
+        self.lateness = 0.0  # how much later than asked for the timer thread wakes
         self.waits = 0
         self.woken = 0  # how many of them wake() has ended
-        self.bell = Bell()
+        self.notifier = Notifier()
         self.until = math.inf
         self._slept = threading.Condition()
 
     def now(self) -> float:
         return self.time
 
-    def wait(self, bell: Bell, ready: Callable[[], bool], timeout: float | None) -> None:
+    def wait(self, notifier: Notifier, ready: Callable[[], bool], timeout: float | None) -> None:
         with self._slept:
             self.waits += 1
             number = self.waits
-            self.bell = bell
+            self.notifier = notifier
             self.until = math.inf if timeout is None else self.time + timeout
             self._slept.notify_all()
-        bell.wait_for(lambda: ready() or self.woken >= number, Deadline(None))
+        notifier.wait_for(lambda: ready() or self.woken >= number, Deadline(None))
 
     def wake(self, time: float) -> None:
-        """Wake the pacer at that time and wait until it sleeps again, having seen all that was added before."""
+        """Wake the timer thread at that time and wait until it sleeps again, having seen all that was added before."""
         with self._slept:
-            assert self._slept.wait_for(lambda: self.waits > 0, LIMIT), "the pacer never slept"
+            assert self._slept.wait_for(lambda: self.waits > 0, LIMIT), "the timer thread never slept"
             before = self.woken = self.waits
             self.time = time
-        self.bell.ring()
+        self.notifier.notify_all()
         with self._slept:
-            assert self._slept.wait_for(lambda: self.waits > before, LIMIT), "the pacer does not sleep"
+            assert self._slept.wait_for(lambda: self.waits > before, LIMIT), "the timer thread does not sleep"
 
     def advance(self, seconds: float) -> None:
         target = self.time + seconds
@@ -67,12 +67,12 @@ def clock():
 
 
 @pytest.fixture
-def pacer(clock):
-    """A pacer on the manual clock, whose thread is gone after the test."""
-    pacer = Pacer(clock=clock.now, wait=clock.wait)
-    yield pacer
-    pacer.close()
-    assert pacer.join(LIMIT)
+def timer(clock):
+    """A timer thread on the manual clock, whose thread is gone after the test."""
+    timer = TimerThread(clock=clock.now, wait=clock.wait)
+    yield timer
+    timer.close()
+    assert timer.join(LIMIT)
 
 
 def pacer_threads() -> list[threading.Thread]:
@@ -91,22 +91,22 @@ def every(interval: float, first: float, calls: list[float]):
     return step
 
 
-def test_steps_run_at_their_absolute_times(clock, pacer):
+def test_steps_run_at_their_absolute_times(clock, timer):
     """60 s of 20 ms steps end where they should although each wakes 3 ms late: lateness never adds up."""
     clock.lateness = 0.003
     calls: list[float] = []
     start = clock.now()
-    pacer.add(every(0.02, start, calls), start)
+    timer.add(every(0.02, start, calls), start)
     clock.advance(60.0)
     assert len(calls) == 3001
     assert all(abs(now - (start + i * 0.02)) < 0.005 for i, now in enumerate(calls))
 
 
-def test_a_stalled_pacer_catches_up(clock, pacer):
-    """What became due in a stall of 1 s runs at once, and the pacer then sleeps until the next due time."""
+def test_a_stalled_pacer_catches_up(clock, timer):
+    """What became due in a stall of 1 s runs at once, and the timer thread then sleeps until the next due time."""
     calls: list[float] = []
     start = clock.now()
-    pacer.add(every(0.02, start, calls), start)
+    timer.add(every(0.02, start, calls), start)
     clock.advance(0.05)
     clock.lateness = 1.0
     clock.advance(0.02)
@@ -116,49 +116,49 @@ def test_a_stalled_pacer_catches_up(clock, pacer):
     assert clock.until == pytest.approx(start + 54 * 0.02)
 
 
-def test_it_sleeps_once_per_due_time(clock, pacer):
+def test_it_sleeps_once_per_due_time(clock, timer):
     """Between two due times the thread sleeps exactly once: there is no busy loop."""
     start = clock.now()
-    pacer.add(every(0.02, start, []), start)
+    timer.add(every(0.02, start, []), start)
     clock.advance(0.01)
     before = clock.waits
     clock.advance(2.0)
     assert clock.waits - before == 1 + 100  # advance() itself wakes it once
 
 
-def test_tasks_run_in_the_order_of_their_due_times(clock, pacer):
+def test_tasks_run_in_the_order_of_their_due_times(clock, timer):
     """Steps of several tasks interleave by due time."""
     order: list[str] = []
     start = clock.now()
     for name, delay in (("c", 0.03), ("a", 0.01), ("b", 0.02)):
-        pacer.add(lambda now, name=name: order.append(name), start + delay)
+        timer.add(lambda now, name=name: order.append(name), start + delay)
     clock.advance(0.1)
     assert order == ["a", "b", "c"]
 
 
-def test_a_sooner_task_shortens_the_sleep(clock, pacer):
-    """A task that is due before the one the pacer sleeps for runs at its own time."""
+def test_a_sooner_task_shortens_the_sleep(clock, timer):
+    """A task that is due before the one the timer thread sleeps for runs at its own time."""
     calls: list[float] = []
     start = clock.now()
-    pacer.add(lambda now: calls.append(now), start + 10)
+    timer.add(lambda now: calls.append(now), start + 10)
     clock.advance(0.5)
     assert clock.until == start + 10
-    pacer.add(lambda now: calls.append(now), start + 1)
+    timer.add(lambda now: calls.append(now), start + 1)
     clock.advance(1.0)
     assert calls == [start + 1]
 
 
-def test_none_ends_a_task(clock, pacer):
+def test_none_ends_a_task(clock, timer):
     """A step that returns None is not called again, and rescheduling it does nothing."""
     calls: list[float] = []
-    task = pacer.add(lambda now: calls.append(now), clock.now())
+    task = timer.add(lambda now: calls.append(now), clock.now())
     clock.advance(1.0)
     task.reschedule(clock.now())
     clock.advance(1.0)
     assert len(calls) == 1
 
 
-def test_a_parked_task_waits_for_reschedule(clock, pacer):
+def test_a_parked_task_waits_for_reschedule(clock, timer):
     """A step that returns inf is called again only after `reschedule()`, also from the start."""
     calls: list[float] = []
 
@@ -166,7 +166,7 @@ def test_a_parked_task_waits_for_reschedule(clock, pacer):
         calls.append(now)
         return math.inf
 
-    task = pacer.add(step, math.inf)
+    task = timer.add(step, math.inf)
     clock.advance(100.0)
     assert calls == []
     start = clock.now()
@@ -178,11 +178,11 @@ def test_a_parked_task_waits_for_reschedule(clock, pacer):
     assert calls == [start + 5]
 
 
-def test_reschedule_replaces_the_planned_call(clock, pacer):
+def test_reschedule_replaces_the_planned_call(clock, timer):
     """A rescheduled task runs at the new time only, be it later than the old one."""
     calls: list[float] = []
     start = clock.now()
-    task = pacer.add(lambda now: calls.append(now), start + 1)
+    task = timer.add(lambda now: calls.append(now), start + 1)
     task.reschedule(start + 3)
     clock.advance(2.0)
     assert calls == []
@@ -190,7 +190,7 @@ def test_reschedule_replaces_the_planned_call(clock, pacer):
     assert calls == [start + 3]
 
 
-def test_reschedule_inside_the_step_wins(clock, pacer):
+def test_reschedule_inside_the_step_wins(clock, timer):
     """What reschedule() said while the step ran counts, not what the step returned."""
     calls: list[float] = []
     tasks: list[PacerTask] = []
@@ -203,13 +203,13 @@ def test_reschedule_inside_the_step_wins(clock, pacer):
         return None
 
     start = clock.now()
-    tasks.append(pacer.add(step, math.inf))
+    tasks.append(timer.add(step, math.inf))
     tasks[0].reschedule(start)
     clock.advance(10.0)
     assert calls == [start, start + 5]
 
 
-def test_an_exception_ends_its_task_only(clock, pacer, caplog):
+def test_an_exception_ends_its_task_only(clock, timer, caplog):
     """A step that raises is logged with its stack and never called again; other tasks go on."""
     calls: list[float] = []
     start = clock.now()
@@ -217,9 +217,9 @@ def test_an_exception_ends_its_task_only(clock, pacer, caplog):
     def broken(now: float) -> float:
         raise ValueError("broken step")
 
-    pacer.add(every(0.02, start, calls), start)
+    timer.add(every(0.02, start, calls), start)
     with caplog.at_level(logging.ERROR):
-        pacer.add(broken, start)
+        timer.add(broken, start)
         clock.advance(1.0)
     assert len(calls) == 51
     assert [record.exc_info[1].args for record in caplog.records] == [("broken step",)]
@@ -242,20 +242,20 @@ def test_cancel_waits_for_the_step_in_progress():
         calls.append("cancelled")
         cancelled.set()
 
-    pacer = Pacer()
-    task = pacer.add(step, pacer.now())
+    timer = TimerThread()
+    task = timer.add(step, timer.now())
     assert entered.wait(LIMIT)
     threading.Thread(target=cancel, daemon=True).start()
     assert not cancelled.wait(0.05)
     leave.set()
     assert cancelled.wait(LIMIT)
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer.close()
+    assert timer.join(LIMIT)
     assert calls == ["begin", "end", "cancelled"]
 
 
-def test_a_step_may_cancel_its_own_task(clock, pacer):
-    """cancel() on the pacer's own thread returns at once, and the step is the last one."""
+def test_a_step_may_cancel_its_own_task(clock, timer):
+    """cancel() on the timer thread's own thread returns at once, and the step is the last one."""
     calls: list[float] = []
     tasks: list[PacerTask] = []
 
@@ -264,16 +264,16 @@ def test_a_step_may_cancel_its_own_task(clock, pacer):
         tasks[0].cancel()
         return now
 
-    tasks.append(pacer.add(step, math.inf))
+    tasks.append(timer.add(step, math.inf))
     tasks[0].reschedule(clock.now())
     clock.advance(1.0)
     assert len(calls) == 1
 
 
-def test_cancel_is_idempotent_and_silences_a_planned_call(clock, pacer):
+def test_cancel_is_idempotent_and_silences_a_planned_call(clock, timer):
     """A cancelled task is never called, however often it is cancelled or rescheduled."""
     calls: list[float] = []
-    task = pacer.add(lambda now: calls.append(now), clock.now() + 1)
+    task = timer.add(lambda now: calls.append(now), clock.now() + 1)
     task.cancel()
     task.cancel()
     task.reschedule(clock.now())
@@ -284,28 +284,28 @@ def test_cancel_is_idempotent_and_silences_a_planned_call(clock, pacer):
 def test_the_thread_lives_from_the_first_add_to_close():
     """No thread before the first add(), one for many tasks, none after close() and join()."""
     before = len(pacer_threads())
-    pacer = Pacer()
+    timer = TimerThread()
     assert len(pacer_threads()) == before
-    assert pacer.join(0)
+    assert timer.join(0)
     for _ in range(20):
-        pacer.add(lambda now: now + 3600, pacer.now() + 3600)
+        timer.add(lambda now: now + 3600, timer.now() + 3600)
     assert len(pacer_threads()) == before + 1
-    assert not pacer.join(0)
-    pacer.close()
-    assert pacer.join(LIMIT)
+    assert not timer.join(0)
+    timer.close()
+    assert timer.join(LIMIT)
     assert len(pacer_threads()) == before
 
 
 def test_concurrent_first_adds_start_one_thread():
-    """Many threads that add at once share one pacer thread and all their steps run."""
+    """Many threads that add at once share one timer thread thread and all their steps run."""
     before = len(pacer_threads())
-    pacer = Pacer()
+    timer = TimerThread()
     barrier = threading.Barrier(8)
     done = [threading.Event() for _ in range(8)]
 
     def add(event: threading.Event) -> None:
         barrier.wait(LIMIT)
-        pacer.add(lambda now: event.set(), pacer.now())
+        timer.add(lambda now: event.set(), timer.now())
 
     adders = [threading.Thread(target=add, args=(event,)) for event in done]
     for thread in adders:
@@ -314,35 +314,35 @@ def test_concurrent_first_adds_start_one_thread():
         thread.join(LIMIT)
     assert all(event.wait(LIMIT) for event in done)
     assert len(pacer_threads()) == before + 1
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer.close()
+    assert timer.join(LIMIT)
 
 
 def test_a_closed_pacer_takes_no_work(clock):
     """add() after close() raises, and what was planned is dropped."""
     calls: list[float] = []
-    pacer = Pacer(clock=clock.now, wait=clock.wait)
-    task = pacer.add(lambda now: calls.append(now), clock.now() + 1)
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer = TimerThread(clock=clock.now, wait=clock.wait)
+    task = timer.add(lambda now: calls.append(now), clock.now() + 1)
+    timer.close()
+    assert timer.join(LIMIT)
     task.reschedule(clock.now())
     task.cancel()
     with pytest.raises(RuntimeError, match="closed"):
-        pacer.add(lambda now: None, clock.now())
+        timer.add(lambda now: None, clock.now())
     assert calls == []
 
 
 def test_close_and_join_on_the_pacer_thread_return():
-    """A step may close its pacer; join() there says that the thread is still alive."""
-    pacer = Pacer()
+    """A step may close its timer thread; join() there says that the thread is still alive."""
+    timer = TimerThread()
     answers: list[bool] = []
 
     def step(now: float) -> None:
-        pacer.close()
-        answers.append(pacer.join(LIMIT))
+        timer.close()
+        answers.append(timer.join(LIMIT))
 
-    pacer.add(step, pacer.now())
-    assert pacer.join(LIMIT)
+    timer.add(step, timer.now())
+    assert timer.join(LIMIT)
     assert answers == [False]
 
 
@@ -353,22 +353,22 @@ def test_a_thread_that_cannot_start_leaves_a_working_pacer(monkeypatch):
     def refuse(role, target, *args):
         raise RuntimeError("can't start new thread")
 
-    pacer = Pacer()
+    timer = TimerThread()
     with monkeypatch.context() as patch:
         patch.setattr(module, "start_thread", refuse)
         with pytest.raises(RuntimeError, match="start new thread"):
-            pacer.add(lambda now: None, pacer.now())
-    assert pacer.join(0)
+            timer.add(lambda now: None, timer.now())
+    assert timer.join(0)
     ran = threading.Event()
-    pacer.add(lambda now: ran.set(), pacer.now())
+    timer.add(lambda now: ran.set(), timer.now())
     assert ran.wait(LIMIT)
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer.close()
+    assert timer.join(LIMIT)
 
 
 def test_real_time():
     """100 steps of 20 ms on the real clock take 1.98 s and little more, and none comes before its time."""
-    pacer = Pacer()
+    timer = TimerThread()
     done = threading.Event()
     calls: list[float] = []
     start = time.monotonic() + 0.05
@@ -381,8 +381,8 @@ def test_real_time():
         return start + len(calls) * 0.02
 
     with takes(2.2):
-        pacer.add(step, start)
+        timer.add(step, start)
         assert done.wait(GUARD)
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer.close()
+    assert timer.join(LIMIT)
     assert all(now >= start + i * 0.02 for i, now in enumerate(calls))

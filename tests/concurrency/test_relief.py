@@ -1,4 +1,4 @@
-"""How lane workers take the io thread's place while it runs what it has read."""
+"""How queue workers take the io thread's place while it runs what it has read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.concurrency.io_thread import IOThread
-from rtvi_sync.concurrency.serial_queue import Lane
-from rtvi_sync.concurrency.worker_pool import LaneWorkers
+from rtvi_sync.concurrency.serial_queue import SerialQueue
+from rtvi_sync.concurrency.worker_pool import WorkerPool
 
 from ..client.helpers import until
 from ..forking import in_child
@@ -26,15 +26,15 @@ class Crew:
 
     def __init__(self) -> None:
         self.io = IOThread()
-        self.workers = LaneWorkers(self.io)
+        self.workers = WorkerPool(self.io)
 
-    def post(self, *items: tuple[Lane, Callable[[], object]]) -> None:
-        """Queue functions in their lanes, on the io thread and all before it waits again."""
-        self.io.call(lambda: [lane.post(item, self.workers) for lane, item in items])
+    def post(self, *items: tuple[SerialQueue, Callable[[], object]]) -> None:
+        """Queue functions in their queues, on the io thread and all before it waits again."""
+        self.io.call(lambda: [queue.post(item, self.workers) for queue, item in items])
 
     def rest(self) -> None:
         """Wait until one worker rests."""
-        drained(Lane(), self.workers)
+        drained(SerialQueue(), self.workers)
         until(lambda: self.workers._idle)
 
     def close(self) -> None:
@@ -56,10 +56,10 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     crew.close()
 
 
-def thread_of(crew: Crew, lane: Lane) -> threading.Thread:
+def thread_of(crew: Crew, queue: SerialQueue) -> threading.Thread:
     """The thread that runs an item which is queued on the io thread."""
     ran_on: list[threading.Thread] = []
-    crew.post((lane, lambda: ran_on.append(threading.current_thread())))
+    crew.post((queue, lambda: ran_on.append(threading.current_thread())))
     until(lambda: ran_on)
     return ran_on[0]
 
@@ -68,10 +68,10 @@ def test_the_io_thread_runs_what_became_ready_on_it(crew):
     """An idle worker takes its place, and has it until the next time."""
     crew.rest()
     first, second = crew.io.thread, crew.workers._idle[0].thread
-    lane = Lane()
+    queue = SerialQueue()
     for before, after in ((first, second), (second, first), (first, second)):
         assert on(crew.io, threading.current_thread) is crew.io.thread is before
-        assert thread_of(crew, lane) is before
+        assert thread_of(crew, queue) is before
         assert on(crew.io, threading.current_thread) is crew.io.thread is after
         until(lambda: crew.workers._idle)
 
@@ -79,7 +79,7 @@ def test_the_io_thread_runs_what_became_ready_on_it(crew):
 def test_nobody_is_there_to_take_its_place(crew):
     """The io thread goes on, and a new worker runs the item."""
     reader = crew.io.thread
-    assert thread_of(crew, Lane()) is not reader
+    assert thread_of(crew, SerialQueue()) is not reader
     assert crew.io.thread is reader
 
 
@@ -88,11 +88,11 @@ def test_an_io_thread_that_has_not_rested(crew, monkeypatch):
     crew.rest()
     reader = crew.io.thread
     monkeypatch.setattr(lane_workers, "_RESTED", LIMIT)
-    assert thread_of(crew, Lane()) is not reader
+    assert thread_of(crew, SerialQueue()) is not reader
     assert crew.io.thread is reader
     until(lambda: crew.workers._idle)
     monkeypatch.setattr(lane_workers, "_RESTED", 1e-6)
-    assert thread_of(crew, Lane()) is reader
+    assert thread_of(crew, SerialQueue()) is reader
 
 
 def test_it_knows_how_long_it_rested(crew):
@@ -110,7 +110,7 @@ def test_the_only_idle_worker_leaves_in_the_very_moment(crew):
     reader, ran_on = crew.io.thread, []
 
     def post() -> None:
-        Lane().post(lambda: ran_on.append(threading.current_thread()), crew.workers)
+        SerialQueue().post(lambda: ran_on.append(threading.current_thread()), crew.workers)
         (worker,) = crew.workers._idle
         with crew.workers._lock:
             crew.workers._idle.clear()
@@ -121,39 +121,39 @@ def test_the_only_idle_worker_leaves_in_the_very_moment(crew):
     until(lambda: ran_on)
     assert crew.io.thread is reader is not ran_on[0]
     leaving[0].idle = False  # it wakes, and rests again
-    leaving[0].bell.ring()
+    leaving[0].notifier.notify_all()
 
 
 def test_a_worker_that_was_awake_was_faster(crew):
-    """Nothing is left to do: the io thread stays where it is, and the next lane is run all the same."""
+    """Nothing is left to do: the io thread stays where it is, and the next queue is run all the same."""
     crew.rest()
-    lane, reader = Lane(), crew.io.thread
-    relieve = crew.workers.relieve
+    queue, reader = SerialQueue(), crew.io.thread
+    promote = crew.workers.promote
 
     def late() -> bool:
         with crew.workers._lock:
             crew.workers._ready.clear()
-        lane.drain()
-        crew.workers.relieve = relieve  # type: ignore[method-assign]
-        return relieve()
+        queue.drain()
+        crew.workers.promote = promote  # type: ignore[method-assign]
+        return promote()
 
     ran_on: list[threading.Thread] = []
 
     def post() -> None:
-        lane.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
-        crew.workers.relieve = late  # type: ignore[method-assign]
+        queue.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
+        crew.workers.promote = late  # type: ignore[method-assign]
 
     crew.io.call(post)
     until(lambda: ran_on)
     assert on(crew.io, threading.current_thread) is reader
-    assert thread_of(crew, lane) is reader
+    assert thread_of(crew, queue) is reader
     assert crew.io.thread is not reader
 
 
 def test_an_item_that_blocks_holds_up_its_lane_only(crew):
-    """The new io thread serves commands and timers, and lanes that become ready meanwhile are run."""
+    """The new io thread serves commands and timers, and queues that become ready meanwhile are run."""
     crew.rest()
-    blocker, slow, other = Blocker(), Lane(), Lane()
+    blocker, slow, other = Blocker(), SerialQueue(), SerialQueue()
     seen: list[int] = []
     reader = crew.io.thread
     crew.post((slow, blocker), (other, lambda: seen.append(0)))
@@ -176,10 +176,10 @@ def test_a_timer_makes_a_lane_ready(crew):
     """The io thread runs the item, though nothing comes that would wake it."""
     crew.rest()
     reader, ran_on = crew.io.thread, []
-    lane = Lane()
+    queue = SerialQueue()
 
     def post() -> None:
-        lane.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
+        queue.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
 
     on(crew.io, lambda: crew.io.call_later(0.01, post))
     until(lambda: ran_on)
@@ -190,14 +190,15 @@ def test_an_item_waits_for_the_io_thread(crew):
     """It may, although it runs on the thread that was the io thread a moment before."""
     crew.rest()
     answers: list[object] = []
-    crew.post((Lane(), lambda: answers.append(on(crew.io, lambda: "answer"))))
+    crew.post((SerialQueue(), lambda: answers.append(on(crew.io, lambda: "answer"))))
     until(lambda: answers)
     assert answers == ["answer"]
 
 
 def test_items_keep_their_order(crew):
-    """What a lane is given on the io thread and elsewhere runs in that order, one at a time, however often it turns."""
-    lane, seen, busy = Lane(), [], threading.Lock()
+    """What a queue is given on the io thread and elsewhere runs in that order, one at a time, however often it turns.
+    """
+    queue, seen, busy = SerialQueue(), [], threading.Lock()
 
     def item(n: int) -> None:
         assert busy.acquire(blocking=False)
@@ -206,25 +207,25 @@ def test_items_keep_their_order(crew):
 
     for n in range(2000):
         if n % 3:
-            crew.post((lane, lambda n=n: item(n)))
+            crew.post((queue, lambda n=n: item(n)))
         else:
             on(crew.io, int)
-            lane.post(lambda n=n: item(n), crew.workers)
+            queue.post(lambda n=n: item(n), crew.workers)
     on(crew.io, int)
-    drained(lane, crew.workers)
+    drained(queue, crew.workers)
     assert seen == list(range(2000))
 
 
 def test_much_to_read(crew):
-    """A lane that gets more before the io thread would wait does not wait for that: a worker comes at once."""
+    """A queue that gets more before the io thread would wait does not wait for that: a worker comes at once."""
     crew.rest()
-    lane, ran_on = Lane(), []
+    queue, ran_on = SerialQueue(), []
 
     def read_much() -> None:
         done = threading.Event()
         for _ in range(3):
-            lane.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
-        lane.post(done.set, crew.workers)
+            queue.post(lambda: ran_on.append(threading.current_thread()), crew.workers)
+        queue.post(done.set, crew.workers)
         assert done.wait(LIMIT)
 
     reader = crew.io.thread
@@ -233,7 +234,7 @@ def test_much_to_read(crew):
     assert reader not in ran_on
     assert on(crew.io, threading.current_thread) is reader
     until(lambda: crew.workers._idle)
-    assert thread_of(crew, lane) is reader
+    assert thread_of(crew, queue) is reader
 
 
 def test_it_ends_while_an_item_runs(crew):
@@ -241,7 +242,7 @@ def test_it_ends_while_an_item_runs(crew):
     crew.rest()
     blocker = Blocker()
     reader = crew.io.thread
-    crew.post((Lane(), blocker))
+    crew.post((SerialQueue(), blocker))
     assert blocker.begun.wait(LIMIT)
     crew.workers.close()
     crew.io.close()
@@ -259,7 +260,7 @@ def test_what_is_queued_by_the_last_command(crew):
 
     def last() -> None:
         crew.io._stop()
-        Lane().post(lambda: seen.append(1), crew.workers)
+        SerialQueue().post(lambda: seen.append(1), crew.workers)
 
     crew.io.call(last)
     until(lambda: seen)
@@ -282,7 +283,7 @@ def test_what_is_queued_at_the_very_end(crew):
             raise AssertionError
 
         def on_failure(self, error: BaseException) -> None:
-            Lane().post(said.set, crew.workers)
+            SerialQueue().post(said.set, crew.workers)
 
     left = Left()
     with left.ours, left.peer:
@@ -292,19 +293,19 @@ def test_what_is_queued_at_the_very_end(crew):
 
 
 def test_after_a_rest(crew, monkeypatch):
-    """A thread that was the io thread leaves as any idle worker does; the next lane gets a new one."""
+    """A thread that was the io thread leaves as any idle worker does; the next queue gets a new one."""
     crew.rest()
     reader = crew.io.thread
     monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.05)
-    assert thread_of(crew, Lane()) is reader
+    assert thread_of(crew, SerialQueue()) is reader
     reader.join(LIMIT)
     assert not reader.is_alive()
     assert crew.workers.threads() == [crew.io.thread]
-    assert thread_of(crew, Lane()) is not crew.io.thread
+    assert thread_of(crew, SerialQueue()) is not crew.io.thread
 
 
 def test_a_fork_by_an_item(crew):
-    """In the child the thread that was the io thread reads nothing, and takes no further lane."""
+    """In the child the thread that was the io thread reads nothing, and takes no further queue."""
     crew.rest()
     reader = crew.io.thread
     answers: list[object] = []
@@ -313,16 +314,16 @@ def test_a_fork_by_an_item(crew):
         # What runs after the item is run in the child too, and must end there.
         answers.append(in_child(lambda: (crew.io.is_current, threading.current_thread() is reader)))
 
-    crew.post((Lane(), fork))
+    crew.post((SerialQueue(), fork))
     until(lambda: answers)
     assert answers == [(False, True)]
     assert on(crew.io, threading.current_thread) is crew.io.thread is not reader
 
 
 def test_many_turns_under_load(crew):
-    """Commands of several threads, items of several lanes: each is run once, and the crew stays small."""
+    """Commands of several threads, items of several queues: each is run once, and the crew stays small."""
     counts = [0] * 8
-    own_lanes = [Lane() for _ in counts]
+    own_lanes = [SerialQueue() for _ in counts]
 
     def count(index: int) -> None:
         counts[index] += 1

@@ -234,11 +234,11 @@ def test_a_reader_waits_and_is_woken() -> None:
     log = EventLog(10)
     assert log.read(Place(), 0.01) == (Place(), b"")
     with running(lambda: log.read(Place(), 10.0)) as reading:
-        assert reading.goes_on(0.05)
+        assert reading.should_retry(0.05)
         log.add("1")
         assert events_in(reading.get()[1]) == [1]  # type: ignore[index]
     with running(lambda: log.read(Place(1), 10.0)) as reading:
-        assert reading.goes_on(0.05)
+        assert reading.should_retry(0.05)
         log.close()
         assert reading.get() == (Place(1), None)
     log.add("2")

@@ -53,8 +53,8 @@ def of_parts() -> Iterator[Stretch]:
     message = frames.encode(frames.MessageFrame(data=parts.TEXT))
     text = parts.TEXT.encode()
     audio = frames.encode(frames.AudioRawFrame(audio=PIECE, sample_rate=PIECE_RATE_HZ))
-    usual = audio_frames.UsualAudio()
-    usual.learn(audio, PIECE, PIECE_RATE_HZ, 1)
+    usual = audio_frames.AudioFrameTemplate()
+    usual.update(audio, PIECE, PIECE_RATE_HZ, 1)
     calls: dict[str, Callable[[], object]] = {
         "json.loads": lambda: json.loads(parts.TEXT),
         "codec, a message in": lambda: frames.content(message),

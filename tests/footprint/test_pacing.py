@@ -17,7 +17,7 @@ CHUNK = 0.02
 def test_no_drift_in_a_minute() -> None:
     """The chunks of 60 s of audio are sent at their times: the last ones are less than 5 ms off, if punctual."""
     source = ToneSource(440, duration=60.0, sample_rate_hz=16000)
-    with EmbeddedBot(hang_over=120) as bot:
+    with EmbeddedBot(hangover=120) as bot:
         client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=source, speaker=NullSink())
         with client:
             local = client.tracks().local.audio

@@ -28,7 +28,7 @@ PARTS: Final = {
     "envelope, decode": (1.15, 1.10),
     "payload, decode": (0.51, 0.42),
     "engine, an event": (1.15, 1.05),
-    "lane, post and run": (0.64, 0.39),
+    "queue, post and run": (0.64, 0.39),
     "signal, nobody listens": (0.38, 0.28),
     "signal, one receiver": (1.07, 0.85),
 }

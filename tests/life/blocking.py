@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIError, RTVIMessage, TransportState, WebSocketTransport
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
@@ -271,7 +271,7 @@ def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
 
     def sleeps() -> bool:
         frame = sys._current_frames()[main]
-        asleep = frame.f_code is Bell.wait_for.__code__
+        asleep = frame.f_code is Notifier.wait_for.__code__
         seen.append((id(frame), frame.f_lasti) if asleep else (0, len(seen)))
         return len(set(seen[-10:])) == 1 and len(seen) >= 10
 

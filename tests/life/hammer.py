@@ -281,7 +281,7 @@ class Hammer:
             heard: list[Any] = []
             client.on("server_message", heard.append)
             say(client, 7)
-            if client._dispatcher.lane.manual:
+            if client._dispatcher.queue.manual:
                 client.process_events(1.0)
             until(lambda: heard == [7])
         client.disconnect()

@@ -19,7 +19,7 @@ from tests.client.helpers import SOON, python, rest_of, run_python, websocket_cl
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
     """A bot that answers what it hears at once."""
-    with EmbeddedBot(hang_over=0.1) as bot:
+    with EmbeddedBot(hangover=0.1) as bot:
         yield bot
 
 

@@ -218,7 +218,7 @@ class TestCollection:
                 gc.disable()
                 try:
                     clients.clear()
-                    other._connector.session().hub.io.call(lambda: (collect(), done.set()))
+                    other._manager.session().runtime.io.call(lambda: (collect(), done.set()))
                     assert done.wait(SOON)
                 finally:
                     gc.enable()

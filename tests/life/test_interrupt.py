@@ -132,7 +132,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not client._connector.session()._pending._waiters
+        assert not client._manager.session()._pending._waiters
     assert transport_of(client).sent
 
 
@@ -180,7 +180,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     client = memory_client()
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
-    attempt = client._connector._attempt(None, None)
+    attempt = client._manager._attempt(None, None)
     if begun:
         attempt.begin()
         attempt.abandoned = True  # it was given up in the midst of that
@@ -199,7 +199,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
 def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
     client = memory_client()
-    connector = client._connector
+    connector = client._manager
     entered, go_on = threading.Event(), threading.Event()
     begin_session = connector.begin_session
 

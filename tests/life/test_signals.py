@@ -38,7 +38,7 @@ PLACES = {
     "in wait_for": "client.wait_for('server_message')",
     "in events": "next(client.events('server_message'))",
     "in a request": "client.send_client_request('hang', timeout=None)",
-    "in source.wait": "client._connector._options.mic.wait()",
+    "in source.wait": "client._manager._options.mic.wait()",
     "in frames": "next(client.tracks().bot.audio.frames())",
     "busy": "any(client.send_client_request('echo', 0) for _ in iter(int, 1))",
 }
@@ -221,7 +221,7 @@ def test_a_finalizer_on_the_thread_that_reads_the_network() -> None:
                 done.set()
 
         agents = [Agent()]
-        other._connector.session().hub.io.call(agents.clear)
+        other._manager.session().runtime.io.call(agents.clear)
         assert done.wait(SOON)
         assert told == [WouldDeadlockError, WouldDeadlockError, None]
         until(lambda: client.state is TransportState.DISCONNECTED)

@@ -72,7 +72,7 @@ class Scene:
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
     """A bot for the sessions with media."""
-    with EmbeddedBot(hang_over=0.1) as bot:
+    with EmbeddedBot(hangover=0.1) as bot:
         yield bot
 
 
@@ -84,7 +84,7 @@ def speaks(client: RTVIClient) -> Callable[[], Any]:
 
     def act() -> None:
         say(client, "hello")
-        if client._dispatcher.lane.manual:
+        if client._dispatcher.queue.manual:
             client.process_events(SOON)
         else:
             settle(client)
@@ -204,7 +204,7 @@ def interrupting(fault: Fault, _: EmbeddedBot) -> Scene:
     client = RTVIClient(transport=FaultyTransport(fault, "interrupt_playback"))
 
     def act() -> None:
-        client._connector.transport.options.on_interruption()  # type: ignore[union-attr]
+        client._manager.transport.options.on_interruption()  # type: ignore[union-attr]
 
     return Scene(client, act, says="could not drop what the bot said")
 

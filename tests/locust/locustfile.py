@@ -32,7 +32,7 @@ class Caller(RTVIUser):
             with self.client as client:
                 client.send_client_request("order", os.getpid(), timeout=60)
                 client.send_text("What time is it?", audio_response=False)
-                client.hear_answer(timeout=0.5)
+                client.wait_for_answer(timeout=0.5)
         except RTVIError:
             pass  # it has been counted
 

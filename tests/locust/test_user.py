@@ -30,7 +30,7 @@ def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
     """What `users.py` has found, and the sessions that the bots still have while it is there."""
     pipe = subprocess.PIPE
     with (
-        EmbeddedBot(handler=never, replies="No.", hang_over=0.1) as bot,
+        EmbeddedBot(handler=never, replies="No.", hangover=0.1) as bot,
         EmbeddedBot(ready=False) as mute,
         subprocess.Popen(
             [sys.executable, "-m", "tests.locust.users", bot.ws_url, mute.ws_url],

@@ -20,7 +20,7 @@ from locust.env import Environment
 from locust.exception import StopTest
 
 from rtvi_sync import RequestTimeoutError
-from rtvi_sync.concurrency import runtime as hub
+from rtvi_sync.concurrency import runtime as runtime
 from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
@@ -61,7 +61,7 @@ def entries() -> list[dict[str, Any]]:
     """What a user's calls tell Locust."""
     client = Talker(environment).client
     with client:
-        client.hear_answer(SOON)
+        client.wait_for_answer(SOON)
         client.send_client_request("order", {"number": 7})
         with client.measure("nothing"):
             pass
@@ -91,8 +91,8 @@ def ask(client: MeasuredClient) -> None:
 
 def hear(client: MeasuredClient) -> None:
     with client:
-        client.hear_answer(None)
-        client.hear_answer(None)
+        client.wait_for_answer(None)
+        client.wait_for_answer(None)
 
 
 def wait(client: MeasuredClient) -> None:
@@ -130,7 +130,7 @@ def left() -> list[str]:
     return [*map(str, alive), *sorted(os.listdir("/proc/self/fd") if Path("/proc/self/fd").exists() else [])]
 
 
-hub.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
+runtime.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
 before = left()
 found: dict[str, Any] = {
     "entries": entries(),

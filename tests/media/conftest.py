@@ -1,4 +1,4 @@
-"""A pacer in manual time and a session without a transport."""
+"""A timer thread in manual time and a session without a transport."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class NoDevices:
 class Talk:
     """One manager with what it sent and reported."""
 
-    def __init__(self, pacer, **options) -> None:
-        self.pacer = pacer
+    def __init__(self, timer, **options) -> None:
+        self.timer = timer
         options = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices()} | options
         self.manager = MediaManager(**options)
         self.manager.reports.outlet = self
@@ -99,10 +99,10 @@ class Talk:
         self.levels: list[tuple[str, object]] = []
         self.reported = threading.Event()
 
-    def wants(self, event) -> bool:
+    def has_listener(self, event) -> bool:
         return True
 
-    def asks_for(self, event) -> bool:
+    def has_explicit_listener(self, event) -> bool:
         """Nobody looks for new devices here."""
         return False
 
@@ -120,7 +120,7 @@ class Talk:
     def send(self, pcm: bytes, rate: int) -> None:
         self.chunks.append(pcm)
         self.rates.append(rate)
-        self.times.append(self.pacer.now())
+        self.times.append(self.timer.now())
 
     @property
     def sent(self) -> bytes:
@@ -133,7 +133,7 @@ class Talk:
 
     def begin(self) -> Talk:
         self.prepare()
-        self.manager.start(self.pacer, self.send)
+        self.manager.start(self.timer, self.send)
         return self
 
     def hear(self, pcm: bytes, rate: int = 24000, channels: int = 1) -> None:
@@ -147,18 +147,18 @@ def opencv_was_not_tried(monkeypatch) -> None:
 
 
 @pytest.fixture
-def pacer() -> ManualPacer:
-    """A pacer that runs steps when the test says so."""
+def timer() -> ManualPacer:
+    """A timer thread that runs steps when the test says so."""
     return ManualPacer()
 
 
 @pytest.fixture
-def talk(pacer):
+def talk(timer):
     """Makes sessions; all are stopped after the test and no thread may be left then."""
     made: list[Talk] = []
 
     def make(**options) -> Talk:
-        made.append(Talk(pacer, **options))
+        made.append(Talk(timer, **options))
         return made[-1]
 
     before = set(threading.enumerate())

@@ -1,7 +1,7 @@
 """A machine with microphones, in manual time.
 
 Nothing happens in it but at the times to which a test lets it advance. The threads of the package sleep in it, in the
-library or at a bell, and wake at exactly their times; so what they do does not depend on how fast the tests run.
+library or at a notifier, and wake at exactly their times; so what they do does not depend on how fast the tests run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import attrs
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 from tests.slowness import GUARD
@@ -28,7 +28,7 @@ ROLES = ("rtvi-mic", "rtvi-speaker")
 class Sleeper:
     """What a thread waits for."""
 
-    bell: Bell
+    notifier: Notifier
     ready: Callable[[], object]
     due: float
 
@@ -39,20 +39,22 @@ class World:
     def __init__(self) -> None:
         self.time = 500.0
         self._sleepers: dict[threading.Thread, Sleeper] = {}
-        self._fell_asleep = Bell()
+        self._fell_asleep = Notifier()
         self._others = set(threading.enumerate())
 
     def now(self) -> float:
         return self.time
 
-    def wait(self, bell: Bell, ready: Callable[[], object], timeout: float) -> None:
-        """Sleep at `bell` until `ready()`, at most `timeout` seconds of this world's time."""
+    def wait(self, notifier: Notifier, ready: Callable[[], object], timeout: float) -> None:
+        """Sleep at `notifier` until `ready()`, at most `timeout` seconds of this world's time."""
         due = self.time + timeout
         me = threading.current_thread()
-        self._sleepers[me] = Sleeper(bell, ready, due)
-        self._fell_asleep.ring()
+        self._sleepers[me] = Sleeper(notifier, ready, due)
+        self._fell_asleep.notify_all()
         try:
-            assert bell.wait_for(lambda: ready() or self.time >= due, Deadline(LIMIT)), "the test forgot this thread"
+            assert notifier.wait_for(lambda: ready() or self.time >= due, Deadline(LIMIT)), (
+                "the test forgot this thread"
+            )
         finally:
             del self._sleepers[me]
 
@@ -79,7 +81,7 @@ class World:
     def _set(self, now: float) -> None:
         self.time = max(self.time, now)
         for sleeper in list(self._sleepers.values()):
-            sleeper.bell.ring()
+            sleeper.notifier.notify_all()
 
     def _asleep(self) -> bool:
         threads = {t for t in threading.enumerate() if t.name.startswith(ROLES)} - self._others
@@ -127,7 +129,7 @@ class FakeAudio:
         self.asked: list[tuple[str | None, int, float]] = []
         self.closed_at: list[float] = []
         self.misused: list[str] = []
-        self.bell = Bell()
+        self.notifier = Notifier()
 
     @property
     def hangs(self) -> bool:
@@ -136,12 +138,12 @@ class FakeAudio:
     @hangs.setter
     def hangs(self, hangs: bool) -> None:
         self._hangs = hangs
-        self.bell.ring()
+        self.notifier.notify_all()
 
     def fail(self, error: Exception | None = None) -> None:
         """Have the open stream, and those to come, fail; without an error: no more."""
         self.read_error = error
-        self.bell.ring()
+        self.notifier.notify_all()
 
     def devices(self) -> list[MediaDeviceInfo]:
         return list(self.inputs)
@@ -169,9 +171,9 @@ class FakeAudio:
         world, due = self.world, self.world.time + after
         while True:
             if self._hangs:
-                world.wait(self.bell, lambda: not self._hangs, math.inf)
+                world.wait(self.notifier, lambda: not self._hangs, math.inf)
             elif world.time < due and not failed():
-                world.wait(self.bell, lambda: self._hangs or failed(), due - world.time)
+                world.wait(self.notifier, lambda: self._hangs or failed(), due - world.time)
             else:
                 return
 

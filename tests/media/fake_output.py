@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 
@@ -49,16 +49,16 @@ class FakeSpeakers:
         self.streams: list[FakeOutput] = []
         self.asked: list[tuple[str | None, int, float]] = []
         self.misused: list[str] = []
-        self._bell = Bell()
+        self._notifier = Notifier()
 
     def hang(self, hangs: bool) -> None:
         self.hangs = hangs
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def fail(self, error: Exception | None) -> None:
         """Have the open stream, and those to come, fail; None: no more."""
         self.write_error = error
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def devices(self) -> list[MediaDeviceInfo]:
         return list(self.outputs)
@@ -101,7 +101,7 @@ class FakeSpeakers:
 
     def _wait(self, ready: Callable[[], object], seconds: float) -> None:
         if seconds > 0 and not ready():
-            self.world.wait(self._bell, ready, seconds)
+            self.world.wait(self._notifier, ready, seconds)
 
 
 class FakeOutput:

@@ -9,19 +9,19 @@ import pytest
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import levels as levels_module
 from rtvi_sync.media.levels import LevelMeter, level_of
-from rtvi_sync.media.reports import Reports
+from rtvi_sync.media.reports import DeviceStatusReporter
 
 LOUD = struct.pack("<h", 16384) * 480
 
 
-class Outlet:
+class EventSink:
     """Keeps what is told."""
 
     def __init__(self) -> None:
         self.told = []
         self.listening = True
 
-    def wants(self, type_):
+    def has_listener(self, type_):
         return self.listening
 
     def latest(self, type_, data):
@@ -30,12 +30,12 @@ class Outlet:
 
 @pytest.fixture
 def outlet():
-    return Outlet()
+    return EventSink()
 
 
 @pytest.fixture
 def meter(outlet):
-    reports = Reports()
+    reports = DeviceStatusReporter()
     reports.outlet = outlet
     return LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, reports)
 

@@ -58,8 +58,8 @@ class Rig:
         self.speaker.wait_opened(Deadline(0))
         return self
 
-    def wait(self, bell, ready, timeout: float) -> None:
-        self.world.wait(bell, ready, timeout)
+    def wait(self, notifier, ready, timeout: float) -> None:
+        self.world.wait(notifier, ready, timeout)
         self.speakers.sleep(self.speakers.late())
 
     def turn(self) -> float:
@@ -215,7 +215,7 @@ def test_busy_threads_come_and_go(rig):
     assert delay(rig) == pytest.approx(0.08, abs=0.001)
     rig.end(2.0)
     assert periods(rig) == [0.08, 0.2, 0.08]
-    assert rig.told == ["speaker_a"] * 3  # each time; `Reports` passes on what is new
+    assert rig.told == ["speaker_a"] * 3  # each time; `DeviceStatusReporter` passes on what is new
     assert rig.speaker.underruns == 0
 
 

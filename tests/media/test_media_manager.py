@@ -29,10 +29,10 @@ def media_threads() -> list[str]:
 # -- absent and taken --------------------------------------------------------------------------------------------------
 
 
-def test_absent_default_devices_are_not_fatal(talk, pacer, caplog):
+def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
     """Without devices there is one warning and one event, and the session sends and plays nothing."""
     session = talk(mic=None, speaker=None).begin()
-    pacer.advance(1.0)
+    timer.advance(1.0)
     session.hear(bytes(960))
     session.manager.interrupt()
     session.manager.enable_mic(False)
@@ -129,16 +129,16 @@ def test_a_source_or_sink_belongs_to_one_session(talk, option, make, tmp_path):
 # -- replacing -------------------------------------------------------------------------------------------------------
 
 
-def test_a_source_is_replaced_while_it_runs(talk, pacer):
+def test_a_source_is_replaced_while_it_runs(talk, timer):
     """The old source ends at once and is free; the new one starts with its first sample at its own rate."""
     old, new = ToneSource(440, 1.0), BytesSource(bytes(range(2, 242)) * 4, 24000)
     session = talk(mic=old).begin()
     track = session.manager.tracks().local.audio
     frames = track.frames()
-    pacer.advance(0.09)
+    timer.advance(0.09)
     session.manager.select("mic", new)
     assert old.wait() is False
-    pacer.advance(0.03)
+    timer.advance(0.03)
     assert new.wait(0) is True
     assert session.rates == [16000] * 5 + [24000] * 2
     assert b"".join(session.chunks[5:]) == bytes(range(2, 242)) * 4 + bytes(960)
@@ -149,33 +149,33 @@ def test_a_source_is_replaced_while_it_runs(talk, pacer):
     assert [frame.pcm for frame in frames] == session.chunks
 
 
-def test_a_users_source_is_replaced(talk, pacer, until):
+def test_a_users_source_is_replaced(talk, timer, until):
     """Threads of replaced sources are gone when set_mic() returns; a muted microphone stays muted."""
     session = talk(mic=CallbackSource(lambda frames: b"\1\1" * frames)).begin()
     until(media_threads)
     session.manager.enable_mic(False)
     session.manager.select("mic", CallbackSource(lambda frames: b"\2\2" * frames))
     assert len(media_threads()) == 1
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.chunks == []
     session.manager.enable_mic(True)
     session.manager.select("mic", ToneSource())
     assert media_threads() == []
-    pacer.advance(0.01)
+    timer.advance(0.01)
     assert session.sent == ToneSource().read(320)
 
 
-def test_replacing_by_itself_changes_nothing(talk, pacer):
+def test_replacing_by_itself_changes_nothing(talk, timer):
     """The source that is in use already goes on where it is."""
     source = ToneSource()
     session = talk(mic=source).begin()
-    pacer.advance(0.09)
+    timer.advance(0.09)
     session.manager.select("mic", source)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     assert session.sent == ToneSource().read(10 * 320)
 
 
-def test_a_replacement_that_fails_leaves_the_old_one(talk, pacer):
+def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
     """When the new source or sink cannot be had, the old one goes on."""
     sink, taken = BytesSink(), SilenceSource()
     session = talk(mic=ToneSource(), speaker=sink).begin()
@@ -186,7 +186,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, pacer):
         session.manager.select("mic", "nowhere")
     with pytest.raises(DeviceError, match="nowhere"):
         session.manager.select("speaker", "nowhere")
-    pacer.advance(0.09)
+    timer.advance(0.09)
     session.hear(b"ab")
     assert session.sent == ToneSource().read(5 * 320)
     assert sink.pcm == b"ab"
@@ -201,18 +201,18 @@ def test_channels_of_a_long_piece_are_not_mixed(talk, frames, heard):
     assert sink.pcm == heard * frames
 
 
-def test_a_source_set_between_prepare_and_start(talk, pacer):
+def test_a_source_set_between_prepare_and_start(talk, timer):
     """Before the bot is ready the new source waits for it like the old one."""
     session = talk(mic=SilenceSource()).prepare()
     session.manager.select("mic", ToneSource())
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(pacer, session.send)
-    pacer.advance(0.0)
+    session.manager.start(timer, session.send)
+    timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
 
-def test_a_source_set_without_a_session(talk, pacer):
+def test_a_source_set_without_a_session(talk, timer):
     """Between sessions set_mic() and set_speaker() decide about the next one; an unknown id is refused at once."""
     session = talk()
     sink = BytesSink()
@@ -223,13 +223,13 @@ def test_a_source_set_without_a_session(talk, pacer):
     with pytest.raises(DeviceError):
         session.manager.select("speaker", "nowhere")
     session.begin()
-    pacer.advance(0.0)
+    timer.advance(0.0)
     session.hear(b"ab")
     assert session.sent == ToneSource().read(320)
     assert sink.pcm == b"ab"
 
 
-def test_defaults_that_are_absent_replace_nothing(talk, pacer):
+def test_defaults_that_are_absent_replace_nothing(talk, timer):
     """Back to the default devices, which are absent: an error, and what is there goes on."""
     sink = BytesSink()
     session = talk(mic=ToneSource(), speaker=sink).begin()
@@ -238,7 +238,7 @@ def test_defaults_that_are_absent_replace_nothing(talk, pacer):
         with pytest.raises(DeviceError, match="by default"):
             session.manager.select(kind, None)
     session.hear(b"ab")
-    pacer.advance(0.0)
+    timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
     assert sink.pcm == b"ab"
     assert session.manager.tracks().local.audio is track
@@ -275,7 +275,7 @@ def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
     return session, hang
 
 
-def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, pacer, monkeypatch):
+def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, timer, monkeypatch):
     """set_mic() waits for a hanging source for a bounded time only; stop() returns its thread."""
     session, hang = with_a_source_that_hangs(talk, monkeypatch)
     session.manager.select("mic", ToneSource())
@@ -285,7 +285,7 @@ def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, pacer, monkeypat
     thread.join(LIMIT)
 
 
-def test_a_replaced_source_that_ends_late_is_not_reported(talk, pacer, monkeypatch):
+def test_a_replaced_source_that_ends_late_is_not_reported(talk, timer, monkeypatch):
     """By the end of the session it has come back after all."""
     session, hang = with_a_source_that_hangs(talk, monkeypatch)
     (thread,) = (each for each in threading.enumerate() if each.name.startswith("rtvi-mic"))
@@ -310,7 +310,7 @@ def test_what_was_not_played_is_logged(talk, caplog):
     assert caplog.records[-1].getMessage() == "1.00 s of the bot's audio were dropped in this session"
 
 
-def test_counters_go_on_when_parts_are_replaced(talk, pacer):
+def test_counters_go_on_when_parts_are_replaced(talk, timer):
     """What the old source and sink lost is still counted after they were replaced, and in the next session no more."""
     entered, hang = threading.Event(), threading.Event()
 
@@ -329,13 +329,13 @@ def test_counters_go_on_when_parts_are_replaced(talk, pacer):
     assert entered.wait(LIMIT)
     for _ in range(5):
         session.hear(bytes(12_000))
-    pacer.advance(0.05)
+    timer.advance(0.05)
     before = session.manager.counters
     assert before == MediaCounters(mic_underruns=3, speaker_dropped_seconds=1.0)
     hang.set()
     session.manager.select("mic", ToneSource())
     session.manager.select("speaker", BytesSink())
-    pacer.advance(0.05)
+    timer.advance(0.05)
     assert session.manager.counters == before
     session.manager.stop(LIMIT)
     assert session.manager.counters == before
@@ -346,7 +346,7 @@ def test_counters_go_on_when_parts_are_replaced(talk, pacer):
 # -- life ------------------------------------------------------------------------------------------------------------
 
 
-def test_stop_is_idempotent_and_leaves_nothing(talk, pacer):
+def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
     """After stop() no thread and no task is left; a second stop() and late calls do nothing."""
     session = talk(
         mic=CallbackSource(lambda frames: bytes(2 * frames)), speaker=CallbackSink(lambda pcm, rate: None)
@@ -354,13 +354,13 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, pacer):
     assert len(media_threads()) == 2
     assert session.manager.stop(LIMIT) == []
     assert media_threads() == []
-    assert pacer.live() == []
+    assert timer.live() == []
     assert session.manager.stop(LIMIT) == []
-    session.manager.start(pacer, session.send)
+    session.manager.start(timer, session.send)
     session.manager.interrupt()
     session.manager.pause()
     session.hear(b"ab")
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.chunks == []
 
 
@@ -374,7 +374,7 @@ def test_stop_without_start(talk):
     assert calls == ["close"]
 
 
-def test_many_sessions_one_after_the_other(talk, pacer):
+def test_many_sessions_one_after_the_other(talk, timer):
     """Ten sessions on one manager, with sources and sinks of the user's, leave no thread."""
     heard: list[bytes] = []
     session = talk(
@@ -383,13 +383,13 @@ def test_many_sessions_one_after_the_other(talk, pacer):
     for number in range(10):
         session.begin()
         session.hear(bytes([number]) * 2)
-        pacer.advance(0.1)
+        timer.advance(0.1)
         assert session.manager.stop(LIMIT) == []
         assert media_threads() == []
     assert heard == [bytes([number]) * 2 for number in range(10)]
 
 
-def test_preparing_twice_keeps_the_devices(talk, pacer):
+def test_preparing_twice_keeps_the_devices(talk, timer):
     """A second prepare() before stop(), after init_devices() for example, opens only what is not open."""
     session = talk(mic=ToneSource(), speaker=BytesSink()).prepare()
     tracks = session.manager.tracks()
@@ -466,7 +466,7 @@ def test_no_thread_to_be_had(talk, monkeypatch):
     session.prepare()
 
 
-def test_enabling_from_many_threads_ends_in_one_state(talk, pacer):
+def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
     """However mute and unmute race, what is sent agrees with mic_enabled."""
     session = talk(mic=ToneSource()).begin()
     barrier = threading.Barrier(4)
@@ -481,15 +481,15 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, pacer):
         thread.start()
     for thread in togglers:
         thread.join(LIMIT)
-    pacer.advance(2.0)
+    timer.advance(2.0)
     session.chunks.clear()
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert bool(session.chunks) is session.manager.switches.mic
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_starts_afresh(talk, pacer):
+def test_a_forked_child_starts_afresh(talk, timer):
     """In the child of a fork neither the parent's session nor a lock it held is in the way of a new session."""
     source = ToneSource()
     session = talk(mic=source).begin()
@@ -502,13 +502,13 @@ def test_a_forked_child_starts_afresh(talk, pacer):
                 assert session.manager.stop(1.0) == []
                 session.chunks.clear()
                 session.begin()
-                pacer.advance(0.02)
+                timer.advance(0.02)
                 assert session.chunks[0] == ToneSource().read(320)
                 os._exit(0)
             finally:
                 os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    pacer.advance(0.02)
+    timer.advance(0.02)
     assert session.sent == ToneSource().read(640)
 
 

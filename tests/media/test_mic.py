@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rtvi_sync.concurrency.timer_thread import Pacer
+from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
 from tests.slowness import GUARD, takes
@@ -56,12 +56,12 @@ class UserSource:
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100, 48000])
-def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, pacer, rate):
+def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, timer, rate):
     """All samples in order, padded with silence to a whole chunk, then silence, whatever the rate."""
     data = noise(rate * 3 + 7)
     source = BytesSource(data, rate)
     session = talk(mic=source).begin()
-    pacer.advance(60.0)
+    timer.advance(60.0)
     assert session.sent[: len(data)] == data
     assert not any(session.sent[len(data) :])
     assert set(session.rates) == {rate}
@@ -70,103 +70,103 @@ def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, pacer, rate):
     assert len(session.sent) // 2 == 3001 * rate // 50
 
 
-def test_no_drift_in_60_seconds(talk, pacer):
+def test_no_drift_in_60_seconds(talk, timer):
     """Every one of 3000 chunks is due exactly 20 ms after the one before."""
     session = talk(mic=SilenceSource()).begin()
-    start = pacer.now()
-    pacer.advance(60.0)
+    start = timer.now()
+    timer.advance(60.0)
     assert max(abs(at - start - i * 0.02) for i, at in enumerate(session.times)) < 1e-6
 
 
-def test_a_short_stall_is_made_up_for(talk, pacer):
+def test_a_short_stall_is_made_up_for(talk, timer):
     """What became due in a stall of 0.5 s is sent at once; the beat stays what it was."""
     data = noise(16000 * 2)
     session = talk(mic=BytesSource(data, 16000)).begin()
-    start = pacer.now()
-    pacer.advance(0.1)
-    pacer.advance(0.02, stall=0.5)
+    start = timer.now()
+    timer.advance(0.1)
+    timer.advance(0.02, stall=0.5)
     assert len(session.chunks) == 32
-    pacer.advance(2.0)
+    timer.advance(2.0)
     assert session.times[-1] == pytest.approx(start + (len(session.times) - 1) * 0.02)
     assert session.sent[: len(data)] == data
 
 
-def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, pacer):
+def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, timer):
     """A process that stood still for 10 s goes on where it was, without loss, at the usual pace."""
     data = noise(16000 * 2)
     session = talk(mic=BytesSource(data, 16000)).begin()
-    pacer.advance(0.1)
+    timer.advance(0.1)
     before = len(session.chunks)
-    pacer.advance(0.02, stall=10.0)
+    timer.advance(0.02, stall=10.0)
     assert len(session.chunks) == before + 1
-    resumed = pacer.now()
-    pacer.advance(2.0)
+    resumed = timer.now()
+    timer.advance(2.0)
     assert len(session.chunks) == before + 1 + 100
     assert session.times[-1] == pytest.approx(resumed + 2.0)
     assert session.sent[: len(data)] == data
 
 
-def test_all_sent_means_all_sent(talk, pacer):
+def test_all_sent_means_all_sent(talk, timer):
     """wait() turns True with the last chunk, not before."""
     source = BytesSource(noise(960), 16000)
     session = talk(mic=source).begin()
-    pacer.advance(0.03)
+    timer.advance(0.03)
     assert source.wait(0) is False
-    pacer.advance(0.01)
+    timer.advance(0.01)
     assert source.wait(0) is True
     assert len(session.chunks) == 3
 
 
-def test_an_empty_source_is_all_sent(talk, pacer):
+def test_an_empty_source_is_all_sent(talk, timer):
     """A source of no samples is through with the first chunk of silence."""
     source = BytesSource(b"", 16000)
     talk(mic=source).begin()
-    pacer.advance(0.001)
+    timer.advance(0.001)
     assert source.wait(0) is True
 
 
-def test_nothing_is_sent_before_the_bot_is_ready(talk, pacer):
+def test_nothing_is_sent_before_the_bot_is_ready(talk, timer):
     """Preparing sends nothing; start() begins with the first sample, at once."""
     session = talk(mic=ToneSource()).prepare()
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(pacer, session.send)
-    pacer.advance(0.0)
+    session.manager.start(timer, session.send)
+    timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
 
-def test_each_session_starts_from_the_beginning(talk, pacer):
+def test_each_session_starts_from_the_beginning(talk, timer):
     """The second session of a client sends the same as the first, however far that got."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
-    pacer.advance(0.5)
+    timer.advance(0.5)
     session.manager.stop(1.0)
     first = session.sent
     session.chunks.clear()
     session.begin()
-    pacer.advance(2.0)
+    timer.advance(2.0)
     assert data.startswith(first)
     assert session.sent[: len(data)] == data
 
 
-def test_nothing_is_sent_after_stop_or_pause(talk, pacer):
+def test_nothing_is_sent_after_stop_or_pause(talk, timer):
     """After pause(), which ends the source for this session, and after stop(), not one chunk is sent."""
     source = ToneSource()
     session = talk(mic=source).begin()
-    pacer.advance(0.1)
+    timer.advance(0.1)
     session.manager.pause()
     assert source.wait() is False
     count = len(session.chunks)
-    pacer.advance(1.0)
+    timer.advance(1.0)
     session.manager.enable_mic(False)
     session.manager.enable_mic(True)
     session.manager.stop(1.0)
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert len(session.chunks) == count
-    assert pacer.live() == []
+    assert timer.live() == []
 
 
-def test_a_lost_line_ends_sending_quietly(talk, pacer, caplog):
+def test_a_lost_line_ends_sending_quietly(talk, timer, caplog):
     """When the transport says that the session is over, the source stands still and nothing is reported."""
     source = ToneSource()
     session = talk(mic=source).prepare()
@@ -175,9 +175,9 @@ def test_a_lost_line_ends_sending_quietly(talk, pacer, caplog):
         session.chunks.append(pcm)
         raise DisconnectedError("gone")
 
-    session.manager.start(pacer, send)
+    session.manager.start(timer, send)
     with caplog.at_level(logging.INFO):
-        pacer.advance(1.0)
+        timer.advance(1.0)
     assert len(session.chunks) == 1
     assert session.events == []
     assert caplog.records == []
@@ -186,70 +186,70 @@ def test_a_lost_line_ends_sending_quietly(talk, pacer, caplog):
 # -- mute ------------------------------------------------------------------------------------------------------------
 
 
-def test_muting_sends_one_second_of_silence_then_nothing(talk, pacer):
+def test_muting_sends_one_second_of_silence_then_nothing(talk, timer):
     """The source stands still while muted and goes on with its next sample."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
-    pacer.advance(0.099)
+    timer.advance(0.099)
     assert len(session.chunks) == 5
     session.manager.enable_mic(False)
     assert session.manager.switches.mic is False
-    pacer.advance(5.0)
+    timer.advance(5.0)
     assert len(session.chunks) == 55
     assert not any(b"".join(session.chunks[5:]))
-    assert pacer.live() == []
-    resumed = pacer.now()
+    assert timer.live() == []
+    resumed = timer.now()
     session.manager.enable_mic(True)
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.times[55] == resumed
     assert session.sent[: 5 * 640] + b"".join(session.chunks[55:])[: len(data) - 5 * 640] == data
 
 
-def test_unmuting_within_the_silence_goes_on_at_once(talk, pacer):
+def test_unmuting_within_the_silence_goes_on_at_once(talk, timer):
     """Unmuted before the second of silence is over, the next chunk is the source's, on the same beat."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
-    start = pacer.now()
-    pacer.advance(0.05)
+    start = timer.now()
+    timer.advance(0.05)
     session.manager.enable_mic(False)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     session.manager.enable_mic(True)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     assert len(session.chunks) == 13
     assert b"".join(session.chunks[:3] + session.chunks[8:]) == data[: 8 * 640]
     assert not any(b"".join(session.chunks[3:8]))
     assert session.times == pytest.approx([start + i * 0.02 for i in range(13)])
 
 
-def test_muted_from_the_start_sends_nothing(talk, pacer):
+def test_muted_from_the_start_sends_nothing(talk, timer):
     """With enable_mic=False not even silence goes out, until the microphone is enabled."""
     data = noise(640)
     session = talk(mic=BytesSource(data, 16000), enable_mic=False).begin()
-    pacer.advance(5.0)
+    timer.advance(5.0)
     assert session.chunks == []
     session.manager.enable_mic(True)
-    pacer.advance(0.02)
+    timer.advance(0.02)
     assert session.sent == data
 
 
-def test_muting_after_the_end_of_the_source(talk, pacer):
+def test_muting_after_the_end_of_the_source(talk, timer):
     """The trailing silence stops 1 s after muting and comes back when unmuted."""
     session = talk(mic=BytesSource(b"", 16000)).begin()
-    pacer.advance(0.09)
+    timer.advance(0.09)
     session.manager.enable_mic(False)
-    pacer.advance(3.0)
+    timer.advance(3.0)
     assert len(session.chunks) == 55
     session.manager.enable_mic(True)
-    pacer.advance(0.09)
+    timer.advance(0.09)
     assert len(session.chunks) == 60
 
 
-def test_mute_is_remembered_between_sessions(talk, pacer):
+def test_mute_is_remembered_between_sessions(talk, timer):
     """enable_mic() without a session decides how the next one begins."""
     session = talk(mic=ToneSource())
     session.manager.enable_mic(False)
     session.begin()
-    pacer.advance(1.0)
+    timer.advance(1.0)
     assert session.chunks == []
     assert session.events == []
 
@@ -257,14 +257,14 @@ def test_mute_is_remembered_between_sessions(talk, pacer):
 # -- sources of the user's ----------------------------------------------------------------------------------------
 
 
-def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, pacer, until):
+def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until):
     """Pieces of any size go out in order; the source is read and closed on one thread of its own."""
     data = noise(15000)
     cuts = [0, 2, 640, 642, 5000, 5002, 20000, 30000]
     source = UserSource(*(data[a:b] for a, b in itertools.pairwise(cuts)))
     session = talk(mic=source).begin()
     until(lambda: source.closes == 1)
-    pacer.advance(1.5)
+    timer.advance(1.5)
     assert session.sent[:30000] == data
     assert not any(session.sent[30000:])
     assert session.manager.counters.mic_underruns == 0
@@ -275,8 +275,8 @@ def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, pacer, until
     assert source.closes == 1
 
 
-def test_a_callback_source_reads_at_most_a_second_ahead(talk, pacer, until):
-    """The function is called until 1 s of audio waits, and again when the pacer has taken some."""
+def test_a_callback_source_reads_at_most_a_second_ahead(talk, timer, until):
+    """The function is called until 1 s of audio waits, and again when the timer thread has taken some."""
     calls: list[int] = []
 
     def fn(frames: int) -> bytes:
@@ -286,35 +286,35 @@ def test_a_callback_source_reads_at_most_a_second_ahead(talk, pacer, until):
     session = talk(mic=CallbackSource(fn, 16000)).begin()
     until(lambda: len(calls) == 50)
     assert set(calls) == {320}
-    pacer.advance(0.199)
+    timer.advance(0.199)
     until(lambda: len(calls) == 60)
     assert session.sent == noise(320) * 10
 
 
-def test_wait_on_a_callback_source(talk, pacer, until):
+def test_wait_on_a_callback_source(talk, timer, until):
     """wait() tells when the last piece of a callback source was sent, not when it was read."""
     pieces = [noise(400), b""]
     source = CallbackSource(lambda frames: pieces.pop(0))
     session = talk(mic=source).begin()
     until(lambda: not pieces)
     until(lambda: not any(t.name.startswith("rtvi-mic") for t in threading.enumerate()))
-    pacer.advance(0.01)
+    timer.advance(0.01)
     assert source.wait(0) is False
-    pacer.advance(0.01)
+    timer.advance(0.01)
     assert source.wait(0) is True
     assert session.sent == noise(400) + bytes(480)
 
 
-def test_a_source_is_not_read_before_the_bot_is_ready(talk, pacer):
+def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
     """A live source must not pile up audio while the client connects."""
     source = UserSource(noise(320))
     session = talk(mic=source).prepare()
     assert not source.entered.wait(0.05)
-    session.manager.start(pacer, session.send)
+    session.manager.start(timer, session.send)
     assert source.entered.wait(LIMIT)
 
 
-def test_a_muted_source_is_not_read(talk, pacer, until):
+def test_a_muted_source_is_not_read(talk, timer, until):
     """Muted, a source of the user's is left alone but for the read in progress."""
     hang = threading.Event()
     source = UserSource(*[noise(320)] * 1000)
@@ -330,18 +330,18 @@ def test_a_muted_source_is_not_read(talk, pacer, until):
     assert source.entered.wait(LIMIT)
 
 
-def test_a_slow_source_yields_silence(talk, pacer, until):
+def test_a_slow_source_yields_silence(talk, timer, until):
     """While nothing is there silence is sent and counted; what comes late is sent whole afterwards."""
     source = UserSource(noise(320), noise(320))
     source.hang = threading.Event()
     session = talk(mic=source).begin()
-    pacer.advance(0.19)
+    timer.advance(0.19)
     assert len(session.chunks) == 10
     assert not any(session.sent)
     assert session.manager.counters.mic_underruns == 10
     source.hang.set()
     until(lambda: source.closes)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     assert b"".join(session.chunks[10:12]) == noise(320) * 2
     assert session.manager.counters.mic_underruns == 10
     session.manager.stop(LIMIT)
@@ -357,12 +357,12 @@ def test_a_slow_source_yields_silence(talk, pacer, until):
         (b"abc", "3 bytes"),
     ],
 )
-def test_a_failing_source_ends_alone(talk, pacer, caplog, failure, message):
+def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
     """What a source raises, and what it may not return, is logged and reported; silence follows what was read."""
     source = UserSource(noise(320), failure, noise(320))
     session = talk(mic=source).begin()
     assert session.reported.wait(LIMIT)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     assert session.sent[:640] == noise(320)
     assert not any(session.sent[640:])
     ((event, error),) = session.events
@@ -376,7 +376,7 @@ def test_a_failing_source_ends_alone(talk, pacer, caplog, failure, message):
     assert len(caplog.records) == 1
 
 
-def test_wait_ends_when_the_source_fails(talk, pacer):
+def test_wait_ends_when_the_source_fails(talk, timer):
     """Nobody waits for the rest of a source that has failed."""
 
     def fn(frames: int) -> bytes:
@@ -387,11 +387,11 @@ def test_wait_ends_when_the_source_fails(talk, pacer):
     with takes(5.0):
         assert source.wait(GUARD) is False
     assert session.reported.wait(LIMIT)
-    pacer.advance(0.1)
+    timer.advance(0.1)
     assert source.wait(0) is False
 
 
-def test_a_source_that_cannot_be_closed_is_reported(talk, pacer):
+def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
     """An exception in close() reaches the program, too."""
     source = UserSource()
     source.close = lambda: 1 / 0
@@ -400,7 +400,7 @@ def test_a_source_that_cannot_be_closed_is_reported(talk, pacer):
     assert "division" in str(session.events[0][1])
 
 
-def test_a_hanging_source_is_given_up(talk, pacer):
+def test_a_hanging_source_is_given_up(talk, timer):
     """stop() returns at its limit with the thread; what it reads later is ignored and the source can be used again."""
     source = UserSource(noise(320), noise(320))
     source.hang = hang = threading.Event()
@@ -419,7 +419,7 @@ def test_a_hanging_source_is_given_up(talk, pacer):
     assert session.events == []
 
 
-def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, pacer):
+def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, timer):
     """The exception of an abandoned read() goes to nobody."""
     source = UserSource(ValueError("late"))
     source.hang = threading.Event()
@@ -432,7 +432,7 @@ def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, pacer):
     assert source.closes == 0
 
 
-def test_a_subclass_does_not_run_on_the_pacer(talk, pacer, until):
+def test_a_subclass_does_not_run_on_the_pacer(talk, timer, until):
     """A source of the package with methods of the user's is a source of the user's."""
     threads: list[str] = []
 
@@ -444,14 +444,14 @@ def test_a_subclass_does_not_run_on_the_pacer(talk, pacer, until):
     source = Loud(440, 0.1)
     session = talk(mic=source).begin()
     until(lambda: len(threads) == 6)
-    pacer.advance(0.2)
+    timer.advance(0.2)
     assert all(name.startswith("rtvi-mic-") for name in threads)
     assert source.wait(0) is True
     session.manager.stop(LIMIT)
     session.chunks.clear()
     session.begin()
     until(lambda: len(threads) == 12)
-    pacer.advance(0.2)
+    timer.advance(0.2)
     assert session.sent[:3200] == ToneSource(440, 0.1).read(1600)
 
 
@@ -459,7 +459,9 @@ def test_a_subclass_does_not_run_on_the_pacer(talk, pacer, until):
 
 
 def test_two_seconds_in_real_time(tmp_path):
-    """2 s of a WAV file leave the real pacer in 1.98 s and little more, bit exact, and none of it before its time."""
+    """2 s of a WAV file leave the real timer thread in 1.98 s and little more, bit exact, and none of it before its
+    time.
+    """
     from rtvi_sync.media.manager import MediaManager
     from rtvi_sync.media.pcm import wav_header
 
@@ -467,16 +469,16 @@ def test_two_seconds_in_real_time(tmp_path):
     (tmp_path / "a.wav").write_bytes(wav_header(16000, len(data)) + data)
     source = WavSource(tmp_path / "a.wav")
     manager = MediaManager(mic=source, speaker=NullSink())
-    pacer = Pacer()
+    timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
     manager.prepare(audio=True, video=False)
     began = time.monotonic()
-    manager.start(pacer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
+    manager.start(timer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
     with takes(2.2):
         assert source.wait(GUARD) is True
     assert manager.stop(LIMIT) == []
-    pacer.close()
-    assert pacer.join(LIMIT)
+    timer.close()
+    assert timer.join(LIMIT)
     times = [at for at, _ in sent[:100]]
     assert b"".join(pcm for _, pcm in sent[:100]) == data
     assert all(at >= began + i * 0.02 for i, at in enumerate(times))

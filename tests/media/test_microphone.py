@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import sleepless
-from rtvi_sync.concurrency.timer_thread import Pacer
+from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
 from rtvi_sync.media.devices import microphone
 from rtvi_sync.media.devices.microphone import DeviceMic
@@ -37,7 +37,7 @@ class Rig:
         self.told: list[str] = []
         self.errors: list[DeviceError] = []
         self.sending = lambda: None
-        self.pacer = Pacer()  # never begins
+        self.timer = TimerThread()  # never begins
         self.mic: DeviceMic | None = None
 
     def make(self) -> Rig:
@@ -58,7 +58,7 @@ class Rig:
         self.make()
         self.world.settle()
         self.mic.wait_opened(Deadline(0))
-        self.mic.start(self.pacer, self.send)
+        self.mic.start(self.timer, self.send)
         return self
 
     def report(self, error: DeviceError) -> None:
@@ -142,8 +142,8 @@ def test_before_the_bot_is_ready_only_the_track_hears(rig):
     mic.world.advance(0.1)
     assert [pcm for pcm, _, _ in mic.heard] == [frame(number) for number in range(1, 6)]
     assert mic.sent == []
-    mic.mic.start(mic.pacer, mic.send)
-    mic.mic.start(mic.pacer, lambda pcm, rate: pytest.fail("the first call counts"))
+    mic.mic.start(mic.timer, mic.send)
+    mic.mic.start(mic.timer, lambda pcm, rate: pytest.fail("the first call counts"))
     mic.world.advance(0.04)
     assert mic.pcm == [frame(6), frame(7)]
 
@@ -216,7 +216,7 @@ def test_muted_from_the_start_no_device_is_touched(rig):
     """With the microphone off nothing is opened, sent or waited for until it is on."""
     mic = rig(enabled=False).make()
     mic.mic.wait_opened(Deadline(0))
-    mic.mic.start(mic.pacer, mic.send)
+    mic.mic.start(mic.timer, mic.send)
     mic.watch(10.0)
     assert (mic.audio.asked, mic.sent, mic.told) == ([], [], [])
     mic.enable(True)
@@ -324,7 +324,7 @@ def test_a_device_that_cannot_be_opened_at_first(rig, error):
     assert [str(each) for each in raised] == [str(error)] * 2
     assert raised[0] is not raised[1]
     assert mic.mic.join(Deadline(LIMIT)) is None
-    mic.mic.start(mic.pacer, mic.send)
+    mic.mic.start(mic.timer, mic.send)
     mic.enable(False)
     mic.watch(5.0)
     assert (len(mic.audio.asked), mic.told, mic.heard) == (1, [], [])
@@ -688,7 +688,7 @@ def test_after_halt_nothing_is_sent(rig):
     mic.mic.halt()
     mic.mic.look()
     mic.mic.check(mic.world.time)
-    mic.mic.start(mic.pacer, mic.send)
+    mic.mic.start(mic.timer, mic.send)
     assert (mic.told, len(mic.sent)) == (["mic_a"], 5)
 
 
@@ -856,7 +856,7 @@ ACTIONS = {
     "repair": lambda rig: (setattr(rig.audio, "open_error", None), rig.audio.fail(None)),
     "hang": lambda rig: setattr(rig.audio, "hangs", True),
     "wake": lambda rig: setattr(rig.audio, "hangs", False),
-    "start": lambda rig: rig.mic.start(rig.pacer, rig.send),
+    "start": lambda rig: rig.mic.start(rig.timer, rig.send),
     "halt": lambda rig: rig.mic.halt(),
 }
 

@@ -163,15 +163,15 @@ def test_wait_returns_false_when_the_session_ends_first(talk, source):
     assert source.wait() is False
 
 
-def test_wait_belongs_to_the_session_it_began_in(talk, pacer):
+def test_wait_belongs_to_the_session_it_began_in(talk, timer):
     """Each session sends the source anew, and wait() tells about the current one."""
     source = ToneSource(440, 0.1)
     session = talk(mic=source).begin()
-    pacer.advance(0.2)
+    timer.advance(0.2)
     assert source.wait() is True
     session.manager.stop(1.0)
     assert source.wait() is True
     session.begin()
     assert source.wait(0) is False
-    pacer.advance(0.2)
+    timer.advance(0.2)
     assert source.wait() is True

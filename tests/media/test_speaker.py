@@ -214,11 +214,11 @@ class GatedSink(UserSink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate = threading.Semaphore(0)
+        self.latch = threading.Semaphore(0)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         super().write(pcm, sample_rate_hz)
-        assert self.gate.acquire(timeout=LIMIT)
+        assert self.latch.acquire(timeout=LIMIT)
 
 
 def test_a_slow_sink_is_not_given_up(talk):
@@ -227,7 +227,7 @@ def test_a_slow_sink_is_not_given_up(talk):
     session = talk(speaker=sink).prepare()
     for number in range(6):
         session.hear(frame(number))
-    timers = [threading.Timer(0.5 * (number + 1), sink.gate.release) for number in range(6)]
+    timers = [threading.Timer(0.5 * (number + 1), sink.latch.release) for number in range(6)]
     for timer in timers:
         timer.start()
     assert session.manager.stop(2.0, LIMIT) == []  # 2 s: no busy machine holds a timer up for so long
@@ -245,12 +245,12 @@ def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
     given_up: list[threading.Thread] = []
     stopped.start()
     until(lambda: session.manager._session is None)
-    sink.gate.release()
+    sink.latch.release()
     stopped.join(LIMIT)
     (thread,) = given_up
     assert dropped(session) == [pytest.approx(0.16)]  # two were taken
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.16)
-    sink.gate.release()
+    sink.latch.release()
     thread.join(LIMIT)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000), "close"]
 
@@ -265,10 +265,10 @@ def test_a_late_close_does_not_hit_the_next_session(talk, until):
     given_up: list[threading.Thread] = []
     stopped.start()
     until(lambda: session.manager._session is None)
-    sink.gate.release()
+    sink.latch.release()
     stopped.join(LIMIT)
     session.prepare()
-    sink.gate.release()
+    sink.latch.release()
     given_up[0].join(LIMIT)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000)]
     assert session.manager.stop(LIMIT) == []
@@ -300,14 +300,14 @@ def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
         session.hear(frame(number))
     until(lambda: len(sink.calls) == 1)
     drain = QueuedSpeaker.drain
-    release = threading.Timer(0.7, sink.gate.release)  # in the midst of the wait for it
+    release = threading.Timer(0.7, sink.latch.release)  # in the midst of the wait for it
     with monkeypatch.context() as patch:
         patch.setattr(QueuedSpeaker, "drain", lambda *arguments: release.start() or drain(*arguments))
         session.manager.select("speaker", successor)
     session.hear(frame(5))
     assert "close" not in sink.calls
     for _ in range(4):
-        sink.gate.release()
+        sink.latch.release()
     assert session.manager.stop(LIMIT) == []
     assert sink.calls == [(number, 960, 24000) for number in range(5)] + ["close"]
     assert successor.pcm == frame(5)
@@ -329,7 +329,7 @@ def test_a_sink_that_replaces_itself(talk, until):
     for number in range(3):
         session.hear(frame(number))
     for _ in range(3):
-        sink.gate.release()
+        sink.latch.release()
     until(lambda: "close" in sink.calls)
     session.hear(frame(3))
     assert session.manager.stop(LIMIT) == []

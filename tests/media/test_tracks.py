@@ -19,7 +19,7 @@ LIMIT = GUARD
 FRAME = bytes(range(2)) * 480
 
 
-def test_no_tracks_without_a_session(talk, pacer):
+def test_no_tracks_without_a_session(talk, timer):
     """Before prepare() and after stop() there is no track; in between there are two of audio."""
     session = talk(mic=ToneSource())
     assert session.manager.tracks() == Tracks()
@@ -44,12 +44,12 @@ def test_no_local_track_without_a_microphone(talk):
     assert session.manager.tracks().bot.audio is not None
 
 
-def test_local_frames_are_what_was_sent(talk, pacer):
+def test_local_frames_are_what_was_sent(talk, timer):
     """Frames carry the bytes, the rate and the time of each chunk that was sent, silence included."""
     session = talk(mic=ToneSource(440, 0.1, 24000)).begin()
     track = session.manager.tracks().local.audio
     frames = track.frames()
-    pacer.advance(0.2)
+    timer.advance(0.2)
     session.manager.stop(1.0)
     read = list(frames)
     assert [frame.pcm for frame in read] == session.chunks

@@ -39,7 +39,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Conversation]:
     """A conversation of two turns, one spoken and one typed, that is over."""
-    with EmbeddedBot(transcripts="Who is there?", replies=[f"It is {MARKUP}.", "Bye!"], hang_over=0.2) as bot:
+    with EmbeddedBot(transcripts="Who is there?", replies=[f"It is {MARKUP}.", "Bye!"], hangover=0.2) as bot:
         client = client_of(bot, mic=ToneSource(440, duration=0.4, sample_rate_hz=16_000))
         talk = Conversation(client)
         with client, client.events("bot-stopped-speaking", timeout=GUARD) as ends:

@@ -24,7 +24,7 @@ from rtvi_sync.testing import EmbeddedBot
 
 markup = "<script>alert('x')</script>"
 reply = markup + " one two three four five six seven eight nine ten."
-bot = EmbeddedBot(transcripts=markup, replies=reply, hang_over=0.2)
+bot = EmbeddedBot(transcripts=markup, replies=reply, hangover=0.2)
 bot.start()
 
 def new_client(**options):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtvi_sync.errors import ProtocolError
 from rtvi_sync.protocol import frames
-from rtvi_sync.protocol.audio_frames import UsualAudio, encode_audio
+from rtvi_sync.protocol.audio_frames import AudioFrameTemplate, encode_audio
 from rtvi_sync.protocol.frames import AudioRawFrame
 
 PCM = bytes(range(256))
@@ -27,14 +27,14 @@ audio = st.builds(
 )
 
 
-def learned(frame: AudioRawFrame) -> UsualAudio:
+def learned(frame: AudioRawFrame) -> AudioFrameTemplate:
     """What has learned this frame, if it could."""
-    usual = UsualAudio()
-    usual.learn(frames.encode(frame), frame.audio, frame.sample_rate, frame.num_channels)
+    usual = AudioFrameTemplate()
+    usual.update(frames.encode(frame), frame.audio, frame.sample_rate, frame.num_channels)
     return usual
 
 
-def by_usual(usual: UsualAudio, data: bytes) -> tuple[bytes, int, int] | None:
+def by_usual(usual: AudioFrameTemplate, data: bytes) -> tuple[bytes, int, int] | None:
     """What it reads."""
     found = usual.match(data)
     return None if found is None else (found[1], usual.sample_rate, usual.num_channels)
@@ -50,7 +50,7 @@ def by_protobuf(data: bytes) -> tuple[str | None, Any]:
 
 def test_the_frames_of_a_bot_are_read() -> None:
     """Frames that differ in number, name and samples are read as protobuf reads them, however long a run of them is."""
-    usual, long_way = UsualAudio(), 0
+    usual, long_way = AudioFrameTemplate(), 0
     for number in range(2000):
         pcm = number.to_bytes(2, "little") * 320
         data = frames.encode(
@@ -60,7 +60,7 @@ def test_the_frames_of_a_bot_are_read() -> None:
         if read is None:
             long_way += 1
             read = by_protobuf(data)[1]
-            usual.learn(data, *read)
+            usual.update(data, *read)
         assert read == (pcm, 24_000, 1)
     assert long_way < 400
     assert usual.seconds == pytest.approx(320 / 24_000)
@@ -105,9 +105,9 @@ def test_nothing_odd_is_learned(parts: list[bytes], pcm: bytes) -> None:
     inner = b"".join([b"\x1a", bytes([len(pcm)]), pcm, b"\x20\x05\x28\x01"])
     wire = b"".join([b"\x12", bytes([len(inner)]), inner, *parts])
     kind, content = by_protobuf(wire)
-    usual = UsualAudio()
+    usual = AudioFrameTemplate()
     if kind == "audio":
-        usual.learn(wire, *content)
+        usual.update(wire, *content)
     other = wire.replace(pcm, bytes(len(pcm)))
 
     read = by_usual(usual, other)
@@ -122,19 +122,19 @@ def test_a_name_that_is_not_what_it_seems() -> None:
     wire = b"\x12" + bytes([len(inner)]) + inner
     kind, content = by_protobuf(wire)
     assert (kind, content) == ("audio", (b"xy", 5, 1))
-    usual = UsualAudio()
+    usual = AudioFrameTemplate()
 
-    usual.learn(wire, *content)
+    usual.update(wire, *content)
 
     assert usual.match(wire) is None
 
 
 def test_who_sends_something_else_each_time_is_not_learned_each_time() -> None:
     """To learn takes long, so a server cannot have it done for each of its frames."""
-    usual, learned_of = UsualAudio(), 0
+    usual, learned_of = AudioFrameTemplate(), 0
     for size in range(1, 1000):
         data = encode_audio(bytes(size), 16_000)
-        usual.learn(data, bytes(size), 16_000, 1)
+        usual.update(data, bytes(size), 16_000, 1)
         learned_of += usual.match(data) is not None
     assert 1 <= learned_of <= 20
 

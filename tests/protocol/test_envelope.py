@@ -119,11 +119,11 @@ def test_what_a_text_weighs() -> None:
     """A text of many small values weighs more than it is long, whether text or bytes."""
     small, many = '{"a":"' + 2001 * "b" + '"}', '{"a":[' + 999 * "1," + "123]}"
     assert len(small) == len(many)
-    assert len(small) < envelope.weight(small) < envelope.weight(many)
+    assert len(small) < envelope.estimated_size(small) < envelope.estimated_size(many)
     for text in (small, many):
-        assert envelope.weight(text.encode()) == pytest.approx(envelope.weight(text), rel=0.05)
+        assert envelope.estimated_size(text.encode()) == pytest.approx(envelope.estimated_size(text), rel=0.05)
     # One character beyond 16 bits makes each of a text take four bytes.
-    assert envelope.weight(small + "\N{PARTY POPPER}") > 3.5 * envelope.weight(small)
+    assert envelope.estimated_size(small + "\N{PARTY POPPER}") > 3.5 * envelope.estimated_size(small)
 
 
 class TestDecode:

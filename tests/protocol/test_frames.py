@@ -26,7 +26,7 @@ from rtvi_sync.protocol.frames import (
     decode,
     encode,
     encode_message,
-    message_in,
+    match_message_frame,
 )
 from tests.slowness import GUARD
 
@@ -140,7 +140,7 @@ def test_messages_are_as_the_oracle_writes_them(data: str, more: int) -> None:
     oracle.message.data = data
     wire = oracle.SerializeToString()
     assert encode_message(data.encode()) == wire
-    assert message_in(wire) == data
+    assert match_message_frame(wire) == data
     assert content(wire) == ("message", data)
 
 
@@ -150,14 +150,14 @@ def test_what_is_seen_at_a_glance_is_what_protobuf_reads(frame: Frame, data: st.
     wire = bytearray(encode(frame))
     start = data.draw(st.integers(0, len(wire)))
     wire[start : data.draw(st.integers(start, len(wire)))] = data.draw(st.binary(max_size=6))
-    seen = message_in(bytes(wire))
+    seen = match_message_frame(bytes(wire))
     if seen is not None:
         assert decode(bytes(wire)) == MessageFrame(data=seen)
 
 
 def test_a_message_that_is_not_utf_8_is_not_seen_at_a_glance() -> None:
     """What is wrong with it is left to protobuf to tell."""
-    assert message_in(encode_message(b"\xff\xfe")) is None
+    assert match_message_frame(encode_message(b"\xff\xfe")) is None
 
 
 @given(frames)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rtvi_sync.errors import BotError, DisconnectedError
-from rtvi_sync.protocol.states import ACTIVE, FOLLOWING, CloseInfo, TransportState, may_follow
+from rtvi_sync.protocol.states import ACTIVE, FOLLOWING, CloseInfo, TransportState, can_transition
 
 S = TransportState
 
@@ -26,16 +26,16 @@ def test_the_way_of_a_session() -> None:
         S.DISCONNECTING,
         S.DISCONNECTED,
     ]
-    assert all(may_follow(one, other) for one, other in itertools.pairwise(way))
+    assert all(can_transition(one, other) for one, other in itertools.pairwise(way))
 
 
 def test_start_bot_and_then_connect() -> None:
     """`authenticated` lies between `start_bot()` and `connect()`, from wherever a client rests."""
     for rest in (S.DISCONNECTED, S.INITIALIZED, S.ERROR):
-        assert may_follow(rest, S.AUTHENTICATING)
-    assert may_follow(S.AUTHENTICATING, S.AUTHENTICATED)
-    assert may_follow(S.AUTHENTICATED, S.INITIALIZING)
-    assert may_follow(S.AUTHENTICATED, S.DISCONNECTED)
+        assert can_transition(rest, S.AUTHENTICATING)
+    assert can_transition(S.AUTHENTICATING, S.AUTHENTICATED)
+    assert can_transition(S.AUTHENTICATED, S.INITIALIZING)
+    assert can_transition(S.AUTHENTICATED, S.DISCONNECTED)
 
 
 def test_every_state_has_a_way_out() -> None:
@@ -50,8 +50,8 @@ def test_every_state_has_a_way_out() -> None:
 
 def test_an_attempt_may_fail_anywhere() -> None:
     """Rule 2: `error` may follow every state but those at rest, and `disconnecting` those but itself."""
-    assert {s for s in S if not may_follow(s, S.ERROR)} == {S.DISCONNECTED, S.ERROR}
-    assert {s for s in S if not may_follow(s, S.DISCONNECTING)} == {S.DISCONNECTED, S.DISCONNECTING, S.ERROR}
+    assert {s for s in S if not can_transition(s, S.ERROR)} == {S.DISCONNECTED, S.ERROR}
+    assert {s for s in S if not can_transition(s, S.DISCONNECTING)} == {S.DISCONNECTED, S.DISCONNECTING, S.ERROR}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_attempt_may_fail_anywhere() -> None:
 )
 def test_what_cannot_follow(state: TransportState, next_: TransportState) -> None:
     """No state is skipped on the way to a ready bot, and none follows itself."""
-    assert not may_follow(state, next_)
+    assert not can_transition(state, next_)
 
 
 def test_states_are_strings() -> None:

@@ -90,7 +90,7 @@ class Eyes:
 
     def look_at_client(self, client: RTVIClient) -> None:
         """Take down everything public that a client hands out, and what is behind it."""
-        connector = client._connector
+        connector = client._manager
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
         self.look_at(connector.transport, connector._network, connector._options, connector._request())
         options = getattr(connector.transport, "options", None)

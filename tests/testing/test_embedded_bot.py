@@ -38,7 +38,7 @@ def test_a_text_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
 
 def test_a_spoken_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
     """Speech is announced, interrupts, is transcribed, ends, and is answered."""
-    with EmbeddedBot(transcripts="Hello bot", replies="Yes.", hang_over=QUICK) as bot:
+    with EmbeddedBot(transcripts="Hello bot", replies="Yes.", hangover=QUICK) as bot:
         client = talk(bot)
         client.say(silence(0.5) + tone(0.3) + silence(0.3))
         items = client.until("bot-stopped-speaking")
@@ -52,7 +52,7 @@ def test_a_spoken_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
 
 def test_the_users_own_voice_comes_back_bit_exact(talk: Talk) -> None:
     """The answer to speech is what was said, at the rate at which it was said, padded to whole chunks of 40 ms."""
-    with EmbeddedBot(hang_over=QUICK) as bot:
+    with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(silence(0.5) + tone(0.33) + silence(0.4))
         items = client.until("bot-stopped-speaking")
@@ -64,7 +64,7 @@ def test_the_users_own_voice_comes_back_bit_exact(talk: Talk) -> None:
 
 def test_who_stops_sending_has_spoken(talk: Talk) -> None:
     """A user whose audio ends in the middle, without any silence, is answered too."""
-    with EmbeddedBot(hang_over=QUICK) as bot:
+    with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(tone(0.3))
         items = client.until("bot-stopped-speaking")
@@ -76,7 +76,7 @@ def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
     """raw-audio and raw-audio-batch messages are as good as audio frames."""
     pcm = base64.b64encode(tone(0.3)).decode()
     quiet = base64.b64encode(silence(0.3)).decode()
-    with EmbeddedBot(hang_over=QUICK) as bot:
+    with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.send("raw-audio", {"base64Audio": pcm, "sampleRate": RATE, "numChannels": 1})
         client.send("raw-audio-batch", {"base64AudioBatch": [quiet], "sampleRate": RATE, "numChannels": 1})
@@ -87,7 +87,7 @@ def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
 
 def test_the_script_is_followed_and_begins_again(talk: Talk) -> None:
     """Transcripts and replies go on turn by turn, and from the first when they are used up."""
-    with EmbeddedBot(transcripts=["A", "B"], replies=["1", "2", "3"], echo=False, hang_over=QUICK) as bot:
+    with EmbeddedBot(transcripts=["A", "B"], replies=["1", "2", "3"], echo=False, hangover=QUICK) as bot:
         client = talk(bot)
         turns = []
         for _ in range(4):
@@ -100,7 +100,7 @@ def test_the_script_is_followed_and_begins_again(talk: Talk) -> None:
 
 def test_without_a_script_it_tells_what_it_heard(talk: Talk) -> None:
     """The transcript then is the length of the speech, and the reply repeats it."""
-    with EmbeddedBot(hang_over=QUICK) as bot:
+    with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(tone(0.3) + silence(0.3))
         items = client.until("bot-transcription")
@@ -120,7 +120,7 @@ def test_replies_can_be_a_function(talk: Talk) -> None:
 
 def test_audio_can_have_a_fixed_rate(talk: Talk) -> None:
     """`audio_out_sample_rate_hz` holds for echoes and for tones."""
-    with EmbeddedBot(audio_out_sample_rate_hz=8000, replies="Yes.", hang_over=QUICK) as bot:
+    with EmbeddedBot(audio_out_sample_rate_hz=8000, replies="Yes.", hangover=QUICK) as bot:
         client = talk(bot)
         client.say(tone(0.3) + silence(0.3))
         spoken = client.until("bot-stopped-speaking")
@@ -134,7 +134,7 @@ def test_audio_can_have_a_fixed_rate(talk: Talk) -> None:
 @pytest.mark.parametrize(("speech_first", "rate"), [(True, RATE), (False, 24000)])
 def test_audio_has_one_rate_a_session(talk: Talk, speech_first: bool, rate: int) -> None:
     """Without a fixed rate the bot takes the user's, or its own if it speaks before it hears, and keeps it."""
-    with EmbeddedBot(replies="Yes.", hang_over=QUICK) as bot:
+    with EmbeddedBot(replies="Yes.", hangover=QUICK) as bot:
         client = talk(bot)
         items = []
         for speech in (speech_first, not speech_first):
@@ -171,7 +171,7 @@ def test_text_that_does_not_run_is_only_acknowledged(talk: Talk) -> None:
 
 def test_speech_interrupts_speech(talk: Talk) -> None:
     """Who speaks while the bot speaks silences it: no audio of the old turn comes after the interruption."""
-    with EmbeddedBot(replies=["A very long reply of many words " * 20, "Yes."], echo=False, hang_over=QUICK) as bot:
+    with EmbeddedBot(replies=["A very long reply of many words " * 20, "Yes."], echo=False, hangover=QUICK) as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Talk"})
         client.until("bot-started-speaking")

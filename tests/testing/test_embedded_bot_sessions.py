@@ -137,7 +137,7 @@ def test_a_handler_comes_first(talk: Talk) -> None:
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
     """Every one of many clients has its own conversation, and all of them go on at the same time."""
-    with EmbeddedBot(replies="Yes.", hang_over=QUICK) as bot:
+    with EmbeddedBot(replies="Yes.", hangover=QUICK) as bot:
         clients = [talk(bot) for _ in range(100)]
         for number, client in enumerate(clients):
             client.send("client-ready", {"version": "2.2.0"}, id=str(number))

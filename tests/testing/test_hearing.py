@@ -22,8 +22,8 @@ def silence(seconds: float, rate: int = RATE) -> bytes:
     return bytes(2 * round(seconds * rate))
 
 
-def detector(hang_over: float = 0.6, max_speech: float = 60.0) -> SpeechDetector:
-    return SpeechDetector(threshold=500, hang_over=hang_over, max_speech=max_speech)
+def detector(hangover: float = 0.6, max_speech: float = 60.0) -> SpeechDetector:
+    return SpeechDetector(threshold=500, hangover=hangover, max_speech=max_speech)
 
 
 def hear(ear: SpeechDetector, pcm: bytes, chunk: int = 640) -> list[Heard]:

@@ -42,7 +42,7 @@ def bot() -> Iterator[EmbeddedBot]:
 def ask(client: MeasuredClient) -> None:
     client.send_client_request("order", 7)
     client.send_text("Well?", audio_response=False)
-    client.hear_answer(SOON)
+    client.wait_for_answer(SOON)
 
 
 def never(client: MeasuredClient) -> None:
@@ -87,7 +87,7 @@ class TestRunning:
             if number == 2:
                 sys.exit("enough\n\x1b[31mred")
 
-        report = run_many(scenario, 4, bot.ws_url, at_once=1)
+        report = run_many(scenario, 4, bot.ws_url, concurrency=1)
         assert [row.outcome for row in report.rows] == ["passed", "failed", "failed", "passed"]
         first, second = report.failed
         assert (first.error or "").startswith("RequestTimeoutError: ")
@@ -121,7 +121,7 @@ class TestRunning:
         (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
         assert row.error == "TypeError: run_many() needs what makes a MeasuredClient, not object"
 
-    @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"at_once": 0}), (1, {"spawn_rate": 0})])
+    @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"concurrency": 0}), (1, {"spawn_rate": 0})])
     def test_impossible(self, n: int, options: dict[str, Any]) -> None:
         """Numbers that make no sense are refused at once."""
         with pytest.raises(ValueError, match="must be"):
@@ -140,7 +140,7 @@ class TestRunning:
             with lock:
                 now[0] -= 1
 
-        report = run_many(scenario, 9, bot.ws_url, at_once=3, spawn_rate=math.inf)
+        report = run_many(scenario, 9, bot.ws_url, concurrency=3, spawn_rate=math.inf)
         assert report.failed == ()
         assert most == [3]
 
@@ -158,7 +158,7 @@ class TestRunning:
             together.wait(SOON)
             time.sleep(0.1)
 
-        report = run_many(scenario, 8, bot.ws_url, at_once=4, spawn_rate=50)
+        report = run_many(scenario, 8, bot.ws_url, concurrency=4, spawn_rate=50)
         assert report.failed == ()
         assert report.rows[7].began - report.rows[4].began > 0.04
 
@@ -182,7 +182,7 @@ class TestRunning:
         def on_row(row: Row) -> None:
             raise LookupError(f"no place for {row.number}")
 
-        report = run_many(ask, 3, bot.ws_url, at_once=1, spawn_rate=math.inf, on_row=on_row)
+        report = run_many(ask, 3, bot.ws_url, concurrency=1, spawn_rate=math.inf, on_row=on_row)
         assert [row.outcome for row in report.rows] == ["passed", "not connected", "passed"]
         assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
             f"no place for {number}" for number in range(3)
@@ -251,7 +251,7 @@ class TestEnding:
         striking = threading.Thread(target=strike)
         striking.start()
         with pytest.raises(KeyboardInterrupt) as caught:
-            run_many(scenario, 100, bot.ws_url, at_once=3, spawn_rate=math.inf)
+            run_many(scenario, 100, bot.ws_url, concurrency=3, spawn_rate=math.inf)
         striking.join()
         rows = caught.value.args[0].rows
         assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
@@ -277,7 +277,7 @@ class TestEnding:
         striking = threading.Thread(target=strike)
         striking.start()
         with takes(5.0), pytest.raises(KeyboardInterrupt) as caught:
-            run_many(scenario, 100, bot.ws_url, at_once=3, spawn_rate=math.inf)
+            run_many(scenario, 100, bot.ws_url, concurrency=3, spawn_rate=math.inf)
         free.set()
         striking.join()
         rows = caught.value.args[0].rows

@@ -46,7 +46,7 @@ def refuse(_: object) -> None:
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    with EmbeddedBot(hang_over=HANG_OVER, replies="No.", handler=handle, on_request={"refused": refuse}) as bot:
+    with EmbeddedBot(hangover=HANG_OVER, replies="No.", handler=handle, on_request={"refused": refuse}) as bot:
         yield bot
 
 
@@ -178,7 +178,7 @@ def test_no_bot(told: list[Measurement]) -> None:
         client = MeasuredClient.for_url(bot.ws_url, connect_timeout=0.1)
         client.on_measurement = told.append
         with pytest.raises(BotNotReadyError):
-            client.hear_answer(SOON)
+            client.wait_for_answer(SOON)
         with pytest.raises(ConnectionTimeoutError):
             client.connect()
     assert names(told) == [("connect", "connect", "ConnectionTimeoutError")]
@@ -204,9 +204,9 @@ class TestAnswers:
         with client:
             del told[:]
             client.send_text("Well?")
-            spoken = client.hear_answer(SOON)
+            spoken = client.wait_for_answer(SOON)
             client.send_text("Well?", audio_response=False)
-            written = client.hear_answer(SOON)
+            written = client.wait_for_answer(SOON)
         assert [name for _, name, _ in names(told)] == ["first text", "first sound", "whole", "first text", "whole"]
         assert spoken.text is not None
         assert spoken.sound is not None
@@ -227,7 +227,7 @@ class TestAnswers:
         with client:
             assert source.wait(SOON)
             sent = time.monotonic()
-            answer = client.hear_answer(SOON)
+            answer = client.wait_for_answer(SOON)
         whole = next(done for done in told if done.name == "whole")
         assert began + 0.28 <= whole.began <= sent  # when the last 20 ms of 0.3 s were sent
         assert answer.sound is not None
@@ -239,7 +239,7 @@ class TestAnswers:
         with client:
             client.send_text("By the way.", run_immediately=False)
             with pytest.raises(RequestTimeoutError):
-                client.hear_answer(0.05)
+                client.wait_for_answer(0.05)
         assert names(told)[1:] == [("answer", "first sound", "RequestTimeoutError")]
         assert 0.05 <= told[1].seconds < SOON
 
@@ -247,20 +247,20 @@ class TestAnswers:
         """Files are asked about, and messages for the context may have the bot answer, too."""
         with client:
             client.send_file(b"x", "What is this?", audio_response=False, name="x.txt")
-            assert client.hear_answer(SOON).text is not None
+            assert client.wait_for_answer(SOON).text is not None
         with EmbeddedBot(version="1.4.0", replies="No.") as bot, MeasuredClient.for_url(bot.ws_url) as older:
             older.append_to_context("user", "By the way.")
             older.append_to_context("user", "Well?", run_immediately=True)
-            assert older.hear_answer(SOON).sound is not None
+            assert older.wait_for_answer(SOON).sound is not None
 
     def test_none_in_time(self, client: MeasuredClient, told: list[Measurement]) -> None:
         """A bot that is silent fails one answer, and may answer the next."""
         with client:
             client.send_text("silence", audio_response=False)
             with pytest.raises(RequestTimeoutError, match="no first text"):
-                client.hear_answer(0.05)
+                client.wait_for_answer(0.05)
             client.send_text("Well?", audio_response=False)
-            client.hear_answer(SOON)
+            client.wait_for_answer(SOON)
         assert names(told)[1:] == [
             ("answer", "first text", "RequestTimeoutError"),
             ("answer", "first text", None),
@@ -272,15 +272,15 @@ class TestAnswers:
         client.connect()
         client.send_text("leave", audio_response=False)
         with pytest.raises(DisconnectedError) as caught:
-            client.hear_answer(SOON)
+            client.wait_for_answer(SOON)
         assert caught.value.code == 1011
         with pytest.raises(BotNotReadyError):
             client.send_text("Are you there?")
         with pytest.raises(DisconnectedError):
-            client.hear_answer(SOON)
+            client.wait_for_answer(SOON)
         client.connect()
         client.send_text("Well?", audio_response=False)
-        client.hear_answer(SOON)
+        client.wait_for_answer(SOON)
         assert names(told)[1:] == [
             ("answer", "first text", "DisconnectedError"),
             ("answer", "first sound", "BotNotReadyError"),
@@ -296,7 +296,7 @@ class TestAnswers:
         leaving = threading.Timer(0.05, client.disconnect)
         leaving.start()
         with pytest.raises(DisconnectedError):
-            client.hear_answer(SOON)
+            client.wait_for_answer(SOON)
         leaving.join()
         assert names(told) == [("connect", "connect", None)]
 
@@ -305,7 +305,7 @@ class TestAnswers:
         client = MeasuredClient.for_url(bot.ws_url, events="manual")
         with client:
             client.send_text("Well?", audio_response=False)
-            assert client.hear_answer(SOON).text is not None
+            assert client.wait_for_answer(SOON).text is not None
 
     def test_in_a_handler(self, client: MeasuredClient) -> None:
         """A handler that waited for what comes after it would wait in vain."""
@@ -314,7 +314,7 @@ class TestAnswers:
 
         def wait() -> None:
             try:
-                client.hear_answer(SOON)
+                client.wait_for_answer(SOON)
             except WouldDeadlockError as error:
                 raised.append(error)
             done.set()
@@ -332,7 +332,7 @@ def test_it_is_collected(bot: EmbeddedBot) -> None:
     client = MeasuredClient.for_url(bot.ws_url)
     with client:
         client.send_text("Well?", audio_response=False)
-        client.hear_answer(SOON)
+        client.wait_for_answer(SOON)
     alive = weakref.ref(client)
     del client
     collect()

@@ -701,7 +701,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     controller = AbortController(deadline, AbandonedError)
     with Slow(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
         assert server.reached.wait(LIMIT)
-        assert posting.goes_on(1.0 + net._GRACE / 3)
+        assert posting.should_retry(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -33,7 +33,7 @@ def connect(attempt):
             on_closed=ends.append,
             on_event=lambda *_: None,
             on_messages=messages.extend,
-            hub=None,
+            runtime=None,
         )
         transport.initialize(options, messages.append)
         transport.init_devices()

@@ -265,7 +265,7 @@ def test_whoever_set_the_limit_says_what_happened():
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
-        assert opening.goes_on(1.0 + net._GRACE / 3)
+        assert opening.should_retry(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.concurrency.runtime import acquire_hub
+from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.errors import (
     ConnectionTimeoutError,
     DisconnectedError,
@@ -78,7 +78,7 @@ class BotServer(Server):
 class Session:
     """What a session gives to its transport, and what the transport told it."""
 
-    def __init__(self, hub, **options) -> None:
+    def __init__(self, runtime, **options) -> None:
         self._changed = threading.Condition()
         self.messages: list[object] = []
         self.ends: list[CloseInfo] = []
@@ -89,7 +89,7 @@ class Session:
             on_closed=lambda info: self._note(self.ends, info),
             on_event=lambda *_: None,
             on_messages=self._take,
-            hub=hub,
+            runtime=runtime,
             network=options.pop("network", Network(ssl_context=trusting(), proxy=False)),
             media=MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options}),
         )
@@ -118,11 +118,11 @@ class Session:
 
 
 @pytest.fixture
-def hub():
-    """The hub of the process."""
-    hub = acquire_hub()
-    yield hub
-    hub.release()
+def runtime():
+    """The runtime of the process."""
+    runtime = acquire_runtime()
+    yield runtime
+    runtime.release()
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -140,12 +140,12 @@ def plain():
 
 
 @pytest.fixture
-def opened(hub, attempt, monkeypatch):
+def opened(runtime, attempt, monkeypatch):
     """Connects transports, each with a session of its own, and disconnects all after the test."""
     pairs = []
 
     def connect(transport, bundle=None, session=None):
-        session = session or Session(hub)
+        session = session or Session(runtime)
         pairs.append((transport, session))
         session.begin(transport)
         transport.connect(bundle, attempt.signal)
@@ -159,10 +159,10 @@ def opened(hub, attempt, monkeypatch):
         assert session.options.media.stop(LIMIT) == []
 
 
-def flush(hub) -> None:
+def flush(runtime) -> None:
     """Wait until the io thread has done all that was given to it."""
     done = threading.Event()
-    hub.io.call(done.set)
+    runtime.io.call(done.set)
     assert done.wait(LIMIT)
 
 
@@ -193,23 +193,23 @@ def test_ws_url_wins_over_the_other_spelling(plain, opened):
 
 
 @pytest.mark.parametrize("bundle", [None, {}, {"url": "ws://x"}, {"ws_url": None}, {"ws_url": 5}, [1], "ws://x", 5])
-def test_there_is_no_url(hub, attempt, bundle):
+def test_there_is_no_url(runtime, attempt, bundle):
     """A bundle without a URL is refused, and the message says what to do."""
     transport = WebSocketTransport()
-    Session(hub).begin(transport)
+    Session(runtime).begin(transport)
     with pytest.raises(InvalidTransportParamsError, match="ws_url"):
         transport.connect(bundle, attempt.signal)
     transport.disconnect()
 
 
 @pytest.mark.parametrize("url", ["http://host", "host", "ws://", "ws://host:99999", "ws://user:secret@[x", ""])
-def test_a_url_that_is_none(hub, attempt, url):
+def test_a_url_that_is_none(runtime, attempt, url):
     """A URL that cannot work is refused, by the constructor already if it was given there, and without its secrets."""
     with pytest.raises(InvalidTransportParamsError, match="is not a WebSocket URL: it") as caught:
         WebSocketTransport(url)
     assert "secret" not in str(caught.value)
     transport = WebSocketTransport()
-    Session(hub).begin(transport)
+    Session(runtime).begin(transport)
     with pytest.raises(InvalidTransportParamsError):
         transport.connect({"ws_url": url}, attempt.signal)
     transport.disconnect()
@@ -250,22 +250,22 @@ def test_nowhere_else(opened):
         WebSocketTransport(token_in="body")  # type: ignore[arg-type]
 
 
-def test_a_token_that_is_no_header(hub, attempt):
+def test_a_token_that_is_no_header(runtime, attempt):
     """A token with a line break in it is refused before anything is sent, and is not shown."""
     transport = WebSocketTransport("ws://127.0.0.1:9/", token="secret\r\nEvil: 1", token_in="header")
-    Session(hub).begin(transport)
+    Session(runtime).begin(transport)
     with pytest.raises(InvalidTransportParamsError) as caught:
         transport.connect(None, attempt.signal)
     assert "secret" not in str(caught.value)
     transport.disconnect()
 
 
-def test_secrets_do_not_show(hub, attempt, caplog):
+def test_secrets_do_not_show(runtime, attempt, caplog):
     """repr, errors and logs have neither token nor password."""
     transport = WebSocketTransport("ws://ada:secret@127.0.0.1:9/ws?key=secret", token="secret")
     assert repr(transport) == "WebSocketTransport(ws_url='ws://127.0.0.1:9/ws')"
     assert repr(WebSocketTransport()) == "WebSocketTransport(ws_url=None)"
-    Session(hub).begin(transport)
+    Session(runtime).begin(transport)
     with caplog.at_level(logging.DEBUG), pytest.raises(TransportStartError) as caught:
         transport.connect(None, attempt.signal)
     transport.disconnect()
@@ -303,10 +303,10 @@ def test_the_ready_message(plain, opened):
     session.wait(lambda: session.messages == ["heard"])
 
 
-def test_all_kinds_of_frames(plain, opened, hub, caplog):
+def test_all_kinds_of_frames(plain, opened, runtime, caplog):
     """Audio goes to the sink, an interruption to the session; what is not for us, or is broken, is skipped."""
     sink = BytesSink()
-    session = Session(hub, speaker=sink)
+    session = Session(runtime, speaker=sink)
     opened(WebSocketTransport(plain.url), session=session)
     bot = plain.bot()
     with caplog.at_level(logging.DEBUG):
@@ -325,7 +325,7 @@ def test_all_kinds_of_frames(plain, opened, hub, caplog):
     assert "text frame" in caplog.text
 
 
-def test_text_frames_are_counted_and_warned_of_once(plain, opened, hub, caplog):
+def test_text_frames_are_counted_and_warned_of_once(plain, opened, runtime, caplog):
     """They are what a bot with a JSON serializer sends: the log says so once a session, and they are counted."""
     transport = WebSocketTransport(plain.url)
     session = opened(transport)
@@ -360,10 +360,10 @@ def test_a_bot_of_another_serializer_is_named_when_connect_times_out(plain, sent
     client.close()
 
 
-def test_what_comes_together_keeps_its_order(plain, opened, hub, monkeypatch):
+def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch):
     """Of frames that one read brings each is told once and in its turn, whatever kind comes between; audio is counted,
     that of a usual frame too."""
-    session = Session(hub)
+    session = Session(runtime)
 
     def tell(what: object) -> None:
         session._note(session.messages, what)
@@ -380,34 +380,34 @@ def test_what_comes_together_keeps_its_order(plain, opened, hub, monkeypatch):
     plain.bot().send(b"".join(frame(BINARY, encode(each)) for each in together))
 
     session.wait(lambda: (pcm[2], 16_000, 1) in session.messages)
-    flush(hub)
+    flush(runtime)
     heard = [(samples, 16_000, 1) for samples in pcm]
     assert session.messages == ["first", heard[0], "second", heard[1], "third", "interruption", heard[2]]
     assert transport.stats().audio_received == pytest.approx(0.03)
 
 
-def test_what_came_with_the_handshake_is_delivered(server, hub, attempt, monkeypatch):
+def test_what_came_with_the_handshake_is_delivered(server, runtime, attempt, monkeypatch):
     """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record. It is heard from
     `send_ready_message()` on: else the program would be told before the event `connected`."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
     server.after = frame(BINARY, encode(MessageFrame(data="early")))
-    transport, session = WebSocketTransport(server.url), Session(hub)
+    transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
-    flush(hub)
+    flush(runtime)
     assert session.messages == []
     transport.send_ready_message()
     session.wait(lambda: session.messages == ["early"])
     transport.disconnect()
 
 
-def test_an_end_before_the_ready_message(server, hub, attempt):
+def test_an_end_before_the_ready_message(server, runtime, attempt):
     """A bot that hung up as soon as it had answered the handshake: that is told then, with its reason."""
     server.after = frame(CLOSE, struct.pack("!H", 1008) + b"no")
-    transport, session = WebSocketTransport(server.url), Session(hub)
+    transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
-    flush(hub)
+    flush(runtime)
     assert session.ends == []
     with contextlib.suppress(DisconnectedError):  # it may be known by then
         transport.send_ready_message()
@@ -416,10 +416,10 @@ def test_an_end_before_the_ready_message(server, hub, attempt):
     transport.disconnect()
 
 
-def test_a_disconnect_before_the_ready_message(server, hub, attempt, monkeypatch):
+def test_a_disconnect_before_the_ready_message(server, runtime, attempt, monkeypatch):
     """It says goodbye and waits for no answer, which nobody would hear; the ready message then comes too late."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
-    transport, session = WebSocketTransport(server.url), Session(hub)
+    transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
     with running(transport.disconnect) as disconnecting:
@@ -429,7 +429,7 @@ def test_a_disconnect_before_the_ready_message(server, hub, attempt, monkeypatch
     assert bot.at_end()
     with pytest.raises(DisconnectedError):
         transport.send_ready_message()
-    flush(hub)
+    flush(runtime)
     assert session.ends == []
 
 
@@ -451,7 +451,7 @@ def test_the_inbound_limit(plain, opened):
     assert session.ends[0].code == 1009
 
 
-def test_sending_without_a_connection(plain, opened, hub):
+def test_sending_without_a_connection(plain, opened, runtime):
     """Before connect(), after disconnect() and after the end there is nothing to send on."""
     transport = WebSocketTransport(plain.url)
     message = RTVIMessage("client-message")
@@ -479,7 +479,7 @@ def test_a_bot_that_reads_nothing(plain, opened):
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_polite_end(server, opened, hub):
+def test_a_polite_end(server, opened, runtime):
     """disconnect() sends a close frame and returns when the bot has answered; the session is not told what it knows."""
     transport = WebSocketTransport(server.url)
     session = opened(transport)
@@ -489,7 +489,7 @@ def test_a_polite_end(server, opened, hub):
         assert not disconnecting.done
         bot.send(frame(CLOSE, struct.pack("!H", 1000)))
         disconnecting.get()
-    flush(hub)
+    flush(runtime)
     assert session.ends == []
     transport.disconnect()
 
@@ -505,14 +505,14 @@ def test_an_end_without_an_answer(plain, opened, monkeypatch):
     assert bot.at_end()
 
 
-def test_the_bots_end_is_told_once(plain, opened, hub):
+def test_the_bots_end_is_told_once(plain, opened, runtime):
     """When the bot ends the session, the session is told how, once; disconnect() then has nothing to wait for."""
     transport = WebSocketTransport(plain.url)
     session = opened(transport)
     plain.bot().send(frame(CLOSE, struct.pack("!H", 1001) + b"bye"))
     session.wait(lambda: session.ends)
     transport.disconnect()
-    flush(hub)
+    flush(runtime)
     assert [(info.code, info.reason, info.initiator) for info in session.ends] == [(1001, "bye", "server")]
 
 
@@ -528,10 +528,10 @@ def test_an_abandoned_attempt_does_not_wait_for_politeness(plain, opened, attemp
     assert bot.at_end()
 
 
-def test_an_attempt_that_is_abandoned_after_the_handshake(plain, hub, attempt, monkeypatch):
+def test_an_attempt_that_is_abandoned_after_the_handshake(plain, runtime, attempt, monkeypatch):
     """A connection that is there when the attempt is over, and disconnect() has been called, is not kept."""
     transport = WebSocketTransport(plain.url)
-    Session(hub).begin(transport)
+    Session(runtime).begin(transport)
     open_websocket = module.open_websocket
 
     def open_and_abort(*args):
@@ -548,7 +548,7 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(plain, hub, attempt, m
         transport.send_message(READY)
 
 
-def test_one_session_after_the_other(plain, opened, hub):
+def test_one_session_after_the_other(plain, opened, runtime):
     """After disconnect() the transport connects again; what comes late from the first session does not reach it."""
     transport = WebSocketTransport(plain.url)
     for n in range(3):
@@ -583,12 +583,14 @@ def test_disconnect_before_connect():
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_may_have_other_devices(plain, opened, hub):
+def test_a_session_may_have_other_devices(plain, opened, runtime):
     """The devices are the session's: another client's session on the same transport speaks and hears with its own."""
     transport = WebSocketTransport(plain.url)
     sinks = BytesSink(), BytesSink()
     for n, sink in enumerate(sinks):
-        session = opened(transport, session=Session(hub, speaker=sink, mic=BytesSource(bytes([n, 0]) * 1600, 16000)))
+        session = opened(
+            transport, session=Session(runtime, speaker=sink, mic=BytesSource(bytes([n, 0]) * 1600, 16000))
+        )
         bot = plain.bot()
         transport.start_media()
         payload = decode(bot.receive()[1])

@@ -136,7 +136,7 @@ def test_the_exit_leaves_less_time():
     client.connect()
     client.disconnect()
     client.connect()
-    client._connector.session().at_exit(Deadline(1.0))
+    client._manager.session().at_exit(Deadline(1.0))
     assert 1.0 < times[0] < 4.0
     assert 0.0 < times[1] < 1.0
 

@@ -585,7 +585,7 @@ def test_whoever_set_the_limit_says_what_happened():
         assert url is not None
         with running(lambda: open_websocket(url, {}, Network(proxy=False), controller.signal)) as opening:
             assert server.reached.wait(LIMIT)
-            assert opening.goes_on(1.0 + net._GRACE / 3)
+            assert opening.should_retry(1.0 + net._GRACE / 3)
             assert deadline.expired
             controller.abort()
             with pytest.raises(AbandonedError):

@@ -19,7 +19,7 @@ def ask(client: MeasuredClient) -> None:
     """A scenario."""
     with client.measure("all of it"):
         client.send_text("What time is it?", audio_response=False)
-        answer: Answer = client.hear_answer(timeout=None)
+        answer: Answer = client.wait_for_answer(timeout=None)
     text: float | None = answer.text
     whole: float = answer.whole
     client.send_text(text)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def run() -> Report:
         ask,
         100,
         make,
-        at_once=10,
+        concurrency=10,
         spawn_rate=math.inf,
         session_timeout=60,
         connect=lambda client: client.start_bot_and_connect("http://localhost:7860/start"),

@@ -21,7 +21,7 @@ def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:
 @pytest.fixture(scope="package")
 def bot() -> Iterator[EmbeddedBot]:
     """A bot for the sessions of all workers; it answers everything but "never"."""
-    with EmbeddedBot(handler=_never_answers, hang_over=0.1) as bot:
+    with EmbeddedBot(handler=_never_answers, hangover=0.1) as bot:
         yield bot
 
 

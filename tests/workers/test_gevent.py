@@ -47,11 +47,11 @@ def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "wss":
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.pem")
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context = ssl.create_default_context(ssl.RequestProfile.CLIENT_AUTH)
         authority.issue_cert("127.0.0.1").configure_cert(context)
         head = f"raw_env = ['SSL_CERT_FILE={folder / 'ca.pem'}']\n"
     with (
-        EmbeddedBot(ssl_context=context, hang_over=0.1) as bot,
+        EmbeddedBot(ssl_context=context, hangover=0.1) as bot,
         Gunicorn(folder, bot.ws_url, "gevent", preload=True, head=head) as server,
     ):
         yield server

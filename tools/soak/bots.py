@@ -141,7 +141,7 @@ def _place(context: ssl.SSLContext | None, version: str) -> Iterator[tuple[Embed
             config=_CONFIG,
             on_config=_check,
             actions={"math:add": _add, "math:fail": _refuse},
-            hang_over=0.2,
+            hangover=0.2,
         ) as bot,
         FaultProxy.before(bot.base_url) as http,
         FaultProxy.before(bot.ws_url) as ws,

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Literal
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Bell
+from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
 from ...errors import DeviceError, MissingExtraError, RTVIError
-from ..base import Claim, MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
+from ..base import Lease, MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
 from ..video import CameraSource, Pace, PackagedVideo, ScreenSource
 from .device import RETRY_INTERVAL, Device
 
@@ -66,9 +66,9 @@ class Camera(Device):
         super().__init__(role, name, report=report, opened=opened)
         self._enabled = enabled
         self._publish = publish
-        self._claim: Claim | None = Claim(self._source, role)  # `Device`'s lock guards it
+        self._claim: Lease | None = Lease(self._source, role)  # `Device`'s lock guards it
         self._looks = 0  # how often it was turned on or off
-        self._bell = Bell()  # rung when that has changed, or it is halted
+        self._notifier = Notifier()  # rung when that has changed, or it is halted
         self._send: SendVideo | None = None
         self._outgoing = VideoQueue(1)
         self._sender: threading.Thread | None = None  # the camera's thread alone starts it
@@ -100,7 +100,7 @@ class Camera(Device):
             with self._lock:
                 self._troubled = self._told = False  # whoever turns it on wants to know again
         self._looks += 1
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def check(self, now: float) -> None:
         if self._device is not None:
@@ -110,7 +110,7 @@ class Camera(Device):
         """Publish nothing more and begin to send nothing more from the return of this call on. Idempotent."""
         super().halt()
         self._outgoing.end()
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
         """After `halt()`: wait until the source is closed; the thread that was given up at the deadline, or None."""
@@ -141,7 +141,7 @@ class Camera(Device):
 
     def _wait(self, ready: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until then; False: it is over."""
-        self._bell.wait_for(lambda: self._halted or ready(), Deadline(timeout))
+        self._notifier.wait_for(lambda: self._halted or ready(), Deadline(timeout))
         return not self._halted
 
     def _looked_since(self, looks: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
-from ...concurrency.latch import Bell, Gate
+from ...concurrency.latch import Latch, Notifier
 from ...errors import DeviceError, RTVIError, anew
 from ..base import MediaDeviceInfo
 from ..kinds import Kind
@@ -35,9 +35,9 @@ _WHAT_TO_DO = {
 }
 
 
-def wait_at(bell: Bell, ready: Callable[[], object], timeout: float) -> None:
-    """Sleep at `bell` until `ready()`, at most `timeout` seconds."""
-    bell.wait_for(ready, Deadline(timeout))
+def wait_at(notifier: Notifier, ready: Callable[[], object], timeout: float) -> None:
+    """Sleep at `notifier` until `ready()`, at most `timeout` seconds."""
+    notifier.wait_for(ready, Deadline(timeout))
 
 
 class Device:
@@ -69,7 +69,7 @@ class Device:
         self._label = "default" if device_id is None else device_id
         self._hangs_after = HANGS_AFTER
         # Open once the first open has succeeded or failed, or is not wanted any more.
-        self._settled = Gate()
+        self._settled = Latch()
         self._failure: RTVIError | None = None  # of the first open
         # Guards the three fields below. The thread and those that halt and check it hold it for a few instructions.
         # Re-entrant, because a finalizer may come in between.

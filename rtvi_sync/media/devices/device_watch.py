@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Gate
+from ...concurrency.latch import Latch
 from ...concurrency.lifecycle import register_for_fork, start_thread
 from ...concurrency.shield import shielded
 from ...errors import DeviceError, MissingExtraError
@@ -65,7 +65,7 @@ class _Lookout:
 
     def __init__(self) -> None:
         self.watches: dict[DeviceWatch, None] = {}
-        self._over = Gate()
+        self._over = Latch()
         self._prober: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         register_for_fork(self)

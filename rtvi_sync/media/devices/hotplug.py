@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Gate
+from ...concurrency.latch import Latch
 from ...concurrency.lifecycle import NoThreadError, start_thread
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
-from ..reports import Reports
+from ..reports import DeviceStatusReporter
 from .backend import cameras
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class HotPlug:
             them by its name.
     """
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: DeviceStatusReporter) -> None:
         self._reports = reports
-        # Guards the fields below. The pacer's thread and the one that closes hold it, for an assignment; re-entrant,
-        # because a finalizer may come in between.
+        # Guards the fields below. The timer thread's thread and the one that closes hold it, for an assignment;
+        # re-entrant, because a finalizer may come in between.
         self._lock = threading.RLock()
         self._closed = False
         self._sound: DeviceWatch | None = None
@@ -52,7 +52,7 @@ class HotPlug:
 
     def look(self) -> None:
         """See whether somebody listens now. On one thread at a time; does not block."""
-        asked_for = self._reports.outlet.asks_for
+        asked_for = self._reports.outlet.has_explicit_listener
         try:
             if self._sound is None and any(map(asked_for, _SOUND_EVENTS.values())):
                 from .device_watch import DeviceWatch  # and with it all that PyAudio takes
@@ -86,7 +86,7 @@ class HotPlug:
 class _Told:
     """Finds out which of the two lists has changed. Called on the thread of the watch."""
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: DeviceStatusReporter) -> None:
         self._reports = reports
         self._known: dict[str, list[MediaDeviceInfo]] = {}
 
@@ -119,7 +119,7 @@ class CameraWatch:
         self._on_change = on_change
         self._look = look
         self._interval = interval
-        self._over = Gate()
+        self._over = Latch()
         self._thread = start_thread("devices", self._run)
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Bell
+from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
-from ...concurrency.timer_thread import Schedule
+from ...concurrency.timer_thread import Scheduler
 from ...errors import DeviceError, MissingExtraError, RTVIError
 from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
@@ -51,7 +51,8 @@ class DeviceMic(Device):
         report: see `Device`.
         opened: see `Device`. After a `report` it is called once frames come again.
         clock: monotonic seconds.
-        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds. It and `clock`
+        wait: `wait(notifier, ready, timeout)` sleeps at the notifier until `ready()`, at most `timeout` seconds. It and
+            `clock`
             are parameters for the sake of tests.
 
     Raises:
@@ -71,7 +72,7 @@ class DeviceMic(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[Bell, Callable[[], object], float], object] = wait_at,
+        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_at,
     ) -> None:
         super().__init__("mic", device_id, report=report, opened=opened)
         self._backend = backend
@@ -79,8 +80,8 @@ class DeviceMic(Device):
         self._publish = publish
         self._clock = clock
         self._wait = wait
-        self._bell = Bell()  # rung when the thread may have to open, close or end
-        self._sent = Bell()  # rung when nothing is being sent
+        self._notifier = Notifier()  # rung when the thread may have to open, close or end
+        self._sent = Notifier()  # rung when nothing is being sent
         # These are guarded by the lock, too.
         self._sending = False
         self._send: SendAudio | None = None
@@ -100,7 +101,7 @@ class DeviceMic(Device):
         """Frames of 20 ms that nobody heard because they were read too late. May be read from any thread."""
         return self._stale
 
-    def start(self, schedule: Schedule, send: SendAudio) -> None:  # noqa: ARG002 - the device sets the pace
+    def start(self, schedule: Scheduler, send: SendAudio) -> None:  # noqa: ARG002 - the device sets the pace
         """Send from now on what is heard; the first call counts. Does not block.
 
         Args:
@@ -114,12 +115,12 @@ class DeviceMic(Device):
 
     def look(self) -> None:
         """The microphone was muted or unmuted. Called on any thread; never blocks."""
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def halt(self) -> None:
         """Send nothing more from the return of this call on; the device is closed soon. Idempotent, on any thread."""
         super().halt()
-        self._bell.ring()
+        self._notifier.notify_all()
         if threading.get_ident() != self._ident:
             self._sent.wait_for(lambda: not self._sending, Deadline(_SEND_LIMIT))
 
@@ -195,7 +196,7 @@ class DeviceMic(Device):
                 self._hush -= 1
                 self._due += PERIOD
             else:
-                self._wait(self._bell, ready, (min(self._due, until) if self._hush else until) - now)
+                self._wait(self._notifier, ready, (min(self._due, until) if self._hush else until) - now)
 
     def _deliver(self, pcm: bytes, now: float) -> None:
         with self._lock:
@@ -216,7 +217,7 @@ class DeviceMic(Device):
             self._publish(pcm, self._rate, now)
         finally:
             self._sending = False
-            self._sent.ring()
+            self._sent.notify_all()
 
     def _unwanted(self) -> bool:
         return self._halted or not self._enabled()

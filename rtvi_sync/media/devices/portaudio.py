@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from ...concurrency.deadline import Deadline
-from ...concurrency.latch import Bell
+from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import register_for_fork
 from ...errors import DeviceError
 from . import device_probe, portaudio_noise
@@ -57,7 +57,7 @@ class PortAudio:
         # a library blocks, in a hung sound server perhaps for ever: so calls wait for it for a limited time, except
         # those that close, on threads that are given up if they take long.
         self._lock = threading.Lock()
-        self._bell = Bell()
+        self._notifier = Notifier()
         self._audio: Any = None
         self._begun_at = 0.0
         self._devices: list[PortAudioDevice] = []
@@ -139,7 +139,7 @@ class PortAudio:
             return False
         self.leave(user)
         # The renewal has limits of its own; what comes of it, `enter()` finds out.
-        self._bell.wait_for(lambda: self._renewer is None, Deadline(_MAKE_WAY_LIMIT + LIMIT))
+        self._notifier.wait_for(lambda: self._renewer is None, Deadline(_MAKE_WAY_LIMIT + LIMIT))
         return True
 
     def leave(self, user: User, *, broken: bool = False) -> None:
@@ -156,12 +156,12 @@ class PortAudio:
             if broken:
                 self._tried = False
             self._end_if_unused()
-        self._bell.ring()
+        self._notifier.notify_all()
 
     def _enter_anew(self, user: User, kind: str, device_id: str | None) -> PortAudioDevice:
         """Begin anew when all others have made way."""
         try:
-            if not self._bell.wait_for(lambda: self._audio is None, Deadline(_MAKE_WAY_LIMIT)):
+            if not self._notifier.wait_for(lambda: self._audio is None, Deadline(_MAKE_WAY_LIMIT)):
                 raise no_answer(kind)
             with self._held(LIMIT):
                 self._begin()
@@ -171,7 +171,7 @@ class PortAudio:
                     self._end_if_unused()
         finally:
             self._renewer = None
-            self._bell.ring()
+            self._notifier.notify_all()
 
     def _open(self, user: User, kind: str, device_id: str | None) -> PortAudioDevice:
         for device in self._devices:
@@ -258,7 +258,7 @@ class PortAudio:
     @contextlib.contextmanager
     def _held_after_renewal(self) -> Iterator[None]:
         deadline = Deadline(LIMIT)
-        while self._bell.wait_for(lambda: self._renewer is None, deadline):
+        while self._notifier.wait_for(lambda: self._renewer is None, deadline):
             with self._held(deadline.sooner(LIMIT)):
                 if self._renewer is None:
                     yield
@@ -273,5 +273,5 @@ class PortAudio:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
             self._forked = True
         self._lock = threading.Lock()
-        self._bell = Bell()
+        self._notifier = Notifier()
         self._renewer = None

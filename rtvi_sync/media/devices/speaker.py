@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Bell
+from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
 from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
@@ -90,7 +90,7 @@ class DeviceSpeaker(Device):
         report: see `Device`.
         opened: see `Device`.
         clock: monotonic seconds.
-        wait: `wait(bell, ready, timeout)` sleeps at the bell until `ready()`, at most `timeout` seconds.
+        wait: `wait(notifier, ready, timeout)` sleeps at the notifier until `ready()`, at most `timeout` seconds.
         turn: waits for the interpreter; see `take_turn()`. These three are parameters for the sake of tests.
 
     Raises:
@@ -106,7 +106,7 @@ class DeviceSpeaker(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[Bell, Callable[[], object], float], object] = wait_at,
+        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_at,
         turn: Callable[[], float] = take_turn,
     ) -> None:
         super().__init__("speaker", device_id, report=report, opened=opened)
@@ -209,7 +209,7 @@ class DeviceSpeaker(Device):
                     continue
                 if not self._has_failed(error):
                     return
-                self._wait(self._queue.bell, lambda: self._halted, RETRY_INTERVAL)
+                self._wait(self._queue.notifier, lambda: self._halted, RETRY_INTERVAL)
                 if self._halted:
                     return
                 device_id, self._takes_long = self._device_id, True
@@ -229,7 +229,7 @@ class DeviceSpeaker(Device):
             while not self._cut and not self._queue.exhausted:
                 frame = self._next(stream)
                 if frame is None:
-                    if self._is_to_be_opened_anew(after=stream.buffer):
+                    if self._needs_reopen(after=stream.buffer):
                         return rate
                     self._be_silent(stream)
                 elif frame.sample_rate_hz != rate:
@@ -241,7 +241,7 @@ class DeviceSpeaker(Device):
                 else:
                     if frame.timestamp < self._spoken + _PAUSE:
                         self._underruns += 1
-                    if self._held_up() and self._is_to_be_opened_anew():
+                    if self._held_up() and self._needs_reopen():
                         self._queue.put_back(self._generation, frame)
                         return rate
                     self._say(stream, frame, lead=self._lead(stream))
@@ -257,7 +257,7 @@ class DeviceSpeaker(Device):
     def _wanted_period(self) -> float:
         return _LONG_DEVICE_PERIOD if self._held_up() and self._takes_long else _DEVICE_PERIOD
 
-    def _is_to_be_opened_anew(self, after: float = 0.0) -> bool:
+    def _needs_reopen(self, after: float = 0.0) -> bool:
         """Whether it wants another buffer and can have it, since nothing was heard for so many seconds."""
         if self._wanted_period() == self._period or self._queue.exhausted:
             return False
@@ -277,7 +277,7 @@ class DeviceSpeaker(Device):
 
         waited = not ready()
         if waited:
-            self._wait(self._queue.bell, ready, max(0.0, self._ahead() - LOW))
+            self._wait(self._queue.notifier, ready, max(0.0, self._ahead() - LOW))
         now = self._clock()
         if now - self._dry > HANGS_AFTER:  # the device, or this thread, was held up
             self._pass_over(now)

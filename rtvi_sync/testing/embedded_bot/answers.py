@@ -28,7 +28,7 @@ EVENTS: Final = (
 )
 # From one of these on, what comes belongs to what the user said last.
 _BREAKS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED)
-# Answers that nobody asked for by `hear_answer()` are kept up to this number.
+# Answers that nobody asked for by `wait_for_answer()` are kept up to this number.
 _MOST_ANSWERS: Final = 100
 
 Mark: TypeAlias = Literal["first text", "first sound", "whole"]

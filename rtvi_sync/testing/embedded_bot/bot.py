@@ -58,7 +58,7 @@ class EmbeddedBot(BotOptions):
             which says that it is of this.
         metrics: True: a `metrics` message comes before `bot-ready`.
         speech_threshold: RMS, of 32768, from which sound counts as speech; `math.inf`: none does.
-        hang_over: seconds of quiet that end what the user says.
+        hangover: seconds of quiet that end what the user says.
         config: what the bot's services are set to, as ``[{"service", "options": [{"name", "value"}]}]``; each session
             has a copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
         config_types: types of options ("bool", "number", "string", "array", "object") by service and name, where the

@@ -11,7 +11,7 @@ from rtvi_sync.testing.embedded_bot.actions import ActionPart, Actions
 from rtvi_sync.testing.embedded_bot.client_messages import Inputs
 from rtvi_sync.testing.embedded_bot.config import ConfigPart
 from rtvi_sync.testing.embedded_bot.handshake import Handshake
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, Part
+from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, MediaComponent
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import Turns
 from rtvi_sync.testing.embedded_bot.script import Message
@@ -41,7 +41,7 @@ class Conversation:
         self._ears = Ears(session, self._line, self._turns, context, options)
         actions = Actions(options.actions or {}, context, self._turns, quirks=options.quirks)
         self._actions = ActionPart(self._line, actions)
-        parts: list[Part] = [
+        parts: list[MediaComponent] = [
             Handshake(self._line, state.config, wished_config, options),
             Inputs(self._line, self._turns, context, options),
             self._ears,

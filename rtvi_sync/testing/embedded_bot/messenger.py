@@ -11,7 +11,7 @@ from rtvi_sync.testing.embedded_bot.script import Message, message
 Handler: TypeAlias = Callable[[Message], None]
 
 
-class Part(Protocol):
+class MediaComponent(Protocol):
     """A part of a conversation: it deals with some types of messages, on the thread of the session."""
 
     @property

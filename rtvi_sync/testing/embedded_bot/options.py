@@ -81,7 +81,7 @@ class BotOptions:
     version: str = attrs.field(default=NEWEST, validator=STRING)
     metrics: bool = attrs.field(default=False, validator=BOOL)
     speech_threshold: float = attrs.field(default=500.0, validator=_THRESHOLD)
-    hang_over: float = attrs.field(default=0.6, validator=WAIT)
+    hangover: float = attrs.field(default=0.6, validator=WAIT)
     # Tests may hold real keys: neither the config nor the headers are shown.
     config: Config = attrs.field(factory=list, converter=as_json, repr=False)
     config_types: OptionTypes = attrs.field(factory=dict, validator=mapping_of(STRINGS))

@@ -40,7 +40,7 @@ class Ears:
         self._turns = turns
         self._context = context
         self._options = options
-        self._detector = SpeechDetector(threshold=options.speech_threshold, hang_over=options.hang_over)
+        self._detector = SpeechDetector(threshold=options.speech_threshold, hangover=options.hangover)
         self._user_turns = itertools.count()
         self._user_turn = 0
         self._interims = 0
@@ -55,7 +55,7 @@ class Ears:
         """Seconds without audio that end what the user says; None while nobody speaks."""
         # Who stops sending in the middle of a sentence has said it, like one who sends silence. Twice the time,
         # because what is late is not silence.
-        return 2 * self._options.hang_over if self._detector.speaking else None
+        return 2 * self._options.hangover if self._detector.speaking else None
 
     def give_up(self) -> None:
         """Nothing came for `patience`."""

@@ -61,13 +61,13 @@ class SpeechDetector:
 
     Args:
         threshold: RMS, of 32768, from which 10 ms of sound count as loud.
-        hang_over: seconds of quiet that end an utterance.
+        hangover: seconds of quiet that end an utterance.
         max_speech: seconds after which an utterance is ended in any case.
     """
 
-    def __init__(self, *, threshold: float, hang_over: float, max_speech: float = 60.0) -> None:
+    def __init__(self, *, threshold: float, hangover: float, max_speech: float = 60.0) -> None:
         self._energy = threshold * threshold
-        self._quiet_limit = round(hang_over / _WINDOW)
+        self._quiet_limit = round(hangover / _WINDOW)
         self._length_limit = round(max_speech / _WINDOW)
         self._recent: deque[bytes] = deque(maxlen=_START_WINDOWS + _MARGIN_WINDOWS)
         self._speech: list[bytes] = []

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
 from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
@@ -40,7 +40,7 @@ def run_many(
     n: int,
     client: str | Callable[[], MeasuredClient],
     *,
-    at_once: int = 500,
+    concurrency: int = 500,
     spawn_rate: float = 50.0,
     session_timeout: float | None = None,
     connect: Callable[[MeasuredClient], object] = MeasuredClient.connect,
@@ -50,7 +50,7 @@ def run_many(
 
         def ask(client):
             client.send_text("What time is it?")
-            client.hear_answer(timeout=10)
+            client.wait_for_answer(timeout=10)
 
         report = run_many(ask, 100, "ws://localhost:7860/ws-client")
         report.show()
@@ -67,7 +67,7 @@ def run_many(
         client: what makes the client of a session, `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`,
             called on the thread of the session; transports, sources and sinks belong to one client each. Or the URL
             that `MeasuredClient.for_url()` takes: for scenarios without sound.
-        at_once: how many sessions there may be at a time; the others wait until one has ended.
+        concurrency: how many sessions there may be at a time; the others wait until one has ended.
         spawn_rate: how many begin in a second, also of those that waited; `math.inf`: as fast as possible.
         session_timeout: seconds after which a session is closed, which fails it. None: scenarios end by themselves.
         connect: connects a client, if that is not by `connect()`: for a Pipecat runner
@@ -83,7 +83,7 @@ def run_many(
     FUNCTION.check(scenario=scenario, connect=connect)
     FUNCTION.or_none.check(on_row=on_row)
     COUNT_OR_ZERO.check(n=n)
-    COUNT.check(at_once=at_once)
+    COUNT.check(concurrency=concurrency)
     _CLIENT.check(client=client)
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)
@@ -92,7 +92,7 @@ def run_many(
     due = run.began
     try:
         for number in range(n):
-            run.wait_until(lambda: run.running < at_once)
+            run.wait_until(lambda: run.running < concurrency)
             due = max(due, time.monotonic())  # what is late delays those that follow, and does not make them hurry
             run.wait_until(lambda: False, until=due)
             run.start(number)
@@ -150,7 +150,7 @@ class _Run:
         self._running: dict[int, _Session] = {}
         self._rows: dict[int, Row] = {}
         self._ended: deque[_Session] = deque()  # whose threads are about to end
-        self._bell = Bell()  # rung when a session has ended
+        self._notifier = Notifier()  # rung when a session has ended
 
     @property
     def running(self) -> int:
@@ -170,7 +170,9 @@ class _Run:
         """Wait until `ready()` or until a moment; meanwhile end the sessions whose time is up."""
         while not ready() and time.monotonic() < until:
             moment = min(until, self._next_limit())
-            self._bell.wait_for(ready, Deadline(None if moment == math.inf else max(0.0, moment - time.monotonic())))
+            self._notifier.wait_for(
+                ready, Deadline(None if moment == math.inf else max(0.0, moment - time.monotonic()))
+            )
             self._end_overdue()
         while self._ended:
             session = self._ended.popleft()
@@ -284,4 +286,4 @@ class _Run:
             # The second time, if it was given up, or is while its `on_row()` takes long: then that is not waited for.
             self._ended.append(session)
             self._running.pop(session.number, None)
-            self._bell.ring()
+            self._notifier.notify_all()

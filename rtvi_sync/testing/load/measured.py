@@ -32,7 +32,7 @@ from rtvi_sync.client.actions import request_of
 from rtvi_sync.client.base import TIMEOUT
 from rtvi_sync.client.message_builders import FileLike
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import Bell
+from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import anew
 from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
 from rtvi_sync.protocol.decoding import Payload
@@ -115,7 +115,7 @@ class MeasuredClient(RTVIClient):
         # signal handler may ask in between.
         self._clock_lock = threading.RLock()
         self._clock = AnswerClock()
-        self._bell = Bell()  # rung when an answer or the session is over
+        self._notifier = Notifier()  # rung when an answer or the session is over
         self._sent: TrackFrames[AudioFrame] | None = None
         # When a session was begun last, and when and how one ended. By these moments is known what belongs to which:
         # handlers may lag behind calls.
@@ -147,7 +147,7 @@ class MeasuredClient(RTVIClient):
         NAME.check(name=name)
         return self._measured("step", name)
 
-    def hear_answer(self, timeout: float | None = 30.0) -> Answer:
+    def wait_for_answer(self, timeout: float | None = 30.0) -> Answer:
         """Wait until the bot has said all that it has to say to what the user said or typed.
 
         Of several answers to what was said aloud, each call returns the next; what is typed begins anew. An answer in
@@ -163,8 +163,8 @@ class MeasuredClient(RTVIClient):
             WouldDeadlockError: called inside a handler of this client.
         """
         WAIT.or_none.check(timeout=timeout)
-        if self._dispatcher.lane.is_current:
-            raise WouldDeadlockError("hear_answer() was called inside a handler, which holds up what it waits for")
+        if self._dispatcher.queue.is_current:
+            raise WouldDeadlockError("wait_for_answer() was called inside a handler, which holds up what it waits for")
         if self._begun is None:
             raise BotNotReadyError("There is no bot that could answer; call connect() first")
         called = time.monotonic()
@@ -349,8 +349,8 @@ class MeasuredClient(RTVIClient):
         return self._end[1] if self._end is not None and self._end[0] >= (self._begun or 0.0) else None
 
     def _wait_until(self, ready: Callable[[], object], deadline: Deadline) -> None:
-        if not self._dispatcher.lane.manual:
-            self._bell.wait_for(ready, deadline)
+        if not self._dispatcher.queue.manual:
+            self._notifier.wait_for(ready, deadline)
             return
         while not ready() and not deadline.expired:
             self.process_events(deadline.sooner(threading.TIMEOUT_MAX))
@@ -373,7 +373,7 @@ class MeasuredClient(RTVIClient):
         for name, began, seconds in told:
             self._tell("answer", name, began, seconds)
             if name == "whole":
-                self._bell.ring()
+                self._notifier.notify_all()
 
     def _disconnected(self, _client: RTVIClient, event: Event) -> None:
         info: CloseInfo = event.data
@@ -383,7 +383,7 @@ class MeasuredClient(RTVIClient):
         if unanswered is not None and info.initiator != "client":
             missing, began = unanswered
             self._tell("answer", missing, began, event.received_at - began, error=info.as_error("the answer was over"))
-        self._bell.ring()
+        self._notifier.notify_all()
 
 
 def _name_of(action: RTVIActionRequestData) -> str:

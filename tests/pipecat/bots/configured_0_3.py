@@ -148,7 +148,7 @@ class Outlet(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
-async def single_turn(actions: list[Any]) -> AsyncIterator[Any]:
+async def http_action(actions: list[Any]) -> AsyncIterator[Any]:
     """Runs actions in a pipeline of their own, as the public bots of that time did; yields what the bot sends."""
     context, llm, outlet = OpenAILLMContext(), RepeatingLLM(), Outlet()
 
@@ -190,7 +190,7 @@ async def action(body: dict[str, Any]) -> StreamingResponse:
     refuse_if_told_to(body)
 
     async def events() -> AsyncIterator[bytes]:
-        async for message in single_turn(body["actions"]):
+        async for message in http_action(body["actions"]):
             yield b"data: " + base64.b64encode(json.dumps(message).encode()) + b"\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")
@@ -201,7 +201,7 @@ async def action_json(body: dict[str, Any]) -> Any:
     """One action; the answer is one JSON document, the response."""
     refuse_if_told_to(body)
     wanted = body["actions"][0]["id"]
-    [response] = [message async for message in single_turn(body["actions"]) if message.get("id") == wanted]
+    [response] = [message async for message in http_action(body["actions"]) if message.get("id") == wanted]
     return response
 
 

@@ -100,7 +100,7 @@ def test_action_that_is_never_answered(client: RTVIClient, name: str) -> None:
     with pytest.raises(RequestTimeoutError):
         client.action(action("bot:add", a=1, b=2), timeout=0.3)
     assert client.get_service_option_value_from_config("tts", "voice") == "tone"
-    client.update_config([{"service": "tts", "options": [{"name": "voice", "value": "bell"}]}])
+    client.update_config([{"service": "tts", "options": [{"name": "voice", "value": "notifier"}]}])
     assert client.describe_actions().type == "actions-available"
     assert client.state is TransportState.READY
 
@@ -131,7 +131,7 @@ def test_no_actions_in_rtvi_2(pipecat_showcase: BotServer) -> None:
 # Without a session
 
 
-def single_turn(server: BotServer, endpoint: str = "action", **options: Any) -> RTVIClient:
+def http_action(server: BotServer, endpoint: str = "action", **options: Any) -> RTVIClient:
     """A client that has no transport, and an endpoint for actions."""
     params = {"base_url": server.base_url, "endpoints": {"action": endpoint}, **options}
     return RTVIClient(params=params, request_timeout=10)
@@ -139,7 +139,7 @@ def single_turn(server: BotServer, endpoint: str = "action", **options: Any) -> 
 
 def test_single_turn(pipecat_configured_0_3: BotServer) -> None:
     """The server's stream goes on after the answer: what the bot says comes to the same handlers as in a session."""
-    client = single_turn(pipecat_configured_0_3)
+    client = http_action(pipecat_configured_0_3)
     with client.events(timeout=GUARD) as events:
         llm = client.register_helper("llm", LLMHelper())
         assert llm.append_to_messages({"role": "user", "content": "Hello over HTTP"}, run_immediately=True) is True
@@ -158,7 +158,7 @@ def test_single_turn(pipecat_configured_0_3: BotServer) -> None:
 
 def test_single_turn_stream(pipecat_configured_0_3: BotServer) -> None:
     """The stream of a single turn has every message of the server's, in its order."""
-    client = single_turn(pipecat_configured_0_3)
+    client = http_action(pipecat_configured_0_3)
     request = action("llm:append_to_messages", messages=[HELLO], run_immediately=True)
     messages = list(client.action_stream(request))
     client.close()
@@ -176,7 +176,7 @@ def test_single_turn_stream(pipecat_configured_0_3: BotServer) -> None:
 
 def test_single_turn_answered_with_one_document(pipecat_configured_0_3: BotServer) -> None:
     """A server may answer with one JSON document instead of a stream."""
-    client = single_turn(pipecat_configured_0_3, "action-json")
+    client = http_action(pipecat_configured_0_3, "action-json")
     assert client.action(action("bot:add", a=2, b=3)).data == {"result": 5}
     with pytest.raises(RequestRejectedError, match="bot:nosuch not registered"):
         client.action(action("bot:nosuch"))
@@ -185,7 +185,7 @@ def test_single_turn_answered_with_one_document(pipecat_configured_0_3: BotServe
 
 def test_refused_single_turn(pipecat_configured_0_3: BotServer) -> None:
     """The bot's refusal comes in an answer that is fine for HTTP; the server's own has a status and its reason."""
-    client = single_turn(pipecat_configured_0_3)
+    client = http_action(pipecat_configured_0_3)
     with pytest.raises(RequestRejectedError, match="Action llm:nosuch not registered"):
         client.action(action("llm:nosuch"))
     client.params.request_data = {"fail": 503, "detail": "all bots are taken"}
@@ -199,7 +199,7 @@ def test_refused_single_turn(pipecat_configured_0_3: BotServer) -> None:
 
 def test_slow_single_turn(pipecat_configured_0_3: BotServer) -> None:
     """A single turn has its limit too, and one that is over is forgotten by the next."""
-    client = single_turn(pipecat_configured_0_3)
+    client = http_action(pipecat_configured_0_3)
     with takes(3), pytest.raises(RequestTimeoutError):
         client.action(action("bot:sleep", seconds=5), timeout=0.3)
     assert client.action(action("bot:add", a=2, b=3)).data == {"result": 5}

@@ -56,10 +56,10 @@ def test_config_is_known_after_connect(client: RTVIClient) -> None:
 def test_update_config(client: RTVIClient) -> None:
     """An update changes what it names, is answered with the whole config, and fires config and then config_updated."""
     with client.events(RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED, timeout=GUARD) as events:
-        answer = client.update_config([option("tts", "voice", "bell")])
+        answer = client.update_config([option("tts", "voice", "notifier")])
         fired = [next(events), next(events)]
 
-    expected = [CONFIG[0], RTVIClientConfigOption("tts", [ConfigOption("voice", "bell")]), CONFIG[2]]
+    expected = [CONFIG[0], RTVIClientConfigOption("tts", [ConfigOption("voice", "notifier")]), CONFIG[2]]
     assert answer.type == "config"
     assert [entry["service"] for entry in answer.data["config"]] == ["vad", "tts", "llm"]
     assert client.config == client.get_bot_config() == expected
@@ -84,17 +84,17 @@ def test_getters_and_setters(client: RTVIClient) -> None:
     assert client.get_service_options_from_config("nosuch") is None
     assert client.get_service_option_value_from_config("vad", "nosuch") is None
 
-    changed = client.set_service_option_in_config("tts", {"name": "voice", "value": "bell"})
+    changed = client.set_service_option_in_config("tts", {"name": "voice", "value": "notifier"})
     changed = client.set_config_options([option("llm", "model", "other")], changed)
     assert client.config == client.get_bot_config() == CONFIG
     client.update_config(changed)
-    assert client.get_service_option_value_from_config("tts", "voice") == "bell"
+    assert client.get_service_option_value_from_config("tts", "voice") == "notifier"
     assert client.get_service_option_value_from_config("llm", "model") == "other"
 
 
 def test_refused_update(client: RTVIClient) -> None:
     """An unknown option is refused; what came before it in the update has been done all the same."""
-    options = [{"name": "voice", "value": "bell"}, {"name": "nosuch", "value": 1}]
+    options = [{"name": "voice", "value": "notifier"}, {"name": "nosuch", "value": 1}]
     with client.events(RTVIEvent.MESSAGE_ERROR, timeout=GUARD) as events:
         with pytest.raises(ConfigUpdateError, match="'nosuch'") as refused:
             client.update_config([{"service": "tts", "options": options}])
@@ -104,7 +104,7 @@ def test_refused_update(client: RTVIClient) -> None:
         client.update_config([option("nosuch", "voice", 1)])
 
     assert client.config == CONFIG
-    assert client.get_bot_config()[1].options == (ConfigOption("voice", "bell"),)
+    assert client.get_bot_config()[1].options == (ConfigOption("voice", "notifier"),)
 
 
 def test_service_outside_the_config(client: RTVIClient) -> None:
@@ -134,7 +134,7 @@ def test_interrupting_update(client: RTVIClient) -> None:
         client.action(say)
         watch = Watch(events)
         watch.until(RTVIEvent.BOT_STARTED_SPEAKING)
-        client.update_config([option("tts", "voice", "bell")], interrupt=True)
+        client.update_config([option("tts", "voice", "notifier")], interrupt=True)
         # All of it would take ten seconds.
         watch.until(RTVIEvent.BOT_STOPPED_SPEAKING, timeout=3)
     assert RTVIEvent.BOT_INTERRUPTED not in {event.type for event in watch.seen}
@@ -142,11 +142,11 @@ def test_interrupting_update(client: RTVIClient) -> None:
 
 def test_config_of_the_connect_request(server: BotServer) -> None:
     """The bot takes its config from the connect request, in the order in which the client has it."""
-    config = [option("llm", "model", "other"), option("tts", "voice", "bell")]
+    config = [option("llm", "model", "other"), option("tts", "voice", "notifier")]
     with client_of(server, params={"base_url": server.base_url, "config": config}) as client:
         assert client.config == [
             RTVIClientConfigOption("llm", [ConfigOption("model", "other")]),
-            RTVIClientConfigOption("tts", [ConfigOption("voice", "bell")]),
+            RTVIClientConfigOption("tts", [ConfigOption("voice", "notifier")]),
         ]
 
 
@@ -172,7 +172,7 @@ def test_no_config_in_rtvi_2(pipecat_showcase: BotServer) -> None:
             client.get_bot_config,
             client.describe_config,
             lambda: client.update_config([]),
-            lambda: client.set_service_option_in_config("tts", {"name": "voice", "value": "bell"}),
+            lambda: client.set_service_option_in_config("tts", {"name": "voice", "value": "notifier"}),
         ):
             with pytest.raises(UnsupportedFeatureError) as refused:
                 call()
