@@ -38,7 +38,8 @@ METHODS: Final = {
     },
     **dict.fromkeys(
         (
-            *("EventStream.end", "EventStream.next_before", "EventStream.push", "EventStream.wants"),
+            *("EventStream.end", "EventStream.next_before", "EventStream.is_stale"),
+            *("EventStream.push", "EventStream.wants"),
             *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
             *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
             *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
