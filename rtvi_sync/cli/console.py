@@ -6,7 +6,6 @@ import contextlib
 import enum
 import os
 import queue
-import sys
 from types import TracebackType
 from typing import Protocol, TextIO
 
@@ -14,7 +13,7 @@ import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 
-from .screen import PlainScreen, Screen, screen_for
+from .screen import Screen
 
 
 class Key(enum.Enum):
@@ -47,7 +46,7 @@ class Status:
     state: str = ""
 
 
-class Desk(Protocol):
+class Console(Protocol):
     """A user's place. Use it as a context manager; the rest is called inside, on one thread.
 
     Attributes:
@@ -68,30 +67,14 @@ class Desk(Protocol):
     def take(self) -> str | Key | None:
         """A line that was typed, or a key; None: nothing. Never waits."""
 
-    def __enter__(self) -> Desk: ...
+    def __enter__(self) -> Console: ...
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
 
-def desk_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Desk:
-    """The desk for two streams (None: those of this process): with prompt_toolkit on a terminal, if it is there."""
-    stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
-    if stdin is None or not stdin.isatty():
-        return LineDesk(stdin, screen_for(stdout))
-    if stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"):
-        try:
-            from .terminal import TerminalDesk
-
-            return TerminalDesk(stdout)
-        except ModuleNotFoundError:
-            print('For meters and keys: pip install "rtvi_sync[cli]"', file=sys.stderr)
-    # What is typed here stands on the terminal already: nothing may be drawn over it.
-    return LineDesk(stdin, PlainScreen(stdout))
-
-
-class LineDesk:
+class LineConsole:
     """Lines in and out: for pipes, and for terminals about which nothing is known.
 
     Args:
@@ -121,7 +104,7 @@ class LineDesk:
         except queue.Empty:
             return None
 
-    def __enter__(self) -> LineDesk:
+    def __enter__(self) -> LineConsole:
         self._screen.__enter__()
         if self._stdin is None:
             self._typed.put(Key.END)

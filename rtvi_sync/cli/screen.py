@@ -89,10 +89,10 @@ class RichScreen:
     live: bool = True
 
     def __init__(self, stream: TextIO, **console: Any) -> None:
-        from rich.console import Console
+        from rich.console import Console as RichConsole
         from rich.live import Live
 
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, **console)
+        self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False, **console)
         # No thread of its own: it is drawn anew when there is something new. stderr may lead elsewhere.
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False

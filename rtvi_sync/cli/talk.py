@@ -21,7 +21,8 @@ from rtvi_sync.recording.recording import Recorder, played
 
 from .arguments import header, limit, url
 from .bot_address import URL_HELP, client_for
-from .console import Desk, LineDesk, desk_for
+from .console import Console, LineConsole
+from .console_choice import console_for
 from .device_choice import NONE, microphone, speaker
 from .log_filter import without_logs_of_devices
 from .recording_file import keep, writable
@@ -109,10 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     with _ended_by_signals(), without_logs_of_devices():
         interruptions: Iterable[float] = ()
         try:
-            with desk_for() as desk, contextlib.closing(client):
-                _introduce(desk, mic, sink)
+            with console_for() as console, contextlib.closing(client):
+                _introduce(console, mic, sink)
                 names = {"mic": _name(arguments.mic), "speaker": _name(arguments.speaker)}
-                talk = Talk(client, desk, **names, voice_ended=voice_ended)
+                talk = Talk(client, console, **names, voice_ended=voice_ended)
                 interruptions = talk.interruptions
                 talk.hold(client.connect)
         finally:
@@ -127,13 +128,13 @@ def _name(wanted: str | None) -> str:
     return Path(wanted).name if wanted else "default"
 
 
-def _introduce(desk: Desk, mic: object, sink: object) -> None:
-    if not desk.attended:
+def _introduce(console: Console, mic: object, sink: object) -> None:
+    if not console.attended:
         return
-    if isinstance(desk, LineDesk):
-        desk.line("Talk, or type here and press Enter. Ctrl-C leaves.")
+    if isinstance(console, LineConsole):
+        console.line("Talk, or type here and press Enter. Ctrl-C leaves.")
     if isinstance(mic, str | None) and isinstance(sink, str | None):
-        desk.line("Use a headset, or the bot hears itself.")
+        console.line("Use a headset, or the bot hears itself.")
 
 
 @contextlib.contextmanager

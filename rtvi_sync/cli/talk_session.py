@@ -25,7 +25,7 @@ from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 from . import bot_activity
 from .bot_activity import SIGNS, Activity
 from .bot_address import greeting_of
-from .console import Desk, Key, Status
+from .console import Console, Key, Status
 from .device_choice import next_device
 
 # How often what happens without an event is looked at.
@@ -51,7 +51,7 @@ class Talk:
 
     Args:
         client: not yet connected.
-        desk: where the user sits; entered.
+        console: where the user sits; entered.
         mic, speaker: what they are called where the client has no name for them.
         voice_ended: whether nothing more comes from the microphone.
 
@@ -60,11 +60,11 @@ class Talk:
     """
 
     def __init__(
-        self, client: RTVIClient, desk: Desk, *, mic: str, speaker: str, voice_ended: Callable[[], bool]
+        self, client: RTVIClient, console: Console, *, mic: str, speaker: str, voice_ended: Callable[[], bool]
     ) -> None:
         self.interruptions: deque[float] = deque(maxlen=_MOST_INTERRUPTIONS)
         self._client = client
-        self._desk = desk
+        self._desk = console
         self._names = mic, speaker
         self._voice_ended = voice_ended
         self._voice_over = False
@@ -82,7 +82,7 @@ class Talk:
     def hold(self, connect: Callable[[], BotReadyData]) -> None:
         """Connect, and talk until somebody leaves.
 
-        Where nobody sits at the desk, each line waits until the bot has answered what was said before, and the
+        Where nobody sits at the console, each line waits until the bot has answered what was said before, and the
         conversation ends when there is nothing left to say and to hear.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A desk on a terminal, by way of prompt_toolkit: what is said scrolls by; below it, meters and a line to type into.
+"""A console on a terminal, by way of prompt_toolkit: what is said scrolls by; below it, meters and a line to type into.
 
 Raises:
     ModuleNotFoundError: prompt_toolkit is not installed.
@@ -59,7 +59,7 @@ _LONGEST_PARTIAL = 200
 _LIMIT = 5.0
 
 
-class TerminalDesk:
+class TerminalConsole:
     """A terminal. What draws there and waits for keys has a thread of its own, so that nothing else holds it up.
 
     To be used on the main thread: Ctrl-C raises `KeyboardInterrupt` there, as it does without this class.
@@ -134,7 +134,7 @@ class TerminalDesk:
         except queue.Empty:
             return None
 
-    def __enter__(self) -> TerminalDesk:
+    def __enter__(self) -> TerminalConsole:
         self._thread = start_thread("terminal", self._run)
         try:
             with contextlib.suppress(queue.Empty):
@@ -263,7 +263,7 @@ class TerminalDesk:
 
 
 class _Notes(io.TextIOBase):
-    """A stream whose lines go to a desk."""
+    """A stream whose lines go to a console."""
 
     def __init__(self, line: Callable[[str], None]) -> None:
         self._line = line

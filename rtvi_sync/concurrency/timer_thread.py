@@ -265,7 +265,7 @@ class TimerThread(Scheduler):
     def _begin(self) -> None:
         thread = None
         try:
-            thread = start_thread("timer thread", self._run)
+            thread = start_thread("timer", self._run)
         finally:
             with self._lock:
                 self._thread = thread

@@ -157,7 +157,7 @@ class WorkerPool:
             self._all = [w for w in self._all if w.thread is None or w.thread.is_alive()]
             self._all.append(worker)
         try:
-            start_thread("queue", self._run, worker)
+            start_thread("worker", self._run, worker)
         except RuntimeError:
             # The system has no thread to give just now: one that is busy takes what is ready when it has done, and the
             # io thread tries again. Or the interpreter is shutting down: the exit hook drains the queues itself.

@@ -11,7 +11,8 @@ from typing import TextIO
 
 import pytest
 
-from rtvi_sync.cli.console import Key, LineDesk, Status, desk_for
+from rtvi_sync.cli.console import Key, LineConsole, Status
+from rtvi_sync.cli.console_choice import console_for
 from rtvi_sync.cli.screen import PlainScreen, RichScreen
 
 
@@ -32,10 +33,10 @@ def pipe() -> Iterator[tuple[TextIO, int]]:
         yield stream, writing
 
 
-def taken(desk: LineDesk) -> str | Key:
+def taken(console: LineConsole) -> str | Key:
     """What is typed next."""
     end = time.monotonic() + 10
-    while (next_ := desk.take()) is None:
+    while (next_ := console.take()) is None:
         assert time.monotonic() < end, "nothing was typed"
         time.sleep(0.001)
     return next_
@@ -44,31 +45,31 @@ def taken(desk: LineDesk) -> str | Key:
 def test_lines_are_taken_one_by_one_to_the_end(pipe: tuple[TextIO, int]) -> None:
     """However they are cut on their way, and the last without its end; what is no text does no harm."""
     stream, writing = pipe
-    with LineDesk(stream, PlainScreen(io.StringIO())) as desk:
-        assert desk.take() is None
+    with LineConsole(stream, PlainScreen(io.StringIO())) as console:
+        assert console.take() is None
         os.write(writing, b"Hel")
         os.write(writing, b"lo\nGr\xc3")
-        assert taken(desk) == "Hello"
+        assert taken(console) == "Hello"
         os.write(writing, b"\xbc\xc3\x9fe \xff\nlast")
         os.close(writing)
-        assert [taken(desk), taken(desk), taken(desk)] == ["Grüße \ufffd", "last", Key.END]
-        assert not desk.attended
+        assert [taken(console), taken(console), taken(console)] == ["Grüße \ufffd", "last", Key.END]
+        assert not console.attended
 
 
 def test_a_closed_stdin_is_an_end() -> None:
     """A program may be started without one."""
-    with LineDesk(None, PlainScreen(io.StringIO())) as desk:
-        assert desk.take() is Key.END
-        assert not desk.attended
+    with LineConsole(None, PlainScreen(io.StringIO())) as console:
+        assert console.take() is Key.END
+        assert not console.attended
 
 
 def test_lines_out_are_plain_and_clean() -> None:
     """Who said what; what still changes is not shown."""
     out = io.StringIO()
-    with LineDesk(None, PlainScreen(out)) as desk:
-        desk.line("connected \x1b[2J")
-        desk.show(Status(partial=("you", "Hel")))
-        desk.said("you", "Hello\n")
+    with LineConsole(None, PlainScreen(out)) as console:
+        console.line("connected \x1b[2J")
+        console.show(Status(partial=("you", "Hel")))
+        console.said("you", "Hello\n")
     assert out.getvalue() == "connected [2J\nyou  Hello \n"
 
 
@@ -77,11 +78,11 @@ def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tup
     stream, writing = pipe
     os.close(writing)
     out = Terminal()
-    desk = desk_for(stream, out)
-    assert isinstance(desk, LineDesk)
-    assert isinstance(desk._screen, RichScreen)
-    with desk:
-        desk.show(Status(partial=("bot", "Hel")))
+    console = console_for(stream, out)
+    assert isinstance(console, LineConsole)
+    assert isinstance(console._screen, RichScreen)
+    with console:
+        console.show(Status(partial=("bot", "Hel")))
     assert "bot  Hel" in out.getvalue()
 
 
@@ -89,10 +90,10 @@ def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tup
 def test_a_terminal_that_can_nothing_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn over what the user types there."""
     monkeypatch.setenv("TERM", term)
-    desk = desk_for(Terminal(), Terminal())
-    assert isinstance(desk, LineDesk)
-    assert isinstance(desk._screen, PlainScreen)
-    assert desk.attended
+    console = console_for(Terminal(), Terminal())
+    assert isinstance(console, LineConsole)
+    assert isinstance(console._screen, PlainScreen)
+    assert console.attended
 
 
 def test_without_prompt_toolkit_a_terminal_gets_lines(
@@ -102,6 +103,6 @@ def test_without_prompt_toolkit_a_terminal_gets_lines(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delitem(sys.modules, "rtvi_sync.cli.terminal", raising=False)
     monkeypatch.setitem(sys.modules, "prompt_toolkit.application", None)
-    desk = desk_for(Terminal(), Terminal())
-    assert isinstance(desk, LineDesk)
+    console = console_for(Terminal(), Terminal())
+    assert isinstance(console, LineConsole)
     assert capsys.readouterr().err == 'For meters and keys: pip install "rtvi_sync[cli]"\n'

@@ -188,7 +188,7 @@ def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 def test_reminder_interval() -> None:
     """The warnings come every 10 s."""
-    from rtvi_sync.session.session import attempt
+    from rtvi_sync.session import attempt
 
     assert attempt._REMINDER_INTERVAL == 10.0
 

@@ -23,7 +23,7 @@ from rtvi_sync import (
     TransportState,
     WouldDeadlockError,
 )
-from rtvi_sync.session.session import function_calls as functions
+from rtvi_sync.session import function_calls as functions
 from rtvi_sync.testing import EmbeddedBot
 from tests.client.helpers import (
     SOON,

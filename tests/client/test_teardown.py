@@ -93,7 +93,7 @@ class TestDisconnect:
         monkeypatch.setattr("rtvi_sync.session.session.PoolTask", Refused)
         client.disconnect()
         assert len(refused) == 3
-        assert [name.rpartition("-")[0] for name in heard] == ["rtvi-lane"]
+        assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
         assert client.state is TransportState.DISCONNECTED
 
     def test_ten_threads_at_once(self) -> None:
@@ -301,7 +301,7 @@ class TestLimits:
 
     def test_limits(self) -> None:
         """`disconnect()` promises five seconds."""
-        from rtvi_sync.session.session import ending as teardown
+        from rtvi_sync.session import ending as teardown
 
         assert teardown.TEARDOWN_LIMIT == 5.0
 

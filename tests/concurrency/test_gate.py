@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rtvi_sync.helpers import RTVIClientHelper
 
 import rtvi_sync
+from rtvi_sync.client.helpers import RTVIClientHelper
 from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline

@@ -77,7 +77,7 @@ def test_all_threads_go_home_when_they_are_sent():
     runtime.timer.add(lambda now: paced.set(), runtime.timer.now())
     assert ran.wait(LIMIT)
     assert paced.wait(LIMIT)
-    assert {t.name.split("-")[1] for t in package_threads()} == {"io", "queue", "timer thread"}
+    assert {t.name.split("-")[1] for t in package_threads()} == {"io", "worker", "timer"}
     runtime.release()
     send_idle_home()
     assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
@@ -92,7 +92,7 @@ def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
     assert begun.wait(LIMIT)
     runtime.release()
     send_idle_home()
-    (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-lane-"))
+    (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-worker-"))
     let_go.set()
     late.join(LIMIT)
     assert not late.is_alive()
@@ -225,8 +225,7 @@ def test_a_forked_child_gets_a_hub_of_its_own():
 
 
 def test_a_child_cannot_retire_the_parents_hub():
-    """Releasing an inherited runtime in a child touches none of its locks, which may be held for ever, nor its threads.
-    """
+    """Releasing an inherited runtime in a child touches none of its locks, which may be held for ever, nor its threads."""
     runtime = acquire_runtime()
 
     def child() -> object:

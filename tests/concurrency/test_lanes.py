@@ -591,7 +591,7 @@ def test_workers_are_threads_of_the_package(workers):
     """Workers are named and daemons like every thread of the package."""
     drained(SerialQueue(), workers)
     assert set(workers.threads()) <= package_threads()
-    assert all(thread.name.startswith("rtvi-lane-") for thread in workers.threads())
+    assert all(thread.name.startswith("rtvi-worker-") for thread in workers.threads())
 
 
 def test_ctrl_c_before_anybody_is_called(workers):

@@ -76,7 +76,7 @@ def timer(clock):
 
 
 def pacer_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-pacer")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-timer")]
 
 
 def every(interval: float, first: float, calls: list[float]):

@@ -104,7 +104,7 @@ class Ears:
         assert isinstance(client, RTVIClient)
         name = threading.current_thread().name
         allowed = (
-            getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith(("rtvi-lane-", "rtvi-io-"))
+            getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith(("rtvi-worker-", "rtvi-io-"))
         )
         heard = Heard(
             event=weakref.ref(event),

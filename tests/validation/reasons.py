@@ -39,7 +39,7 @@ METHODS: Final = {
     **dict.fromkeys(
         (
             *("EventStream.end", "EventStream.next_before", "EventStream.is_stale"),
-            *("EventStream.push", "EventStream.wants"),
+            *("EventStream.push", "EventStream.has_listener"),
             *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
             *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
             *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
