@@ -14,7 +14,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
+from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
@@ -332,11 +332,11 @@ class SessionManager:
             if pending is not None:
                 raise BotNotReadyError(
                     f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
-                ) from anew(pending.error)
+                ) from fresh_copy(pending.error)
             if failed is not None and self._session.ending:
                 raise BotNotReadyError(
                     f"There is no bot: {failed.describe()}; call connect() for a new session"
-                ) from anew(failed.error)
+                ) from fresh_copy(failed.error)
         return self._session
 
     @property

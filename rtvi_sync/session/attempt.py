@@ -13,7 +13,7 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
-from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
+from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, fresh_copy
 from ..events import RTVIEvent
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
@@ -278,7 +278,7 @@ def _end_by(error: BaseException) -> CloseInfo:
     if isinstance(error, KeyboardInterrupt):
         return CloseInfo(initiator="client")  # the caller's own wish, not a failure
     # Not the error itself: on its way to the caller it gets a traceback, which would keep the client alive.
-    kept = anew(error)
+    kept = fresh_copy(error)
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)
     return CloseInfo(initiator="client", error=kept)

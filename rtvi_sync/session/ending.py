@@ -11,7 +11,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import log_stack_of, unregister_for_exit
 from ..concurrency.pool_task import PoolTask
-from ..errors import DisconnectedError, anew
+from ..errors import DisconnectedError, fresh_copy
 from ..protocol.states import TransportState
 from ..transports.base import Transport
 
@@ -113,7 +113,7 @@ def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None
             transport.disconnect()
         except DisconnectedError as error:
             logger.warning("%s", error)
-            unsent.append(anew(error))
+            unsent.append(fresh_copy(error))
         except BaseException:
             logger.exception("Closing the %s transport failed", transport.name)
 

@@ -14,7 +14,7 @@ from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.runtime import Runtime, acquire_runtime
-from ..errors import BotAlreadyStartedError, anew
+from ..errors import BotAlreadyStartedError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
 from .reconnect_policy import ReconnectPolicy, is_transient
@@ -285,7 +285,7 @@ class _Run:
             attempt=state.attempt_number,
             max_attempts=self._owner.policy.max_attempts,
             delay=state.upcoming_sleep,
-            error=anew(error),  # the frames of this one keep the client, which is to be collected if dropped
+            error=fresh_copy(error),  # the frames of this one keep the client, which is to be collected if dropped
         )
         logger.info("The session is lost (%s); %s", error, self.pending.describe())
         sessions = self._sessions()
@@ -299,7 +299,7 @@ class _Run:
     def _give_up(self, error: BaseException) -> None:
         self.pending = None
         sessions = self._sessions()
-        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
+        data = ReconnectFailedData(attempts=self._attempts, error=fresh_copy(error))
         if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)

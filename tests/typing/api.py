@@ -18,6 +18,7 @@ from rtvi_sync import (
     BotReadyData,
     ClientStats,
     CloseInfo,
+    ConnectError,
     ConnectionTimeoutError,
     ConnectTimeout,
     DeviceError,
@@ -41,6 +42,7 @@ from rtvi_sync import (
     RTVIEvent,
     RTVIEventCallbacks,
     RTVIMessage,
+    SessionError,
     StartBotError,
     TranscriptData,
     Transport,
@@ -48,6 +50,7 @@ from rtvi_sync import (
     TransportStartError,
     TransportState,
     TransportStats,
+    UsageError,
     WebSocketTransport,
     WouldDeadlockError,
     __version__,
@@ -173,6 +176,8 @@ def connecting(client: RTVIClient) -> None:
     except StartBotError as error:
         status: int | None = error.status
         show(status)
+    except ConnectError as error:
+        show(error.status)
     except DisconnectedError as error:
         code: int | None = error.code
         reason: str = error.reason
@@ -181,6 +186,8 @@ def connecting(client: RTVIClient) -> None:
     except BotError as error:
         fatal: bool = error.fatal
         show(fatal)
+    except (SessionError, UsageError) as error:
+        show(error.status)
     except DeviceError as error:
         devices: tuple[str, ...] = error.devices
         kind: str = error.type
