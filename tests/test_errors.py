@@ -49,7 +49,7 @@ def test_every_error_is_here() -> None:
 
 
 def test_the_drawing_shows_the_classes() -> None:
-    """The docstring of `rtvi_sync.errors` draws every class under its base, with the built-in one that it is as well."""
+    """The docstring of `rtvi_sync.errors` draws every class under its bases."""
     drawn: list[tuple[int, str]] = []
     for indent, name, builtin in re.findall(r"^( *)(\w+Error)\b(?: +\(also (\w+)\))?", errors.__doc__ or "", re.M):
         base = next((above for depth, above in reversed(drawn) if depth < len(indent)), "Exception")

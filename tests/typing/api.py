@@ -167,6 +167,10 @@ def connecting(client: RTVIClient) -> None:
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")
     show(url)
+
+
+def errors_of_connecting(client: RTVIClient) -> None:
+    """The attributes of errors."""
     try:
         client.connect()
     except ConnectionTimeoutError as error:
