@@ -326,7 +326,8 @@ class MeasuredClient(RTVIClient):
         if self.on_measurement is not None:
             if seconds is None:
                 seconds = time.monotonic() - began
-            kept = fresh_copy(error) if error is not None else None  # what is kept shall not keep the frames of the program
+            # what is kept shall not keep the frames of the program
+            kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     @contextlib.contextmanager
