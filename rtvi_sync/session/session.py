@@ -154,7 +154,7 @@ class Session:
             "on_closed": self.ending.begin,
             "on_event": self.publisher.event,
             "on_messages": self._receive_all,
-            "hub": self.runtime,
+            "runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": self.ending.time_to_close,
         }
