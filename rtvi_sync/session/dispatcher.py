@@ -1,4 +1,4 @@
-"""Delivery of events to the application: handlers, signals and streams, in order, one event at a time for each client."""
+"""Delivery of events to handlers, receivers and streams, in order, one event at a time for each client."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Dispatcher:
         self._streams.pop(id(stream), None)
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a handler, receiver or stream. An event without one is neither decoded nor queued."""
+        """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
         if self._handlers.get(type_):
             return True
         if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
