@@ -302,7 +302,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
     @property
     def params(self) -> RTVIClientParams:
-        """Return the parameters of the requests to your server. May be changed, or replaced by a mapping, at any time."""
+        """Return the parameters of the requests to your server. They may be changed or replaced at any time."""
         return self._manager.params
 
     @params.setter

@@ -54,12 +54,12 @@ class ClientDevices(ClientPart):
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
-        """Return the speaker that is used, or will be; None: the default, which was not opened yet, or a sink object."""
+        """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
         return self._manager.media.reports.selected("speaker")
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
-        """Return the camera that is used, or will be; None: the default, which was not opened yet, or a source object."""
+        """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
         return self._manager.media.reports.selected("cam")
 
     def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:

@@ -154,21 +154,20 @@ class BotMessages(ClientPart):
     # -- functions that the bot calls ---------------------------------------------------------------------------------
 
     def register_function_call_handler(self, name: str | None, function: FunctionT) -> FunctionT:
-        """Run `function(call)` when the bot's language model calls `name`, in this session and those to come.
+        """Run `function(call)` when the bot's language model calls `name`, in this session and later ones.
 
-        What it returns goes back to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It
-        runs on a thread of its own, so that it may take its time; in manual mode where handlers do. What it raises is
-        logged and published as `handler_error`, and the bot is given ``{"error": ...}``. A session that ends waits a
-        second for it and drops its result.
+        Its return value is sent to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It runs
+        on a thread of its own, so that it may block; in manual mode where handlers do. If it raises, the error is
+        logged and published as `handler_error`, and the bot gets ``{"error": ...}``. A session that ends waits a second
+        for it and drops its result.
 
-        The bot has to tell names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
+        The bot has to send names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
         Pipecat's RTVI observer.
 
         Args:
-            name: the function's name; one that has a function is given another. None: what bots ask the client for by
-                `llm-function-call`, the message of RTVI 0.3 and 1.x, and has no function of its own. (Later bots
-                announce in one way what they run themselves and what the client is to run, so there is nothing to
-                catch.)
+            name: the function's name; a second function replaces the first. None: for all other names that bots call by
+                `llm-function-call`, the message of RTVI 0.3 and 1.x. (Later bots announce their own functions and the
+                client's in the same way, so None has no effect there.)
             function: takes a `FunctionCall`.
 
         Raises:
@@ -180,12 +179,12 @@ class BotMessages(ClientPart):
         return function
 
     def unregister_function_call_handler(self, name: str | None) -> None:
-        """Run nothing any longer when the bot calls `name`. Without effect if nothing is registered."""
+        """Run no function any longer when the bot calls `name`. Without effect if none is registered."""
         NAME.or_none.check(name=name)
         self._dispatcher.functions.pop(name, None)
 
     def unregister_all_function_call_handlers(self) -> None:
-        """Run nothing any longer, whatever the bot calls."""
+        """Run no function any longer."""
         self._dispatcher.functions.clear()
 
 

@@ -161,7 +161,7 @@ class Sessionless:
         )
 
     def announce(self, event: RTVIEvent, data: object) -> None:
-        """Queue an event that belongs between two sessions; nothing if the application has begun a session meanwhile."""
+        """Queue an event that belongs between two sessions; nothing if a session has begun meanwhile."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.event(event, data)
 
