@@ -90,7 +90,7 @@ class TestDisconnect:
                     raise NoThreadError("can't start new thread")
                 super().start()
 
-        monkeypatch.setattr("rtvi_sync.session.session.PoolTask", Refused)
+        monkeypatch.setattr("rtvi_sync.session.ending.PoolTask", Refused)
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
