@@ -22,10 +22,11 @@ from ..errors import (
     UnsupportedFeatureError,
 )
 from ..events import RTVIEvent
-from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from . import config as configs
 from . import envelope
 from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, parse_version, require_feature
+from .message import RTVIMessage
+from .session_payloads import BotReadyData, RTVIClientConfigOption
 from .text import one_line
 
 # What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
