@@ -18,7 +18,7 @@ from .protocol.session_payloads import (
 )
 
 if TYPE_CHECKING:
-    from .protocol.program_payloads import (
+    from .protocol.application_payloads import (
         AppendToContextResultData,
         LLMFunctionCallData,
         LLMFunctionCallInProgressData,
@@ -131,7 +131,7 @@ if not TYPE_CHECKING:  # to a type checker it would mean that there is any name
         # To make these classes takes as long as ten sessions take to begin: they wait for the first session, or for a
         # program that names one.
         if name in __all__:
-            for kind in ("speech", "program", "service"):
+            for kind in ("speech", "application", "service"):
                 module = import_module(f".protocol.{kind}_payloads", __package__)
                 if hasattr(module, name):
                     return globals().setdefault(name, getattr(module, name))
