@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from .._version import __version__
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
+from ..concurrency.future import Future
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import (
     NO_THREAD_PAUSE,
@@ -26,7 +27,6 @@ from ..concurrency.lifecycle import (
     log_stack_of,
     register_for_exit,
 )
-from ..concurrency.pending_requests import Pending
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
@@ -132,8 +132,7 @@ class Session:
         )
         self._generation = fork_generation()
         self._engine = protocol.Engine(about_this_client())
-        self._pending: Pending[RTVIMessage] = Pending()
-        self._effects = Effects(self.publisher, self._pending)
+        self._effects = Effects(self.publisher)
         self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
         self.abort: AbortController = AbortController(
             deadline, lambda: StartBotError("The connect request was aborted")
@@ -258,22 +257,20 @@ class Session:
             RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
         """
         self.check_ready()
-        if message.id is None:
-            raise ValueError("A request needs an id, or its answer cannot be told from others")
-        waiter = self._pending.register(message.id)
+        answer: Future[RTVIMessage] = Future()
         try:
-            self._engine.outbound(message, awaited=True)
+            self._engine.outbound(message, answer)
             self.transport.send_message(message)
             self._count_sent()
-            if not waiter.wait(deadline):
+            if not answer.wait(deadline):
                 raise RequestTimeoutError(
                     f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
                     f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
                 )
-            return waiter.result()
+            return answer.result()
         finally:
-            self._pending.discard(message.id)
-            self._engine.given_up(message.id)
+            if message.id is not None:
+                self._engine.pending.abandon(message.id, answer)
 
     @property
     def version(self) -> str | None:
@@ -476,7 +473,7 @@ class Session:
                 return
             self._ending = info or CloseInfo(initiator="network")  # a transport may be anybody's
         # Before anything that takes time: nobody may wait for answers that cannot come.
-        self._pending.fail_all(self.info.as_error)
+        self._engine.pending.fail_all(self.info.as_error)
         self.publisher.end()
 
     def _aborted(self) -> None:
