@@ -272,6 +272,10 @@ class _Limit(Deadline):
     def remaining(self) -> float | None:
         return self.deadline.remaining()
 
+    @property
+    def expired(self) -> bool:
+        return self.deadline.expired
+
 
 def _was_disconnected() -> DisconnectedError:
     return DisconnectedError("disconnect() was called while an action was under way", initiator="client")
