@@ -146,6 +146,12 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     raise failures.pop()
 
 
+def name_thread(role: str) -> None:
+    """Name the calling thread, which `start_thread()` started, ``rtvi-<role>-<n>``. It keeps its number."""
+    thread = threading.current_thread()
+    thread.name = f"rtvi-{role}-{thread.name.rpartition('-')[2]}"
+
+
 def _run(generation: int, starter: int, target: Callable[..., object], *args: Any) -> None:
     """What a thread does: `target`, and no end in a child process.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .deadline import Deadline, join_thread
 from .latch import Latch, Notifier
-from .lifecycle import fork_generation, is_exiting, register_for_fork, register_idle, start_thread
+from .lifecycle import fork_generation, is_exiting, name_thread, register_for_fork, register_idle, start_thread
 
 # A thread without work leaves after so many seconds.
 IDLE_TIMEOUT = 5.0
@@ -121,15 +121,13 @@ class _ThreadPool:
     def work(self, job: PoolTask | None) -> None:
         """What a thread of the crew does, from its first job on."""
         generation = fork_generation()
-        thread = threading.current_thread()
-        number = thread.name.rpartition("-")[2]
         while job is not None:
-            thread.name = f"rtvi-{job.role}-{number}"
+            name_thread(job.role)
             offer = _Offer()
             job._make(offer)
             if fork_generation() != generation:
                 return  # the job forked and returned: this is its child's only thread
-            thread.name = f"rtvi-idle-{number}"
+            name_thread("idle")
             job = None  # it may hold whatever its owner has
             job = offer.wait()
             self.offers.remove(offer)

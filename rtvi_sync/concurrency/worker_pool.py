@@ -14,7 +14,7 @@ from collections import OrderedDict
 from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
-from .lifecycle import NO_THREAD_PAUSE, fork_generation, start_thread
+from .lifecycle import NO_THREAD_PAUSE, fork_generation, name_thread, start_thread
 from .serial_queue import SerialQueue
 
 # An idle worker leaves after this many seconds; starting one costs about 100 microseconds.
@@ -110,6 +110,7 @@ class WorkerPool:
 
     def work(self) -> None:
         """See `Followers`."""
+        name_thread("worker")
         (worker,) = (worker for worker in self._workers() if worker.thread is threading.current_thread())
         self._work(worker)
 
@@ -211,8 +212,13 @@ class WorkerPool:
                 continue
             if not self._rest(worker):
                 return
-            if self._reader is worker and (self._io is None or not self._io.serve()):
-                return
+            if self._reader is worker:
+                if self._io is None:
+                    return
+                name_thread("io")
+                if not self._io.serve():
+                    return
+                name_thread("worker")
 
     def _rest(self, worker: _Worker) -> bool:
         """Wait to be called. False: for so long that the worker leaves."""

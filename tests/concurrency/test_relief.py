@@ -76,6 +76,21 @@ def test_the_io_thread_runs_what_became_ready_on_it(crew):
         until(lambda: crew.workers._idle)
 
 
+def test_a_thread_is_named_by_its_role(crew):
+    """Items run on threads named rtvi-worker-<n> only, and commands on one named rtvi-io-<n>; each keeps its number."""
+    crew.rest()
+    threads = [crew.io.thread, crew.workers._idle[0].thread]
+    numbers = [thread.name.rpartition("-")[2] for thread in threads]
+    for turn in range(3):
+        reader, other = turn % 2, 1 - turn % 2
+        ran_on: list[str] = []
+        crew.post((SerialQueue(), lambda: ran_on.append(threading.current_thread().name)))
+        until(lambda: ran_on)
+        assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
+        assert on(crew.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
+        until(lambda: crew.workers._idle)
+
+
 def test_nobody_is_there_to_take_its_place(crew):
     """The io thread goes on, and a new worker runs the item."""
     reader = crew.io.thread
