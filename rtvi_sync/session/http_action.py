@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx
 
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.future import Future
 from ..concurrency.latch import Notifier

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from .._version import __version__
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.latch import Latch

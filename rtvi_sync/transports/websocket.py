@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote
 
 import attrs
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage

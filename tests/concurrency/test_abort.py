@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController, AbortSignal
+from rtvi_sync.concurrency.abort import AbortController, AbortSignal
 from rtvi_sync.concurrency.deadline import Deadline
 
 from ..forking import in_child

@@ -18,7 +18,7 @@ from ..client.helpers import until
 from ..forking import in_child
 from ..loopback import LIMIT
 from .test_io_thread import on
-from .test_lanes import Blocker, drained
+from .test_serial_queue import Blocker, drained
 
 
 class Crew:
@@ -84,8 +84,8 @@ def test_a_thread_is_named_by_its_role(crew):
     for turn in range(3):
         reader, other = turn % 2, 1 - turn % 2
         ran_on: list[str] = []
-        crew.post((SerialQueue(), lambda: ran_on.append(threading.current_thread().name)))
-        until(lambda: ran_on)
+        crew.post((SerialQueue(), lambda ran_on=ran_on: ran_on.append(threading.current_thread().name)))
+        until(lambda ran_on=ran_on: ran_on)
         assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
         assert on(crew.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
         until(lambda: crew.workers._idle)
