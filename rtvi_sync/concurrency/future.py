@@ -42,6 +42,6 @@ class Future(Notifier, Generic[T]):
         try:
             self._outcomes.append((value, error))
             self.notify_all()
-        except BaseException:  # as in Latch.set()
+        except BaseException:  # for the reason in Latch.set()
             self.notify_all()
             raise

@@ -50,7 +50,7 @@ class Crew:
 @pytest.fixture
 def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     """A crew whose threads must all leave after the test; it counts as rested whenever it waits."""
-    monkeypatch.setattr(lane_workers, "_RESTED", 0.0)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", 0.0)
     crew = Crew()
     yield crew
     crew.close()
@@ -102,11 +102,11 @@ def test_an_io_thread_that_has_not_rested(crew, monkeypatch):
     """It goes on to read, and an idle worker runs the item; once it has rested it runs the next one itself."""
     crew.rest()
     reader = crew.io.thread
-    monkeypatch.setattr(lane_workers, "_RESTED", LIMIT)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", LIMIT)
     assert thread_of(crew, SerialQueue()) is not reader
     assert crew.io.thread is reader
     until(lambda: crew.workers._idle)
-    monkeypatch.setattr(lane_workers, "_RESTED", 1e-6)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", 1e-6)
     assert thread_of(crew, SerialQueue()) is reader
 
 
@@ -115,7 +115,7 @@ def test_it_knows_how_long_it_rested(crew):
     begun = time.monotonic()
     on(crew.io, int)
     threading.Event().wait(0.02)
-    rested = on(crew.io, lambda: crew.io.rested)
+    rested = on(crew.io, lambda: crew.io.idle_time)
     assert 0.01 < rested <= time.monotonic() - begun
 
 
