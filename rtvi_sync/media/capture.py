@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
-from ..concurrency.timer_thread import PacerTask, Scheduler
+from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource, Lease
@@ -227,7 +227,7 @@ class AudioSender:
         # instructions.
         self._lock = threading.RLock()
         self._schedule: Scheduler | None = None
-        self._task: PacerTask | None = None
+        self._task: ScheduledTask | None = None
         self._send: SendAudio | None = None
         self._anchor = 0.0  # when chunk 0 was due, or would have been
         self._index = 0

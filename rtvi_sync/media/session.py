@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.timer_thread import PacerTask, Scheduler, TimerThread
+from ..concurrency.timer_thread import ScheduledTask, Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
 from .base import VideoFrame
@@ -107,7 +107,7 @@ class MediaSession:
         self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, reports)
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, reports)
         self._hotplug = HotPlug(reports)
-        self._ticks: PacerTask | None = None
+        self._ticks: ScheduledTask | None = None
         self._now: Callable[[], float] = time.monotonic  # the timer thread's, once there is one
         # The io thread's alone.
         self._ignored = 0

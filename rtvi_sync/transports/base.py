@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.runtime import Runtime
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import what_to_do
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import (
     ActionEndpointNotSetError,
     DisconnectedError,

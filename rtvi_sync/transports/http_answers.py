@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import RTVIError
 from ..protocol import envelope
 from ..protocol.text import one_line

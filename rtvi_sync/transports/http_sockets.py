@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import RTVIError
 from .net import Detach, Network, Proxy, basic_authorization, naming, open_tunnel, socket_timeout
 from .refusals import check_is_http

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError

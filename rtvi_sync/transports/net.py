@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from .._version import __version__
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import InvalidTransportParamsError, RTVIError
 from ..protocol.text import one_line
 from .happy_eyeballs import Detach as Detach

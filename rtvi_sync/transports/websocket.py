@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote
 
 import attrs
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
@@ -196,7 +196,7 @@ class WebSocketTransport(Transport):
     def start_media(self) -> None:
         """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
         runtime = self.options.runtime
-        self.options.media.start(runtime.timer, self.send_audio, schedule=runtime.io.schedule)
+        self.options.media.start(runtime.timer, self.send_audio, schedule=runtime.io.scheduler)
 
     def send_message(self, message: RTVIMessage) -> None:
         frame = frames.encode_message(envelope.encode(message))

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult
 
 from websocket import WebSocket, WebSocketException
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..errors import InvalidTransportParamsError, TransportStartError
 from .failures import failure_text, status_of

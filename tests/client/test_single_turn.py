@@ -32,6 +32,8 @@ from rtvi_sync import (
     RTVIMessage,
     TransportState,
 )
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.session.http_action import _Limit
 from tests.client.helpers import SOON, InThread, run_python, threads_of_package, until
 from tests.garbage import collect
 from tests.loopback import Peer, Server
@@ -776,3 +778,15 @@ def test_what_is_dropped_with_it() -> None:
     del client
     collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("timeout", [None, 0.0, 1000.0])
+def test_the_limit_of_a_request(timeout: float | None) -> None:
+    """`_Limit` agrees in everything with the deadline of the message that the caller waits for."""
+    limit = _Limit()
+    assert (limit.remaining(), limit.expired, limit.sooner(5.0)) == (None, False, 5.0)
+    limit.deadline = Deadline(timeout)
+    remaining = limit.remaining()
+    assert (remaining is None) is (timeout is None)
+    assert limit.expired is limit.deadline.expired is (remaining == 0.0)
+    assert limit.sooner(5.0) == (0.0 if timeout == 0.0 else 5.0)

@@ -8,7 +8,7 @@ import os
 import httpx
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 

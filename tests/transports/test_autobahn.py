@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError

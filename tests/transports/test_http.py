@@ -12,7 +12,7 @@ import httpx
 import pytest
 import respx
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.transports import http, net

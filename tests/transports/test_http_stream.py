@@ -15,7 +15,7 @@ import respx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import (
     ActionEndpointNotSetError,

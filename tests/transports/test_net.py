@@ -16,7 +16,7 @@ import trustme
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.transports import net
