@@ -175,7 +175,7 @@ class Session:
             "on_closed": self.end,
             "on_event": self.publisher.event,
             "on_messages": self._receive_all,
-            "runtime": self.runtime,
+            "_runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": lambda: ending.time_to_close(self.transport_deadline),
         }
@@ -185,7 +185,7 @@ class Session:
         load_payloads()
         self.initialized = True  # before the call: one that hangs has to be told of the end as well
         self.media.reports.outlet = self.publisher
-        self.media.expect()
+        self.media.expect(self.runtime)
         self.check_wanted()  # else its end has come first, and does not come again
         self.transport.initialize(options, self._receive)
         self.introduced = True

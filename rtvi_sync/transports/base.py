@@ -17,7 +17,7 @@ from ..concurrency.cancel import AbortSignal
 from ..concurrency.runtime import Runtime
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, Tracks, VideoFrame, VideoSource
+from ..media import AudioSink, AudioSource, MediaDeviceInfo, MediaPort, Tracks, VideoFrame, VideoSource
 from ..media.manager import MediaManager
 from ..messages import RTVIMessage
 from ..protocol import envelope
@@ -47,7 +47,6 @@ class TransportOptions:
             a hundred: each takes less time then. A transport may do without.
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         network: TLS and proxy, for transports that use them.
-        runtime: the threads that sessions share. A transport of your own may ignore it, and start threads of its own.
         check_wanted: raises if the session was given up meanwhile: call it after something that may hang, before you
             change what the next session may be using.
         time_to_close: how many seconds `disconnect()`, which has been called, may take to get through what was sent
@@ -59,11 +58,12 @@ class TransportOptions:
     on_closed: Callable[[CloseInfo], None]
     on_event: Callable[[RTVIEvent, Any], None]
     on_messages: Callable[[Sequence[Inbound]], None]
-    media: MediaManager = attrs.field(factory=MediaManager)
+    media: MediaPort = attrs.field(factory=MediaManager)
     network: Network = attrs.field(factory=Network)
-    runtime: Runtime
     check_wanted: Callable[[], None] = lambda: None
     time_to_close: Callable[[], float] = lambda: 3.0
+    # The threads that sessions share: for the WebSocket transport, whose sockets the I/O thread serves.
+    _runtime: Runtime | None = attrs.field(default=None, alias="_runtime", repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -274,7 +274,6 @@ class Transport(abc.ABC):
     def start_media(self) -> None:
         """The bot is ready: sources may begin. Called on the thread that delivered bot-ready; must not block."""
         self.options.media.start(
-            self.options.runtime.timer,
             self.send_audio if self.supports_audio else None,
             self.send_video if self.supports_video else None,
             self.send_screen if self.supports_video else None,

@@ -118,6 +118,8 @@ class WebSocketTransport(Transport):
         url, headers = self._target(auth_bundle)
         sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
         options = self.options
+        runtime = options._runtime
+        assert runtime is not None, "the session gives it"
 
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # else disconnect() was called
@@ -126,7 +128,7 @@ class WebSocketTransport(Transport):
         receiver = _Receiver(options)
         connection = WebSocketConnection(
             sock,
-            options.runtime.io,
+            runtime.io,
             on_messages=receiver.receive,
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
@@ -195,8 +197,7 @@ class WebSocketTransport(Transport):
 
     def start_media(self) -> None:
         """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
-        runtime = self.options.runtime
-        self.options.media.start(runtime.timer, self.send_audio, schedule=runtime.io.schedule)
+        self.options.media.start(self.send_audio, on_io_thread=True)
 
     def send_message(self, message: RTVIMessage) -> None:
         frame = frames.encode_message(envelope.encode(message))

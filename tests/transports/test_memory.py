@@ -33,7 +33,6 @@ def connect(attempt):
             on_closed=ends.append,
             on_event=lambda *_: None,
             on_messages=messages.extend,
-            runtime=None,
         )
         transport.initialize(options, messages.append)
         transport.init_devices()

@@ -78,20 +78,22 @@ class BotServer(Server):
 class Session:
     """What a session gives to its transport, and what the transport told it."""
 
-    def __init__(self, runtime, **options) -> None:
+    def __init__(self, runtime, network=None, **options) -> None:
         self._changed = threading.Condition()
         self.messages: list[object] = []
         self.ends: list[CloseInfo] = []
         self.interruptions = 0
+        self.media = MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options})
+        self.media.expect(runtime)
         self.options = TransportOptions(
             client_ready=READY,
             on_interruption=self._interrupted,
             on_closed=lambda info: self._note(self.ends, info),
             on_event=lambda *_: None,
             on_messages=self._take,
-            runtime=runtime,
-            network=options.pop("network", Network(ssl_context=trusting(), proxy=False)),
-            media=MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options}),
+            network=network or Network(ssl_context=trusting(), proxy=False),
+            media=self.media,
+            _runtime=runtime,
         )
 
     def _note(self, where: list, what: object) -> None:
@@ -156,7 +158,7 @@ def opened(runtime, attempt, monkeypatch):
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
     for transport, session in pairs:
         transport.disconnect()
-        assert session.options.media.stop(LIMIT) == []
+        assert session.media.stop(LIMIT) == []
 
 
 def flush(runtime) -> None:
@@ -368,7 +370,7 @@ def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch
     def tell(what: object) -> None:
         session._note(session.messages, what)
 
-    monkeypatch.setattr(session.options.media, "receive_audio", lambda *audio: tell(audio))
+    monkeypatch.setattr(session.media, "receive_audio", lambda *audio: tell(audio))
     session.options = attrs.evolve(session.options, on_interruption=lambda: tell("interruption"))
     transport = WebSocketTransport(plain.url)
     opened(transport, session=session)
@@ -603,7 +605,7 @@ def test_a_session_may_have_other_devices(plain, opened, runtime):
             while bot.receive()[0] != CLOSE:
                 pass
             bot.send(frame(CLOSE, struct.pack("!H", 1000)))
-        session.options.media.stop(LIMIT)
+        session.media.stop(LIMIT)
     assert [set(sink.pcm[::2]) for sink in sinks] == [{0}, {1}]
 
 
@@ -612,10 +614,10 @@ def test_it_carries_audio_and_no_video(plain, opened):
     transport = WebSocketTransport(plain.url)
     session = opened(transport)
     assert (transport.supports_audio, transport.supports_video) == (True, False)
-    assert transport.tracks() == session.options.media.tracks()
+    assert transport.tracks() == session.media.tracks()
     assert transport.tracks().bot.audio is not None
     transport.enable_mic(False)
-    assert not session.options.media.switches.mic
+    assert not session.media.switches.mic
     transport.interrupt_playback()
     for enable, feature in ((transport.enable_cam, "cam"), (transport.enable_screen_share, "screen-share")):
         enable(False)

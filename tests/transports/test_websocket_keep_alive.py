@@ -257,7 +257,7 @@ STOPPED = """
     transport = WebSocketTransport(sys.argv[1], ping_interval=0.2, ping_timeout=0.5)
     with RTVIClient(transport=transport, enable_mic=False, speaker=NullSink()) as client:
         sys.stdin.readline()
-        transport.options.runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
+        transport.options._runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
         print(client.wait_for("server-message").data, flush=True)
 """
 
