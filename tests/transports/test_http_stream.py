@@ -408,7 +408,7 @@ def test_a_stream_that_ends_in_the_midst_of_an_event(any_post, rest):
     with Endpoint(respond) as server:
         stream = any_post(server.url)
         assert next(stream) == b"{}"
-        with pytest.raises(DisconnectedError, match=r"broke off in the midst of an event\. See the server's log"):
+        with pytest.raises(DisconnectedError, match=r"broke off inside an event\. See the server's log"):
             next(stream)
 
 

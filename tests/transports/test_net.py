@@ -24,7 +24,7 @@ from rtvi_sync.transports.net import (
     Network,
     ProxyError,
     check_headers,
-    is_nearby,
+    is_private_host,
     open_stream,
     open_tcp,
     parse_url,
@@ -161,14 +161,14 @@ def test_ordinary_headers_pass():
 
 
 @pytest.mark.parametrize(
-    ("host", "nearby"),
+    ("host", "private"),
     [("127.0.0.1", True), ("::1", True), ("10.1.2.3", True), ("192.168.0.9", True), ("fe80::1%eth0", True),
      ("localhost", True), ("bot.localhost", True), ("8.8.8.8", False), ("2001:4860:4860::8888", False),
      ("bot.example", False), ("localhost.example", False), ("notlocalhost", False), ("", False)],
 )  # fmt: skip
-def test_what_is_nearby(host, nearby):
+def test_private_hosts(host, private):
     """Only the machine itself and private addresses are, and no name that would have to be looked up."""
-    assert is_nearby(host) is nearby
+    assert is_private_host(host) is private
 
 
 # -- TCP --------------------------------------------------------------------------------------------------------------
