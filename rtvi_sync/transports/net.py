@@ -263,7 +263,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
             raise InvalidTransportParamsError(f"{name!r} is not a valid name of an HTTP header")
         if not isinstance(value, str) or not value.isascii() or re.search(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s$", value):
             raise InvalidTransportParamsError(
-                f"The value of the header {name!r} is not valid: it is not a str, begins or ends with a space or a line "
+                f"The value of the header {name!r} is not valid: it is no str, begins or ends with a space or a line "
                 "break, or has a control or non-ASCII character in it"
             )
 

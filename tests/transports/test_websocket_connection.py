@@ -613,7 +613,7 @@ def test_what_was_sent_before_close_arrives(pair):
     client.connection.send(BINARY, b"control")
     on(client.io, int)  # they are queued
     with running(lambda: client.connection.close(LIMIT)) as closing:
-        until(lambda: client.connection._leaving is not None)  # what the bot reads before may well be the audio
+        until(lambda: client.connection._closing is not None)  # what the bot reads before may well be the audio
         assert bot.receive() == (BINARY, payload)
         assert bot.receive() == (BINARY, b"control")
         assert bot.receive() == (CLOSE, struct.pack("!H", 1000))

@@ -355,7 +355,7 @@ def test_an_answer_without_what_the_protocol_asks_for(shake, missing):
 def test_an_extension_that_nobody_asked_for(shake, extension):
     """None is offered, so a server that claims one is refused: compression would undo every limit of size."""
     server = Acceptor(f"sec-WebSocket-extensions: {extension}")
-    with server, pytest.raises(TransportStartError, match="extension that it was not asked for"):
+    with server, pytest.raises(TransportStartError, match="extension that was not requested"):
         shake(f"ws://{server.authority}/")
     assert "sec-websocket-extensions" not in lines_of(server.heads[0])
 
@@ -366,7 +366,7 @@ def test_a_subprotocol_that_nobody_asked_for(shake, asked, answered):
     """RFC 6455, 4.1: a server that speaks another protocol than it was asked to is refused."""
     headers = {} if asked is None else {"Sec-WebSocket-Protocol": asked}
     server = Acceptor(f"sec-WebSocket-protocol: {answered}")
-    with server, pytest.raises(TransportStartError, match="subprotocol that it was not asked for"):
+    with server, pytest.raises(TransportStartError, match="subprotocol that was not requested"):
         shake(f"ws://{server.authority}/", headers)
 
 

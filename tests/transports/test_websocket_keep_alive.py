@@ -77,8 +77,8 @@ def test_any_byte_is_a_sign_of_life(link):
 def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
     """The time-out of a ping that was answered wakes nobody."""
     looks: list[float] = []
-    look = WebSocketConnection._watch_silence
-    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    look = WebSocketConnection._check_silence
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
     _, bot = link(ping_interval=0.6, ping_timeout=0.3)
     for _ in range(3):
         answer(bot)
@@ -153,8 +153,8 @@ def test_a_polite_close_is_not_a_death(link):
 def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
     """`ping_timeout=None` means no limit: a peer that has not answered for many intervals is heard when it speaks."""
     looks: list[float] = []
-    look = WebSocketConnection._watch_silence
-    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    look = WebSocketConnection._check_silence
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
     client, bot = link(ping_interval=0.02, ping_timeout=None)
     opcode, payload = bot.receive()
     assert opcode == PING

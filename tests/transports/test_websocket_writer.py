@@ -73,10 +73,10 @@ def send_and_be_struck(size: int) -> bool:
             with running(use_elsewhere) as elsewhere:
                 free.append(elsewhere.get())
             arrived.extend(read(theirs, size))  # now the socket has room for what follows
-            writer.take(Outgoing(b"handler", 0.0))
+            writer.send(Outgoing(b"handler", 0.0))
 
         with struck_in_the_next_system_call(handler):
-            writer.take(Outgoing(frame, 0.0))
+            writer.send(Outgoing(frame, 0.0))
             struck = bool(free)
         if not struck:
             return False
@@ -104,8 +104,8 @@ def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
         ours.setblocking(False)
         theirs.setblocking(False)
         writer = FrameWriter(ours, 64 * MB)
-        assert writer.take(Outgoing(frame, 0.0))
-        with running(lambda: writer.take(Outgoing(b"next", 0.0))) as elsewhere:
+        assert writer.send(Outgoing(frame, 0.0))
+        with running(lambda: writer.send(Outgoing(b"next", 0.0))) as elsewhere:
             assert elsewhere.get(), "the io thread has to be told"
         assert writer.blocked
         while len(arrived) < len(frame) + len(b"next"):
@@ -122,9 +122,9 @@ def test_the_main_thread_sends_after_the_end():
         ours.setblocking(False)
         theirs.setblocking(False)
         writer, late = FrameWriter(ours, MB), Outgoing(b"late", 0.0)
-        writer.take_last(Outgoing(b"close", 0.0))
+        writer.send_close(Outgoing(b"close", 0.0))
         writer.flush()
-        assert not writer.take(late)
+        assert not writer.send(late)
         assert late.refused
         assert read(theirs, MB) == b"close"
         writer.end()
@@ -136,12 +136,12 @@ def test_the_main_thread_does_not_overtake():
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, MB)
-        with writer.lock, running(lambda: writer.take(Outgoing(b"first ", 0.0))) as elsewhere:
+        with writer.lock, running(lambda: writer.send(Outgoing(b"first ", 0.0))) as elsewhere:
             assert not elsewhere.get(), "whoever writes looks again"
         assert writer.arrived == 1
-        assert writer.take(Outgoing(b"second ", 0.0)), "the io thread has to be told"
+        assert writer.send(Outgoing(b"second ", 0.0)), "the io thread has to be told"
         writer.flush()
-        assert not writer.take(Outgoing(b"third", 0.0))
+        assert not writer.send(Outgoing(b"third", 0.0))
         assert theirs.recv(MB, socket.MSG_PEEK).startswith(b"first second ")
         assert writer.bytes_sent == len(b"first second third")
 
@@ -152,9 +152,9 @@ def test_audio_that_the_main_thread_sent_is_counted():
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, 64 * MB)
-        assert not writer.take(Outgoing(b"x", 0.02))
+        assert not writer.send(Outgoing(b"x", 0.02))
         assert writer.audio_sent == 0.02
-        assert writer.take(Outgoing(b"x" * (32 * MB), 0.5))
+        assert writer.send(Outgoing(b"x" * (32 * MB), 0.5))
         writer.flush()
         assert writer.audio_sent == 0.02
 
@@ -168,7 +168,7 @@ def test_nobody_writes_for_long(monkeypatch):
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, MB)
-        with running(lambda: writer.take(Outgoing(bytes(size), 0.0))) as elsewhere:
+        with running(lambda: writer.send(Outgoing(bytes(size), 0.0))) as elsewhere:
             assert elsewhere.get(), "the io thread has to be told"
         turns = 1
         while writer.blocked:
