@@ -371,7 +371,7 @@ def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
 
 def test_much_is_written_in_turns(pair, monkeypatch):
     """After each the io thread goes on by itself; the whole arrives."""
-    monkeypatch.setattr(websocket_writer, "_TURN", 0.0)
+    monkeypatch.setattr(websocket_writer, "_TIME_SLICE", 0.0)
     client, bot = pair
     payload = bytes(range(256)) * 16 * 1024
     with running(lambda: [client.connection.send(BINARY, payload) for _ in range(2)]):
@@ -781,7 +781,7 @@ def test_an_error_in_a_callback_ends_the_connection(link, caplog, monkeypatch, w
             bot.send(wire)
         elif where == "continued":
             # The rest is read in a turn that no selector asked for.
-            monkeypatch.setattr(module, "_TURN", 0.0)
+            monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
             with running(lambda: _quietly(bot.send, frame(BINARY, bytes(4 * MB)) + wire)):
                 client.ended()
         info = client.ended()
@@ -920,7 +920,7 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
 
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     before_others: list[int] = []
 
     def wait_for_a_turn(client: Client, opcode: int, payload: bytes) -> None:
@@ -967,7 +967,7 @@ def test_reads_in_vain(link, size, reads):
 
 def test_reading_on_does_not_multiply(link, io, monkeypatch):
     """However long a flood lasts, a connection has one turn at a time."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     client, bot = link()
     stop = threading.Event()
     chunk = frame(BINARY, bytes(100)) * 1000
@@ -984,7 +984,7 @@ def test_reading_on_does_not_multiply(link, io, monkeypatch):
 
 def test_a_busy_connection_gives_the_others_their_turn(link, monkeypatch):
     """When its turn is over the rest waits for the next one, and is read without the selector's help."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     client, bot = link()
     bot.send(b"".join(frame(BINARY, bytes([n]) * 1000) for n in range(250)))
     assert [payload[0] for _, payload in client.received(250)] == list(range(250))

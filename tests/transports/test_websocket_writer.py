@@ -162,7 +162,7 @@ def test_audio_that_the_main_thread_sent_is_counted():
 def test_nobody_writes_for_long(monkeypatch):
     """However much the socket takes: whoever sends leaves the rest to the io thread, and that sees to the others in
     between."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     size = 3 * module._CHUNK_BYTES
     ours, theirs = tcp_pair(True)
     with ours, theirs:
