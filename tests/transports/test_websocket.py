@@ -162,7 +162,7 @@ def opened(runtime, attempt, monkeypatch):
 
 
 def flush(runtime) -> None:
-    """Wait until the io thread has done all that was given to it."""
+    """Wait until the I/O thread has done all that was given to it."""
     done = threading.Event()
     runtime.io.call(done.set)
     assert done.wait(LIMIT)
@@ -316,7 +316,7 @@ def test_all_kinds_of_frames(plain, opened, runtime, caplog):
         bot.send(frame(BINARY, b"\xff\xff\xff"))
         bot.send(frame(BINARY, b""))
         bot.send(frame(BINARY, encode(TextFrame(text="skipped"))))
-        bot.send(frame(BINARY, b"\xf2\x7f\x03abc"))  # a field nobody knows
+        bot.send(frame(BINARY, b"\xf2\x7f\x03abc"))  # an unknown field
         bot.send(frame(BINARY, encode(AudioRawFrame(audio=b"\1\2" * 80, sample_rate=16000))))
         bot.send(frame(BINARY, encode(InterruptionFrame())))
         bot.send(frame(BINARY, encode(MessageFrame(data="last"))))
@@ -390,7 +390,7 @@ def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch
 
 def test_what_came_with_the_handshake_is_delivered(server, runtime, attempt, monkeypatch):
     """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record. It is heard from
-    `send_ready_message()` on: else the program would be told before the event `connected`."""
+    `send_ready_message()` on: otherwise the application would get them before the event `connected`."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
     server.after = frame(BINARY, encode(MessageFrame(data="early")))
     transport, session = WebSocketTransport(server.url), Session(runtime)
@@ -419,7 +419,7 @@ def test_an_end_before_the_ready_message(server, runtime, attempt):
 
 
 def test_a_disconnect_before_the_ready_message(server, runtime, attempt, monkeypatch):
-    """It says goodbye and waits for no answer, which nobody would hear; the ready message then comes too late."""
+    """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
     transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
@@ -519,7 +519,7 @@ def test_the_bots_end_is_told_once(plain, opened, runtime):
 
 
 def test_an_abandoned_attempt_does_not_wait_for_politeness(plain, opened, attempt):
-    """disconnect() after an abort closes at once: nobody has time for a close handshake."""
+    """disconnect() after an abort closes at once, without a close handshake."""
     transport = WebSocketTransport(plain.url)
     opened(transport)
     bot = plain.bot()
@@ -630,7 +630,7 @@ def test_it_carries_audio_and_no_video(plain, opened):
 
 
 def test_a_child_has_no_connection(plain, opened):
-    """In a child the transport is free, whoever held its lock; the parent's connection lives."""
+    """In a child the transport is usable, even if its lock was held at the fork; the parent's connection stays open."""
     transport = WebSocketTransport(plain.url)
     opened(transport)
 

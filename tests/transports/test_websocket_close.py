@@ -85,7 +85,7 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  
 
 
 def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
-    """A server that reads nothing ends the close after its patience. The messages that it did not take are the error
+    """A server that reads nothing ends the close after the timeout. The messages that it did not take are the error
     of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
     asked: list[BaseException] = []
     policy = ReconnectPolicy(retry_on=lambda error: not asked.append(error))

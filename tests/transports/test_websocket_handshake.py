@@ -146,7 +146,7 @@ def test_the_path_arrives_whole(shake, path, resource):
     ],
 )
 def test_the_host_header(shake, url, host):
-    """Host is the URL's host, with its port unless that is the default one, whoever answers."""
+    """Host is the URL's host, with its port unless that is the default one, for any server."""
     heads = []
 
     def proxy_and_server(peer):
@@ -169,7 +169,7 @@ def test_the_callers_headers_replace_ours(shake):
 
 
 def test_user_and_password_of_the_url(shake):
-    """They are sent as Basic authorization, unless the caller has an authorization of his own."""
+    """They are sent as Basic authorization, unless the caller sets an authorization."""
     with Acceptor() as server:
         shake(f"ws://ada:p%40ss@{server.authority}/")
         shake(f"ws://ada:p%40ss@{server.authority}/", {"authorization": "Bearer t"})
@@ -441,7 +441,7 @@ def test_any_answer_is_refused_or_taken(answer):
 
 
 def test_the_traces_of_websocket_client_show_no_secret(shake, caplog):
-    """A program that turns the library's own tracing on is shown no token."""
+    """The library's own tracing, if it is on, shows no token."""
     assert not websocket.isEnabledForDebug()
     websocket.enableTrace(True, handler=caplog.handler)
     try:

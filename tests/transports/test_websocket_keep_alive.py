@@ -75,7 +75,7 @@ def test_any_byte_is_a_sign_of_life(link):
 
 
 def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
-    """The time-out of a ping that was answered wakes nobody."""
+    """The timeout of a ping that was answered wakes no thread."""
     looks: list[float] = []
     look = WebSocketConnection._check_silence
     monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
@@ -131,7 +131,7 @@ def test_an_answer_that_is_repeated_is_nothing(link):
 
 
 def test_no_interval_no_ping(link):
-    """Without an interval the line stays as silent as the program."""
+    """Without an interval no ping is sent."""
     client, bot = link(ping_interval=None)
     assert on(client.io, lambda: client.connection._ping_timer) is None
     bot.sock.settimeout(0.2)
@@ -180,7 +180,7 @@ def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):
 
 @contextlib.contextmanager
 def held_up(client: Client):
-    """Keep the io thread from everything, as a stopped process or a busy interpreter does."""
+    """Keep the I/O thread from everything, as a stopped process or a busy interpreter does."""
     reached, go_on = threading.Event(), threading.Event()
     client.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
     assert reached.wait(LIMIT)
