@@ -75,14 +75,14 @@ class Devices:
                 self._dispatcher, self._states, runtime.workers, takes_states=False
             )
             self.hold.begin(runtime)
-            self.media.expect()
+            self.media.expect(runtime)
         try:
             transport = self._transport
             self.media.prepare(
                 audio=transport is None or transport.supports_audio,
                 video=transport is not None and transport.supports_video,
             )
-            self.hold.look_after()
+            self.media.look_after()
         except BaseException:
             self.hold.end()
             raise
@@ -170,12 +170,6 @@ class Hold:
             before, self._runtime = self._runtime, runtime
         if before is not None:  # another thread has just done so
             before.release()
-
-    def look_after(self) -> None:
-        """Record that devices are open."""
-        runtime = self._runtime
-        if runtime is not None:
-            self._media.look_after(runtime.timer)
 
     def hand_over(self) -> None:
         """Leave the open devices to a session that begins, and has acquired the runtime itself."""

@@ -7,6 +7,7 @@ PCM is signed 16-bit little endian, mono, everywhere.
 import typing
 
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
+from .port import MediaPort
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
 from .sources import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
@@ -20,6 +21,7 @@ __all__ = [
     "AudioSource",
     "AudioSink",
     "VideoSource",
+    "MediaPort",
     # sources
     "WavSource",
     "BytesSource",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.runtime import Runtime
 from ..concurrency.shield import shielded
-from ..concurrency.timer_thread import Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
@@ -86,6 +86,7 @@ class MediaManager:
         self._counters = MediaCounters()
         # Nobody would close what is opened now.
         self._over = False
+        self._runtime: Runtime | None = None  # of the session that is, or was last
         # One thread at a time opens and replaces devices: two would open the same one, and close each other's.
         self._turns = Notifier()
         self._turn_of: int | None = None  # the thread whose turn it is
@@ -93,8 +94,13 @@ class MediaManager:
 
     # -- one session --------------------------------------------------------------------------------------------------
 
-    def expect(self) -> None:
-        """A session begins, or `init_devices()`, and with it what `stop()` will end: devices may be opened again."""
+    def expect(self, runtime: Runtime) -> None:
+        """Let devices be opened again: a session begins, or `init_devices()`, and `stop()` will end it.
+
+        Args:
+            runtime: its timer thread looks after devices and times what sources send.
+        """
+        self._runtime = runtime
         self._over = False
 
     def prepare(self, *, audio: bool = True, video: bool = True) -> None:
@@ -159,39 +165,37 @@ class MediaManager:
 
     def start(
         self,
-        timer: TimerThread,
-        send_audio: SendAudio | None,
+        send_audio: SendAudio | None = None,
         send_video: SendVideo | None = None,
         send_screen: SendVideo | None = None,
         *,
-        schedule: Scheduler | None = None,
+        on_io_thread: bool = False,
     ) -> None:
-        """The bot is ready: sources start from their beginning. Called on the io thread; does not block.
+        """Start the sources from their beginning: the bot is ready. Called on the io thread; does not block.
 
         Args:
-            timer thread: looks after devices.
-            send_audio: `send_audio(pcm, sample_rate_hz)`, called on the schedule's thread, or that of the microphone;
-                must not block.
+            send_audio: `send_audio(pcm, sample_rate_hz)`, called on the thread that times what sources send, or that of
+                the microphone; must not block.
             send_video, send_screen: `send_video(frame)`, called on a thread for itself; may block.
-            schedule: times what sources send; None: the timer thread does.
+            on_io_thread: the io thread times what sources send; False: the timer thread does.
         """
-        session = self._session
-        if session is not None:
+        session, runtime = self._session, self._runtime
+        if session is not None and runtime is not None:
             session.start(
                 Senders(
-                    timer=timer,
-                    schedule=schedule or timer,
+                    timer=runtime.timer,
+                    schedule=runtime.io.scheduler if on_io_thread else runtime.timer,
                     send_audio=send_audio,
                     send_video=send_video,
                     send_screen=send_screen,
                 )
             )
 
-    def look_after(self, timer: TimerThread) -> None:
-        """Notice devices that hang, come or go, though there is no session yet. `timer thread`: see `start()`."""
-        session = self._session
-        if session is not None:
-            session.look_after_devices(timer)
+    def look_after(self) -> None:
+        """Notice devices that hang, come or go, though there is no session yet."""
+        session, runtime = self._session, self._runtime
+        if session is not None and runtime is not None:
+            session.look_after_devices(runtime.timer)
 
     def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         """Take audio of the bot's. Called on the io thread; does not block.

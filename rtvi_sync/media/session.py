@@ -243,6 +243,8 @@ class MediaSession:
         if self._ticks is not None:
             return
         self._hotplug.look()
+        if not self._kinds:  # the transport carries no media: nothing here changes by itself
+            return
         try:
             self._ticks = timer.add(self._tick, math.inf)
         except RuntimeError:  # the session has ended, and with it the timer thread

@@ -212,7 +212,7 @@ class ConnectRequest:
             network=self.network,
             signal=signal,
             client=self.http_client,
-            purpose=START if starts else CONNECT,
+            profile=START if starts else CONNECT,
         )
         return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
 

@@ -153,7 +153,7 @@ class Session:
             "on_closed": self.ending.begin,
             "on_event": self.publisher.event,
             "on_messages": self._receive_all,
-            "runtime": self.runtime,
+            "_runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": self.ending.time_to_close,
         }
@@ -163,7 +163,7 @@ class Session:
         load_payloads()
         self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
         self.media.reports.outlet = self.publisher
-        self.media.expect()
+        self.media.expect(self.runtime)
         self.check_wanted()  # else the end has come first, and does not come again
         transport, settings = self.transport, self.media.switches
         before = settings.mic, settings.cam

@@ -20,8 +20,8 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
-from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.base import TransportOptions
 from tests.client.helpers import (
     SOON,
     InThread,

@@ -127,7 +127,7 @@ class HoldsALockWhileItTells(LineTransport):
 
 
 class Deaf:
-    """A signal that is heard by nobody."""
+    """A signal that never fires."""
 
     def attach(self, _: Any) -> Any:
         return lambda: None

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,14 +127,14 @@ class Talk:
     def sent(self) -> bytes:
         return b"".join(self.chunks)
 
-    def prepare(self) -> Talk:
-        self.manager.expect()
-        self.manager.prepare(audio=True, video=False)
+    def prepare(self, *, audio: bool = True, timer=None) -> Talk:
+        self.manager.expect(SimpleNamespace(timer=timer or self.timer))
+        self.manager.prepare(audio=audio, video=False)
         return self
 
     def begin(self) -> Talk:
         self.prepare()
-        self.manager.start(self.timer, self.send)
+        self.manager.start(self.send)
         return self
 
     def hear(self, pcm: bytes, rate: int = 24000, channels: int = 1) -> None:

@@ -207,7 +207,7 @@ def test_a_source_set_between_prepare_and_start(talk, timer):
     session.manager.select("mic", ToneSource())
     timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
@@ -356,7 +356,7 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
     assert media_threads() == []
     assert timer.live() == []
     assert session.manager.stop(LIMIT) == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     session.manager.interrupt()
     session.manager.pause()
     session.hear(b"ab")
@@ -439,16 +439,16 @@ def test_start_after_the_pacer_has_closed(talk):
             session.manager.stop(1.0)
             raise RuntimeError("closed")
 
-    session = talk().prepare()
-    session.manager.start(Closed(), session.send)
+    session = talk().prepare(timer=Closed())
+    session.manager.start(session.send)
 
     class Broken:
         def add(self, step, first):
             raise RuntimeError("can't start new thread")
 
-    session.prepare()
+    session.prepare(timer=Broken())
     with pytest.raises(RuntimeError, match="start new thread"):
-        session.manager.start(Broken(), session.send)
+        session.manager.start(session.send)
 
 
 def test_no_thread_to_be_had(talk, monkeypatch):

@@ -7,6 +7,7 @@ import logging
 import random
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_nothing_is_sent_before_the_bot_is_ready(talk, timer):
     session = talk(mic=ToneSource()).prepare()
     timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
@@ -175,7 +176,7 @@ def test_a_lost_line_ends_sending_quietly(talk, timer, caplog):
         session.chunks.append(pcm)
         raise DisconnectedError("gone")
 
-    session.manager.start(timer, send)
+    session.manager.start(send)
     with caplog.at_level(logging.INFO):
         timer.advance(1.0)
     assert len(session.chunks) == 1
@@ -310,7 +311,7 @@ def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
     source = UserSource(noise(320))
     session = talk(mic=source).prepare()
     assert not source.entered.wait(0.05)
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     assert source.entered.wait(LIMIT)
 
 
@@ -471,9 +472,10 @@ def test_two_seconds_in_real_time(tmp_path):
     manager = MediaManager(mic=source, speaker=NullSink())
     timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
+    manager.expect(SimpleNamespace(timer=timer))
     manager.prepare(audio=True, video=False)
     began = time.monotonic()
-    manager.start(timer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
+    manager.start(lambda pcm, rate: sent.append((time.monotonic(), pcm)))
     with takes(2.2):
         assert source.wait(GUARD) is True
     assert manager.stop(LIMIT) == []
