@@ -48,17 +48,17 @@ class ClientDevices(ClientPart):
     @property
     def selected_mic(self) -> MediaDeviceInfo | None:
         """The microphone in use, or to be used; None: the default, which was not opened yet, or a source object."""
-        return self._manager.media.reports.selected("mic")
+        return self._manager.media.status_reporter.selected("mic")
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
         """The speaker in use, or to be used; None: the default, which was not opened yet, or a sink object."""
-        return self._manager.media.reports.selected("speaker")
+        return self._manager.media.status_reporter.selected("speaker")
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
         """The camera in use, or to be used; None: the default, which was not opened yet, or a source object."""
-        return self._manager.media.reports.selected("cam")
+        return self._manager.media.status_reporter.selected("cam")
 
     def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:
         """Use another microphone, now and in sessions to come. In a session the local track goes on.
@@ -103,7 +103,7 @@ class ClientDevices(ClientPart):
     @property
     def is_mic_enabled(self) -> bool:
         """False: muted."""
-        return self._manager.media.switches.mic
+        return self._manager.media.settings.mic
 
     def enable_cam(self, enable: bool) -> None:
         """Turn the camera on or off, now and for sessions to come. Off, the device is closed.
@@ -118,7 +118,7 @@ class ClientDevices(ClientPart):
     @property
     def is_cam_enabled(self) -> bool:
         """False: off, or the transport carries no video."""
-        return self._manager.media.switches.cam
+        return self._manager.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end to show the screen of this machine.
@@ -133,17 +133,17 @@ class ClientDevices(ClientPart):
     @property
     def is_sharing_screen(self) -> bool:
         """True while the screen is shown."""
-        return self._manager.media.switches.screen
+        return self._manager.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
         """Let the speaker be heard, or not. Sinks and tracks get what the bot says in any case."""
         BOOL.check(enable=enable)
-        self._manager.media.switches.speaker = enable
+        self._manager.media.settings.speaker = enable
 
     @property
     def is_speaker_enabled(self) -> bool:
         """False: the speaker is mute."""
-        return self._manager.media.switches.speaker
+        return self._manager.media.settings.speaker
 
     @property
     def speaker_volume(self) -> float:
@@ -152,7 +152,7 @@ class ClientDevices(ClientPart):
         Raises:
             TypeError, ValueError: it is set to something else.
         """
-        return self._manager.media.switches.volume
+        return self._manager.media.settings.volume
 
     @speaker_volume.setter
     def speaker_volume(self, volume: float) -> None:
@@ -161,7 +161,7 @@ class ClientDevices(ClientPart):
     @property
     def media_state(self) -> MediaState:
         """How it stands with microphone, speaker and camera."""
-        return self._manager.media.reports.state
+        return self._manager.media.status_reporter.state
 
     def tracks(self) -> Tracks:
         """The local and the bot's tracks there are now."""

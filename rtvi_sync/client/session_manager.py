@@ -387,13 +387,13 @@ class SessionManager:
 
     def initialize_transport(self, session: Session) -> None:
         """Tell the transport of its session. On the connect thread."""
-        switches = self.media.switches.mic, self.media.switches.cam
+        switches = self.media.settings.mic, self.media.settings.cam
         session.initialize_transport(TransportOptions(media=self.media, network=self._network, **session.own_options()))
         # What was switched before the transport knew of its session.
         for enable, before, now in zip(
             (session.transport.enable_mic, session.transport.enable_cam),
             switches,
-            (self.media.switches.mic, self.media.switches.cam),
+            (self.media.settings.mic, self.media.settings.cam),
             strict=True,
         ):
             if now is not before:

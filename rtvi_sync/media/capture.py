@@ -79,9 +79,9 @@ class Reader(Protocol):
 class MemoryReader:
     """Reads a source in memory, on the schedule's thread itself."""
 
-    def __init__(self, source: MemorySource, claim: Lease) -> None:
+    def __init__(self, source: MemorySource, lease: Lease) -> None:
         self._source = source
-        self._claim = claim
+        self._lease = lease
         self._position = 0
         self._end = source.total_frames
         self.exhausted: bool = self._end == 0
@@ -100,7 +100,7 @@ class MemoryReader:
         return data
 
     def halt(self) -> None:
-        self._claim.release()
+        self._lease.release()
 
     def join(self, deadline: Deadline) -> None:
         """Nothing to wait for."""
@@ -112,13 +112,13 @@ class PrefetchReader:
     Args:
         source: of the user's.
         rate_hz: its rate.
-        claim: to the source.
+        lease: to the source.
         enabled: whether the microphone is on.
         report: told of an exception in the source, on its thread.
     """
 
     def __init__(
-        self, source: AudioSource, rate_hz: int, claim: Lease, enabled: Callable[[], bool], report: Report
+        self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
     ) -> None:
         self._source = source
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
@@ -133,7 +133,7 @@ class PrefetchReader:
         self._halted = False
         self._ended = False
         self._failed = False
-        self._thread = DeviceThread("mic", source, claim, self._read_all, report)
+        self._thread = DeviceThread("mic", source, lease, self._read_all, report)
 
     def begin(self) -> None:
         self._begun = True

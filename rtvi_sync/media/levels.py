@@ -6,8 +6,8 @@ import math
 
 from ..events import RTVIEvent
 from . import pcm as pcm_tools
-from .reports import DeviceStatusReporter
 from .state import AudioLevel
+from .status_reporter import DeviceStatusReporter
 
 # At most 20 a second, as a meter on a screen needs them.
 _INTERVAL = 0.05
@@ -30,12 +30,12 @@ class LevelMeter:
 
     Args:
         event: what it tells.
-        reports: has the outlet where to.
+        status_reporter: has the event_sink where to.
     """
 
-    def __init__(self, event: RTVIEvent, reports: DeviceStatusReporter) -> None:
+    def __init__(self, event: RTVIEvent, status_reporter: DeviceStatusReporter) -> None:
         self._event = event
-        self._reports = reports
+        self._status_reporter = status_reporter
         self._pieces: list[bytes] = []
         self._told_at = self._asked_at = -math.inf
         #: Until then nothing is to be fed: nobody listened a moment ago.
@@ -48,7 +48,7 @@ class LevelMeter:
         due = now >= self._asked_at + _INTERVAL
         if due:  # audio comes more often than that, and nearly always nobody listens
             self._asked_at = now
-            wanted = self._reports.outlet.has_listener(self._event)
+            wanted = self._status_reporter.event_sink.has_listener(self._event)
             self.idle_until = -math.inf if wanted else now + _INTERVAL
             if not wanted:
                 self._pieces = []  # whoever listens later does not hear of what is long over
@@ -61,11 +61,11 @@ class LevelMeter:
         level = level_of(b"".join(self._pieces))
         self._pieces = []
         was_loud, self.loud = self.loud, level.level > 0
-        self._reports.outlet.latest(self._event, level)
+        self._status_reporter.event_sink.latest(self._event, level)
         return self.loud and not was_loud
 
     def quiet(self, now: float) -> None:
         """Tell that it is silent, once, if nothing was fed for a while. Called on the timer thread's thread."""
         if self.loud and now > self._told_at + _SILENT_AFTER:
             self.loud = False
-            self._reports.outlet.latest(self._event, _SILENCE)
+            self._status_reporter.event_sink.latest(self._event, _SILENCE)

@@ -19,13 +19,13 @@ from ..protocol.validation import number
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .capture import SendAudio
+from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
+from .device_slots import MediaCounters
 from .devices.backend import AudioBackend, cameras, pyaudio_backend
+from .event_sink import NullEventSink
 from .kinds import Kind, choice_of, find_device, media_kind
-from .opening import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
-from .outlet import Nowhere
-from .reports import DeviceStatusReporter
 from .session import MediaSession, Senders
-from .slots import MediaCounters
+from .status_reporter import DeviceStatusReporter
 from .tracks import ParticipantTracks, Tracks
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class MediaManager:
         self._lock = threading.RLock()
         self._backend: Callable[[], AudioBackend] = pyaudio_backend if backend is None else lambda: backend
         #: What is on, now and in sessions to come. Whoever sets one of these only has it remembered.
-        self.switches: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
+        self.settings: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
         #: What is told of the devices, and to whom.
-        self.reports: DeviceStatusReporter = DeviceStatusReporter()
+        self.status_reporter: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._session: MediaSession | None = None
         self._heard_rate_hz: int | None = None  # the last rate of the bot's that could be played
@@ -142,7 +142,7 @@ class MediaManager:
                 raise DeviceError("The session ended while its devices were being prepared")
             # In its place before anything is opened: what is switched meanwhile must not get lost.
             session = self._session = before or MediaSession(
-                self._backend, self.switches, self.reports, self._max_queued_audio_bytes
+                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
             )
         try:
             missing = session.prepare(kinds, self._choices)
@@ -153,9 +153,9 @@ class MediaManager:
                 session.close(Deadline(END_TIMEOUT), Deadline(END_TIMEOUT))
             raise
         if (no_screen := missing.pop("screen", None)) is not None:
-            self.switches.screen = False
-            self.reports.failed("screen", no_screen)
-        self.reports.missing(missing)
+            self.settings.screen = False
+            self.status_reporter.failed("screen", no_screen)
+        self.status_reporter.missing(missing)
 
     def start(
         self,
@@ -231,8 +231,8 @@ class MediaManager:
         session = self._session
         if session is not None:
             for slot in session.slots:
-                if slot.part is not None and slot.kind != "speaker":
-                    slot.part.halt()
+                if slot.component is not None and slot.kind != "speaker":
+                    slot.component.halt()
 
     def stop(self, timeout: float, flush_timeout: float | None = None) -> list[threading.Thread]:
         """End the session: stop the source, give the sink what was received, close both, end the tracks.
@@ -251,15 +251,17 @@ class MediaManager:
             session, self._session = self._session, None
         if session is None:
             return []
-        outlet = self.reports.outlet
+        event_sink = self.status_reporter.event_sink
         threads = session.close(Deadline(timeout), Deadline(timeout if flush_timeout is None else flush_timeout))
         self._counters = session.counters()
         if self._counters.speaker_dropped_seconds:
             logger.warning(
                 "%.2f s of the bot's audio were dropped in this session", self._counters.speaker_dropped_seconds
             )
-        if self.reports.outlet is outlet:
-            self.reports.outlet = Nowhere()  # until the next session there is nobody to deliver events
+        if self.status_reporter.event_sink is event_sink:
+            self.status_reporter.event_sink = (
+                NullEventSink()
+            )  # until the next session there is nobody to deliver events
         return threads
 
     def after_fork_in_child(self) -> None:
@@ -267,7 +269,7 @@ class MediaManager:
         self._lock = threading.RLock()
         self._session = None
         self._turn_of = None
-        self.reports.outlet = Nowhere()
+        self.status_reporter.event_sink = NullEventSink()
 
     # -- what is: any thread ------------------------------------------------------------------------------------------
 
@@ -320,18 +322,18 @@ class MediaManager:
         shielded(lambda: self._enable("cam", enable))
 
     def _enable(self, kind: Kind, enable: bool) -> None:
-        setattr(self.switches, kind, enable)
+        setattr(self.settings, kind, enable)
         session = self._session
-        part = session.slots[kind].part if session is not None else None
-        if part is not None:
-            part.look()
+        component = session.slots[kind].component if session is not None else None
+        if component is not None:
+            component.look()
         elif session is not None and enable:
             try:
                 with self._turn():
                     if self._session is session:
                         self._prepare(kind)
             except (DeviceError, MissingExtraError):
-                setattr(self.switches, kind, False)
+                setattr(self.settings, kind, False)
                 raise
 
     def enable_screen_share(self, enable: bool) -> None:
@@ -343,19 +345,19 @@ class MediaManager:
         shielded(lambda: self._enable_screen_share(enable))
 
     def _enable_screen_share(self, enable: bool) -> None:
-        self.switches.screen = enable
+        self.settings.screen = enable
         session = self._session
         if session is None:
             return
         with self._turn():
             if not enable:
-                session.slots.empty("screen")
-            elif session.slots.screen.part is None:
+                session.slots.close("screen")
+            elif session.slots.screen.component is None:
                 try:
-                    session.slots.fill("screen", None, Deadline(OPEN_TIMEOUT))
+                    session.slots.open("screen", None, Deadline(OPEN_TIMEOUT))
                 except (DeviceError, MissingExtraError) as error:
-                    self.switches.screen = False
-                    self.reports.failed("screen", as_device_error("screen", None, error))
+                    self.settings.screen = False
+                    self.status_reporter.failed("screen", as_device_error("screen", None, error))
                     raise
 
     def set_speaker_volume(self, volume: float) -> None:
@@ -365,7 +367,7 @@ class MediaManager:
             TypeError, ValueError: it is not a number from 0.0 to 1.0.
         """
         number(0, 1).check(speaker_volume=volume)
-        self.switches.volume = float(volume)
+        self.settings.volume = float(volume)
 
     def select(self, kind: Kind, choice: Any) -> None:
         """Replace a device, source or sink, also while a session runs; its track goes on. On the user's thread.
@@ -390,12 +392,12 @@ class MediaManager:
     def _select_now(self, kind: Kind, choice: Any) -> None:
         session = self._session
         slot = session.slots[kind] if session is not None else None
-        if slot is not None and slot.part is not None and choice is not None and choice == slot.choice:
+        if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
             return
         opens = session is not None and session.opens(kind, choice)
         if not opens:  # else whoever opens it tells
             found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
-            self.reports.chosen(kind, found)
-        if session is not None and slot is not None and (slot.part is not None or opens):
-            session.slots.refill(kind, choice)
+            self.status_reporter.chosen(kind, found)
+        if session is not None and slot is not None and (slot.component is not None or opens):
+            session.slots.replace(kind, choice)
         self._choices[kind] = choice

@@ -56,17 +56,17 @@ class DirectSpeaker:
 
     Args:
         sink: one of `MEMORY_SINKS`.
-        claim: to the sink; None for one that many sessions may share.
+        lease: to the sink; None for one that many sessions may share.
         report: told of the failure that ends the sink.
     """
 
     dropped_seconds: float = 0.0
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Lease | None, report: Report) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease | None, report: Report) -> None:
         self._sink = sink
         self._report = report
-        self._claim = claim
+        self._lease = lease
         self._open = True
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -89,9 +89,9 @@ class DirectSpeaker:
 
     def halt(self) -> None:
         self._open = False
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
     def join(self, deadline: Deadline) -> None:
         """Nothing to wait for."""
@@ -136,7 +136,7 @@ class QueuedSpeaker:
 
     Args:
         sink: of the user's, or one that writes files.
-        claim: to the sink.
+        lease: to the sink.
         report: told of an exception in the sink, on its thread.
         max_bytes: limit of what may wait for the sink.
 
@@ -146,7 +146,7 @@ class QueuedSpeaker:
 
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Lease, report: Report, max_bytes: int) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int) -> None:
         self.sink: AudioSink = sink
         self._records = getattr(sink, "is_recorder", False) is True
         self._queue = AudioQueue(max_bytes, bytes_of)
@@ -154,7 +154,7 @@ class QueuedSpeaker:
         self._taken_at = -math.inf
         self._halted_at = -math.inf
         self._works = False  # it still took audio when `drain()` was over
-        self._thread = DeviceThread("speaker", sink, claim, self._write_all, report)
+        self._thread = DeviceThread("speaker", sink, lease, self._write_all, report)
 
     @property
     def dropped_seconds(self) -> float:

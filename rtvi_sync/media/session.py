@@ -17,15 +17,15 @@ from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
 from .base import VideoFrame
 from .capture import SendAudio
+from .component_factory import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
+from .device_slots import DeviceSlot, DeviceSlots, MediaCounters
 from .devices.backend import AudioBackend
 from .devices.device import Device
 from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
-from .opening import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
-from .reports import DeviceStatusReporter
-from .slots import DeviceSlot, MediaCounters, Slots
 from .state import Participant, TrackData
+from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
 
 if TYPE_CHECKING:
@@ -71,30 +71,32 @@ class MediaSession:
 
     Args:
         backend: brings the machine's sound devices.
-        switches: of the client.
-        reports: told how it stands with the devices.
+        settings: of the client.
+        status_reporter: told how it stands with the devices.
         max_queued_audio_bytes: limit of what may wait for a sink.
     """
 
     def __init__(
         self,
         backend: Callable[[], AudioBackend],
-        switches: MediaSettings,
-        reports: DeviceStatusReporter,
+        settings: MediaSettings,
+        status_reporter: DeviceStatusReporter,
         max_queued_audio_bytes: int,
     ) -> None:
-        self._switches = switches
-        self._reports = reports
-        opener = ComponentFactory(
+        self._settings = settings
+        self._status_reporter = status_reporter
+        factory = ComponentFactory(
             backend,
-            switches,
-            reports,
+            settings,
+            status_reporter,
             max_queued_audio_bytes=max_queued_audio_bytes,
             publish_audio=self._publish_local,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
         )
-        self.slots: Slots = Slots(opener, switches, reports, begin=self._begin, tell=self._tell_track)
+        self.slots: DeviceSlots = DeviceSlots(
+            factory, settings, status_reporter, begin=self._begin, tell=self._tell_track
+        )
         # Looked for fifty times a second.
         self._speaker, self._speaking = self.slots.speaker, self.slots.speaking
         self._kinds: set[Kind] = set()  # what the transport carries
@@ -104,9 +106,9 @@ class MediaSession:
         # come in between.
         self._lock = threading.RLock()
         self._senders: Senders | None = None
-        self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, reports)
-        self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, reports)
-        self._hotplug = HotPlug(reports)
+        self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, status_reporter)
+        self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, status_reporter)
+        self._hotplug = HotPlug(status_reporter)
         self._ticks: PacerTask | None = None
         self._now: Callable[[], float] = time.monotonic  # the timer thread's, once there is one
         # The io thread's alone.
@@ -133,11 +135,11 @@ class MediaSession:
         deadline = Deadline(OPEN_TIMEOUT)
         for kind in kinds:
             choice = choices[kind]
-            if self.slots[kind].part is not None or not self.opens(kind, choice):
+            if self.slots[kind].component is not None or not self.opens(kind, choice):
                 continue
             patience = Deadline(max(_LEAST_OPEN_TIMEOUT, deadline.remaining() or 0.0))
             try:
-                self.slots.fill(kind, choice, patience)
+                self.slots.open(kind, choice, patience)
             except (DeviceError, MissingExtraError) as error:
                 if choice is not None or self.slots.over:
                     raise
@@ -146,7 +148,7 @@ class MediaSession:
 
     def opens(self, kind: Kind, choice: object) -> bool:
         """Whether that is to be open: a device that is off is not touched; a source is taken, on or off."""
-        return kind in self._kinds and (self._switches.opens(kind) or not is_device(choice))
+        return kind in self._kinds and (self._settings.opens(kind) or not is_device(choice))
 
     def start(self, senders: Senders) -> None:
         """The bot is ready: sources start from their beginning. Called on the io thread; does not block."""
@@ -160,16 +162,16 @@ class MediaSession:
 
     def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
         """What is in a slot sends from now on, if it has something to send and the bot is ready. Does not block."""
-        senders, part = self._senders, slot.part
+        senders, component = self._senders, slot.component
         self._tick_soon()  # it may be the first to be looked after
-        if senders is None or part is None:
+        if senders is None or component is None:
             return
         if slot.kind == "mic" and senders.send_audio is not None:
-            part.start(senders.schedule, senders.send_audio)
+            component.start(senders.schedule, senders.send_audio)
         elif slot.kind == "cam" and senders.send_video is not None:
-            part.start(senders.send_video)
+            component.start(senders.send_video)
         elif slot.kind == "screen" and senders.send_screen is not None:
-            part.start(senders.send_screen)
+            component.start(senders.send_screen)
 
     # -- what flows ---------------------------------------------------------------------------------------------------
 
@@ -192,17 +194,17 @@ class MediaSession:
         if track.readers:
             track.publish(pcm, sample_rate_hz, timestamp)
         with self._speaking:
-            speaker, sink = self._speaker.part, self._speaker.choice
+            speaker, sink = self._speaker.component, self._speaker.choice
             dropped = speaker.write(pcm, sample_rate_hz) if speaker is not None else 0.0
         if dropped:
-            self._reports.audio_dropped(sink, dropped, _TOO_SLOW)
+            self._status_reporter.audio_dropped(sink, dropped, _TOO_SLOW)
         if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp):
             self._tick_soon()
 
     def interrupt(self) -> None:
         """Forget what the bot has said and is not heard yet. On the io thread."""
         with self._speaking:
-            speaker = self._speaker.part
+            speaker = self._speaker.component
             if speaker is not None:
                 speaker.interrupt()
 
@@ -234,7 +236,7 @@ class MediaSession:
         self._tell(started if track.ready_state == "live" else stopped, track, _LOCAL)
 
     def _tell(self, event: RTVIEvent, track: AudioTrack | VideoTrack, who: Participant) -> None:
-        self._reports.outlet.event(event, TrackData(track=track, participant=who))
+        self._status_reporter.event_sink.event(event, TrackData(track=track, participant=who))
 
     # -- looking after devices ----------------------------------------------------------------------------------------
 
@@ -258,8 +260,8 @@ class MediaSession:
 
     def _tick(self, now: float) -> float:
         """On the timer thread's thread."""
-        parts = [slot.part for slot in self.slots]
-        devices = [part for part in parts if isinstance(part, Device)]
+        components = [slot.component for slot in self.slots]
+        devices = [component for component in components if isinstance(component, Device)]
         for device in devices:
             device.check(now)
         self._bot_level.quiet(now)
@@ -273,7 +275,7 @@ class MediaSession:
     def _lacks_device(self) -> bool:
         """The program may wait for one to be plugged in."""
         slots = self.slots.mic, self.slots.speaker
-        return any(slot.kind in self._kinds and slot.part is None and is_device(slot.choice) for slot in slots)
+        return any(slot.kind in self._kinds and slot.component is None and is_device(slot.choice) for slot in slots)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -282,7 +284,7 @@ class MediaSession:
         return MediaCounters(**self.slots.losses(), bot_frames_ignored=self._ignored)
 
     def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
-        """End everything. Arguments and result as of `Slots.close()`."""
+        """End everything. Arguments and result as of `DeviceSlots.close_all()`."""
         if self._ticks is not None:
             self._ticks.cancel()
         self._hotplug.close()
@@ -293,4 +295,4 @@ class MediaSession:
         if self.bot_video is not None:
             self.bot_video.end()
             self._tell(RTVIEvent.TRACK_STOPPED, self.bot_video, _BOT)
-        return self.slots.close(deadline, flush)
+        return self.slots.close_all(deadline, flush)

@@ -19,26 +19,26 @@ Report = Callable[[BaseException], None]
 class DeviceThread:
     """Runs the work of one source or sink, then closes it, all on one thread.
 
-    The thread holds the claim to the object. Whoever gives the thread up takes the claim away: from then on it owns
+    The thread holds the lease to the object. Whoever gives the thread up takes the lease away: from then on it owns
     nothing, and what comes out of the call it hangs in is ignored. A device that works, and only does not return in
     time, is closed all the same when its call returns, unless another session uses it by then.
 
     Args:
         role: "mic" or "speaker".
         device: its `close()` ends the work.
-        claim: given back when the work has ended.
+        lease: given back when the work has ended.
         work: gets this object; returns when the session is over or it is abandoned, and raises what the device raised.
         report: told of an exception, on this thread.
 
     Raises:
-        RuntimeError: the process can start no more threads; the claim has been given back.
+        RuntimeError: the process can start no more threads; the lease has been given back.
     """
 
     def __init__(
         self,
         role: str,
         device: AudioSource | AudioSink,
-        claim: Lease,
+        lease: Lease,
         work: Callable[[DeviceThread], None],
         report: Report,
     ) -> None:
@@ -47,21 +47,21 @@ class DeviceThread:
         self._work = work
         self._report = report
         self._closes_late = False
-        # Guards `_claim`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
+        # Guards `_lease`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
         # because a finalizer may come in between.
         self._lock = threading.RLock()
-        self._claim: Lease | None = claim
+        self._lease: Lease | None = lease
         try:
             self._thread = start_thread(role, self._run)
         except RuntimeError:
-            self._take_claim()
+            self._release_lease()
             raise
 
     @property
     def abandoned(self) -> bool:
         """The thread owns nothing any more and must touch nothing."""
         with self._lock:
-            return self._claim is None
+            return self._lease is None
 
     @property
     def is_current(self) -> bool:
@@ -82,7 +82,7 @@ class DeviceThread:
         if self.wait(deadline):
             return None
         self._closes_late = closes_late
-        self._take_claim()
+        self._release_lease()
         return self._thread
 
     def _run(self) -> None:
@@ -92,14 +92,14 @@ class DeviceThread:
         except BaseException as error:  # noqa: BLE001 - the SystemExit of a user's code must not pass silently
             failed = True
             self._failed("failed", error, report=True)
-        if self.abandoned and not self._claim_again():
+        if self.abandoned and not self._renew_lease():
             return
         try:
             self._device.close()
         except BaseException as error:  # noqa: BLE001
             # One event per failure: a sink that could not be written often cannot be closed either.
             self._failed("failed to close", error, report=not failed)
-        self._take_claim()
+        self._release_lease()
 
     def _failed(self, what: str, error: BaseException, *, report: bool) -> None:
         if self.abandoned:
@@ -109,19 +109,19 @@ class DeviceThread:
         if report:
             self._report(error)
 
-    def _claim_again(self) -> bool:
+    def _renew_lease(self) -> bool:
         if not self._closes_late:
             return False
         try:
-            claim = Lease(self._device, self._role)
+            lease = Lease(self._device, self._role)
         except DeviceError:  # another session uses it, and closes it
             return False
         with self._lock:
-            self._claim = claim
+            self._lease = lease
         return True
 
-    def _take_claim(self) -> None:
+    def _release_lease(self) -> None:
         with self._lock:
-            claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()

@@ -184,7 +184,7 @@ class Session:
         """Tell the transport that it serves this session now. On the connect thread."""
         load_payloads()
         self.initialized = True  # before the call: one that hangs has to be told of the end as well
-        self.media.reports.outlet = self.publisher
+        self.media.status_reporter.event_sink = self.publisher
         self.media.expect()
         self.check_wanted()  # else its end has come first, and does not come again
         self.transport.initialize(options, self._receive)

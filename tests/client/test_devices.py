@@ -863,7 +863,7 @@ def test_nothing_is_opened_after_the_end(
         "enable_mic": lambda: client.enable_mic(True),
     }
     if call == "init_devices":
-        client._manager.media.switches.mic = True
+        client._manager.media.settings.mic = True
     opening = InThread(calls[call])
     assert entered.wait(SOON)
     client.disconnect()

@@ -90,7 +90,7 @@ class Talk:
         self.timer = timer
         options = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices()} | options
         self.manager = MediaManager(**options)
-        self.manager.reports.outlet = self
+        self.manager.status_reporter.event_sink = self
         self.chunks: list[bytes] = []
         self.rates: list[int] = []
         self.times: list[float] = []
@@ -107,7 +107,7 @@ class Talk:
         return False
 
     def event(self, event, data=None) -> None:
-        """The outlet: keeps what went wrong, and the rest apart."""
+        """The event sink: keeps what went wrong, and the rest apart."""
         if event is RTVIEvent.DEVICE_ERROR:
             self.events.append((event.value, data))
             self.reported.set()

@@ -62,7 +62,7 @@ def test_a_device_id_that_does_not_exist(talk, option, kind):
         with pytest.raises(DeviceError, match="hw:7") as caught:
             session.prepare()
         assert caught.value.type == "not-found"
-        assert getattr(session.manager.reports.state, kind).error is caught.value
+        assert getattr(session.manager.status_reporter.state, kind).error is caught.value
     assert media_threads() == []
 
 
@@ -262,7 +262,7 @@ def test_a_sink_is_replaced_while_it_runs(talk):
 
 def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
     """A session whose source sits in its read() until the event is set, and is not waited for long."""
-    monkeypatch.setattr("rtvi_sync.media.slots.END_TIMEOUT", 0.05)
+    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 0.05)
     entered, hang = threading.Event(), threading.Event()
 
     def fn(frames: int) -> bytes:
@@ -484,7 +484,7 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
     timer.advance(2.0)
     session.chunks.clear()
     timer.advance(1.0)
-    assert bool(session.chunks) is session.manager.switches.mic
+    assert bool(session.chunks) is session.manager.settings.mic
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")

@@ -193,7 +193,7 @@ def test_muting_sends_one_second_of_silence_then_nothing(talk, timer):
     timer.advance(0.099)
     assert len(session.chunks) == 5
     session.manager.enable_mic(False)
-    assert session.manager.switches.mic is False
+    assert session.manager.settings.mic is False
     timer.advance(5.0)
     assert len(session.chunks) == 55
     assert not any(b"".join(session.chunks[5:]))

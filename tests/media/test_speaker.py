@@ -293,7 +293,7 @@ def test_what_a_hung_sink_has_not_taken_is_counted(talk):
 
 def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
     """A slow sink that is replaced in the midst of a session gets all that came before, and its `close()`."""
-    monkeypatch.setattr("rtvi_sync.media.slots.END_TIMEOUT", 2.0)
+    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 2.0)
     sink, successor = GatedSink(), BytesSink()
     session = talk(speaker=sink).prepare()
     for number in range(5):

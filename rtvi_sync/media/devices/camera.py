@@ -66,7 +66,7 @@ class Camera(Device):
         super().__init__(role, name, report=report, opened=opened)
         self._enabled = enabled
         self._publish = publish
-        self._claim: Lease | None = Lease(self._source, role)  # `Device`'s lock guards it
+        self._lease: Lease | None = Lease(self._source, role)  # `Device`'s lock guards it
         self._looks = 0  # how often it was turned on or off
         self._notifier = Notifier()  # rung when that has changed, or it is halted
         self._send: SendVideo | None = None
@@ -77,7 +77,7 @@ class Camera(Device):
         try:
             self._thread = start_thread(role, self._run)
         except RuntimeError:
-            self._take_claim()
+            self._release_lease()
             raise
 
     @property
@@ -116,7 +116,7 @@ class Camera(Device):
         """After `halt()`: wait until the source is closed; the thread that was given up at the deadline, or None."""
         if not self._join(self._thread, deadline):
             # It hangs in a library or in the user's code, and owns nothing from here on.
-            self._take_claim()
+            self._release_lease()
             return self._thread
         sender = self._sender
         return None if sender is None or self._join(sender, deadline) else sender
@@ -137,7 +137,7 @@ class Camera(Device):
                     self._wait(partial(self._looked_since, looks), interval)
         finally:
             self._outgoing.end()
-            self._take_claim()
+            self._release_lease()
 
     def _wait(self, ready: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until then; False: it is over."""
@@ -193,7 +193,7 @@ class Camera(Device):
                 self._sender = start_thread("video", self._send_all, self._send)
 
     def _close(self) -> None:
-        if self._claim is None and not isinstance(self._source, PackagedVideo):
+        if self._lease is None and not isinstance(self._source, PackagedVideo):
             return  # it was given up, and another session may be reading it
         try:
             self._source.close()
@@ -215,11 +215,11 @@ class Camera(Device):
             return super()._error(what)
         return DeviceError(f"The {self._kind} {self._label} {what}", devices=(self._kind,))
 
-    def _take_claim(self) -> None:
+    def _release_lease(self) -> None:
         with self._lock:
-            claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
     # -- the thread that sends ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from ...concurrency.lifecycle import NoThreadError, start_thread
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
-from ..reports import DeviceStatusReporter
+from ..status_reporter import DeviceStatusReporter
 from .backend import cameras
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class HotPlug:
     know of one that was plugged in between the two.
 
     Args:
-        reports: has the outlet where events go to. Nothing is looked at before somebody listens to one of
+        status_reporter: has the event_sink where events go to. Nothing is looked at before somebody listens to one of
             them by its name.
     """
 
-    def __init__(self, reports: DeviceStatusReporter) -> None:
-        self._reports = reports
+    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
+        self._status_reporter = status_reporter
         # Guards the fields below. The timer thread's thread and the one that closes hold it, for an assignment;
         # re-entrant, because a finalizer may come in between.
         self._lock = threading.RLock()
@@ -52,12 +52,12 @@ class HotPlug:
 
     def look(self) -> None:
         """See whether somebody listens now. On one thread at a time; does not block."""
-        asked_for = self._reports.outlet.has_explicit_listener
+        asked_for = self._status_reporter.event_sink.has_explicit_listener
         try:
             if self._sound is None and any(map(asked_for, _SOUND_EVENTS.values())):
                 from .device_watch import DeviceWatch  # and with it all that PyAudio takes
 
-                self._keep("_sound", DeviceWatch(_Told(self._reports)))
+                self._keep("_sound", DeviceWatch(_Told(self._status_reporter)))
             if self._cameras is None and asked_for(RTVIEvent.AVAILABLE_CAMS_UPDATED):
                 self._keep("_cameras", CameraWatch(self._cameras_changed))
         except NoThreadError as error:
@@ -80,14 +80,14 @@ class HotPlug:
             watch.close()
 
     def _cameras_changed(self, infos: list[MediaDeviceInfo]) -> None:
-        self._reports.outlet.event(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
+        self._status_reporter.event_sink.event(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
 
 
 class _Told:
     """Finds out which of the two lists has changed. Called on the thread of the watch."""
 
-    def __init__(self, reports: DeviceStatusReporter) -> None:
-        self._reports = reports
+    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
+        self._status_reporter = status_reporter
         self._known: dict[str, list[MediaDeviceInfo]] = {}
 
     def __call__(self, infos: list[MediaDeviceInfo]) -> None:
@@ -95,7 +95,7 @@ class _Told:
             there = [info for info in infos if info.kind == kind]
             if self._known.get(kind) != there:
                 self._known[kind] = there
-                self._reports.outlet.event(event, there)
+                self._status_reporter.event_sink.event(event, there)
 
 
 class CameraWatch:

@@ -13,11 +13,11 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..errors import DeviceError, MissingExtraError
 from .capture import Mic
+from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .kinds import Kind, is_device
-from .opening import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .playback import QueuedSpeaker, Speaker, WaitingSpeaker
-from .reports import DeviceStatusReporter
 from .state import DeviceStatus
+from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
 
 if TYPE_CHECKING:
@@ -76,24 +76,24 @@ class DeviceSlot(Generic[P, T]):
     Attributes:
         kind: what it is a place for.
         open: `open(choice, deadline)` opens what the program chose; may block.
-        part: what is in it.
+        component: what is in it.
         choice: what the program chose for it.
         track: what is recorded, while something is in it; None for a speaker.
         make_track: makes that track; None: there is none.
     """
 
     kind: Kind
-    open: Callable[[Any, Deadline], P]
+    open_component: Callable[[Any, Deadline], P]
     make_track: Callable[[], T] | None = None
-    part: P | None = None
+    component: P | None = None
     choice: Any = None
     track: T | None = None
 
-    def put(self, part: P | None, choice: Any) -> tuple[T | None, T | None]:
+    def put(self, component: P | None, choice: Any) -> tuple[T | None, T | None]:
         """Fill it, or empty it. The track goes on if there was one. Returns the track before and the track after."""
         before = self.track
-        self.part, self.choice = part, choice
-        if part is None:
+        self.component, self.choice = component, choice
+        if component is None:
             self.track = None
         elif self.make_track is not None:
             self.track = before or self.make_track()
@@ -101,27 +101,27 @@ class DeviceSlot(Generic[P, T]):
         return before, self.track
 
 
-class Slots:
+class DeviceSlots:
     """All places of one session.
 
     Args:
-        opener: opens what is put there.
-        switches: of the client.
-        reports: told how it stands with each.
+        factory: opens what is put there.
+        settings: of the client.
+        status_reporter: told how it stands with each.
         begin: `begin(slot)`: what is in a slot may send, if the bot is ready.
         tell: `tell(slot, track)`: the track of a slot has begun, or has ended.
     """
 
     def __init__(
         self,
-        opener: ComponentFactory,
-        switches: MediaSettings,
-        reports: DeviceStatusReporter,
+        factory: ComponentFactory,
+        settings: MediaSettings,
+        status_reporter: DeviceStatusReporter,
         *,
         begin: Callable[[DeviceSlot[Any, Any]], None],
         tell: Callable[[DeviceSlot[Any, Any], AudioTrack | VideoTrack], None],
     ) -> None:
-        self._reports = reports
+        self._status_reporter = status_reporter
         self._begin = begin
         self._tell = tell
         # Guards what is in the slots, and the fields below. Any thread may hold it, for a few instructions; nothing of
@@ -133,17 +133,19 @@ class Slots:
         # too.
         self.speaking: threading.RLock = threading.RLock()
         self._over = False
-        self._replaced: list[tuple[DeviceSlot[Any, Any], Any]] = []  # and not ended yet: where it was, and the part
+        self._replaced: list[
+            tuple[DeviceSlot[Any, Any], Any]
+        ] = []  # and not ended yet: where it was, and the component
         self._given_up: list[threading.Thread] = []  # of what was replaced and did not come back in time
         self._lost: Counter[str] = Counter()  # by what was replaced and has ended
         self.mic: DeviceSlot[Mic, AudioTrack] = DeviceSlot(
-            "mic", opener.mic, lambda: AudioTrack(label="", enabled=lambda: switches.mic)
+            "mic", factory.mic, lambda: AudioTrack(label="", enabled=lambda: settings.mic)
         )
-        self.speaker: DeviceSlot[Speaker, AudioTrack] = DeviceSlot("speaker", opener.speaker)
+        self.speaker: DeviceSlot[Speaker, AudioTrack] = DeviceSlot("speaker", factory.speaker)
         self.cam: DeviceSlot[Camera, VideoTrack] = DeviceSlot(
-            "cam", opener.cam, lambda: VideoTrack(label="", enabled=lambda: switches.cam)
+            "cam", factory.cam, lambda: VideoTrack(label="", enabled=lambda: settings.cam)
         )
-        self.screen: DeviceSlot[Camera, VideoTrack] = DeviceSlot("screen", opener.screen, lambda: VideoTrack(label=""))
+        self.screen: DeviceSlot[Camera, VideoTrack] = DeviceSlot("screen", factory.screen, lambda: VideoTrack(label=""))
 
     def __iter__(self) -> Iterator[DeviceSlot[Any, Any]]:
         return iter((self.mic, self.speaker, self.cam, self.screen))
@@ -158,7 +160,7 @@ class Slots:
 
     # -- filling: on threads that may block ---------------------------------------------------------------------------
 
-    def fill(self, kind: Kind, choice: Any, deadline: Deadline) -> None:
+    def open(self, kind: Kind, choice: Any, deadline: Deadline) -> None:
         """Open what was chosen and put it in its place.
 
         Args:
@@ -170,18 +172,18 @@ class Slots:
             DeviceError, MissingExtraError: it cannot be had, or the session has ended meanwhile.
         """
         slot = self[kind]
-        self._reports.status(kind, DeviceStatus(state="initializing"))
+        self._status_reporter.status(kind, DeviceStatus(state="initializing"))
         try:
-            part = slot.open(choice, deadline)
+            component = slot.open_component(choice, deadline)
         except (DeviceError, MissingExtraError) as error:
-            self._reports.status(kind, DeviceStatus(state="error", error=as_device_error(kind, None, error)))
+            self._status_reporter.status(kind, DeviceStatus(state="error", error=as_device_error(kind, None, error)))
             raise
-        if not self._install(slot, part, choice):
+        if not self._install(slot, component, choice):
             raise DeviceError("The session ended while its devices were being prepared", devices=(kind,))
         if not is_device(choice):
-            self._reports.status(kind, DeviceStatus(state="granted"))
+            self._status_reporter.status(kind, DeviceStatus(state="granted"))
 
-    def refill(self, kind: Kind, choice: Any) -> None:
+    def replace(self, kind: Kind, choice: Any) -> None:
         """Open what was chosen and put it in the place of what is there, whose track goes on.
 
         Raises:
@@ -189,24 +191,24 @@ class Slots:
         """
         slot = self[kind]
         try:
-            part = slot.open(choice, Deadline(OPEN_TIMEOUT))
+            component = slot.open_component(choice, Deadline(OPEN_TIMEOUT))
         except DeviceError as error:
-            if error.type != "in-use" or slot.part is None or not (is_device(choice) and is_device(slot.choice)):
+            if error.type != "in-use" or slot.component is None or not (is_device(choice) and is_device(slot.choice)):
                 raise
-            part = self._open_in_turn(slot, choice)
+            component = self._open_in_turn(slot, choice)
         if not is_device(choice):
-            self._reports.chosen(kind, None)
-            self._reports.status(kind, DeviceStatus(state="granted"))
-        self._install(slot, part, choice)
+            self._status_reporter.chosen(kind, None)
+            self._status_reporter.status(kind, DeviceStatus(state="granted"))
+        self._install(slot, component, choice)
 
-    def empty(self, kind: Kind) -> None:
+    def close(self, kind: Kind) -> None:
         """End what is in a place, and its track."""
         slot = self[kind]
         with self._lock:
-            part, tell = slot.part, self._put(slot, None, slot.choice)
+            component, tell = slot.component, self._put(slot, None, slot.choice)
         tell()
-        if part is not None:
-            self._end(slot, part)
+        if component is not None:
+            self._end(slot, component)
 
     def _open_in_turn(self, slot: DeviceSlot[Any, Any], choice: Any) -> Any:
         """Open a device that the old one keeps from opening: a card may serve one stream only, under any of its names.
@@ -216,31 +218,31 @@ class Slots:
         """
         if slot is self.speaker:  # what is to be heard waits for what comes
             self._install(slot, WaitingSpeaker(), slot.choice)
-        elif slot.part is not None:
-            self._end(slot, slot.part)
+        elif slot.component is not None:
+            self._end(slot, slot.component)
         try:
-            return slot.open(choice, Deadline(OPEN_TIMEOUT))
+            return slot.open_component(choice, Deadline(OPEN_TIMEOUT))
         except (DeviceError, MissingExtraError):
             try:
-                self._install(slot, slot.open(slot.choice, Deadline(OPEN_TIMEOUT)), slot.choice)
+                self._install(slot, slot.open_component(slot.choice, Deadline(OPEN_TIMEOUT)), slot.choice)
             except (DeviceError, MissingExtraError) as error:
-                self.empty(slot.kind)
-                self._reports.failed(slot.kind, as_device_error(slot.kind, None, error))
+                self.close(slot.kind)
+                self._status_reporter.failed(slot.kind, as_device_error(slot.kind, None, error))
             raise
 
-    def _install(self, slot: DeviceSlot[Any, Any], part: Any, choice: Any) -> bool:
+    def _install(self, slot: DeviceSlot[Any, Any], component: Any, choice: Any) -> bool:
         """Put what was opened in its place; False if the session has ended meanwhile: then it is ended, too."""
         # What the old one has not played is played by its successor, before what comes after it; an interruption is
         # meant for both.
         with self.speaking if slot is self.speaker else contextlib.nullcontext():
-            old = slot.part
+            old = slot.component
             if slot is self.speaker and old is not None and not self._over:
                 for frame in old.surrender():
-                    part.write(frame.pcm, frame.sample_rate_hz)
+                    component.write(frame.pcm, frame.sample_rate_hz)
             with self._lock:
-                tell = None if self._over else self._put(slot, part, choice)
+                tell = None if self._over else self._put(slot, component, choice)
         if tell is None:
-            self._end(slot, part)
+            self._end(slot, component)
             return False
         tell()
         if old is not None:
@@ -250,11 +252,11 @@ class Slots:
             self._end(slot, old)
         return True
 
-    def _put(self, slot: DeviceSlot[P, T], part: P | None, choice: Any) -> Callable[[], None]:
+    def _put(self, slot: DeviceSlot[P, T], component: P | None, choice: Any) -> Callable[[], None]:
         """Under the lock: fill a slot. Returns what tells of its track, to be called without the lock."""
-        if slot.part is not None:
-            self._replaced.append((slot, slot.part))
-        before, after = slot.put(part, choice)
+        if slot.component is not None:
+            self._replaced.append((slot, slot.component))
+        before, after = slot.put(component, choice)
 
         def tell() -> None:
             if before is not None and after is None:
@@ -265,23 +267,23 @@ class Slots:
 
         return tell
 
-    def _halt(self, slot: DeviceSlot[Any, Any], part: MediaComponent) -> None:
+    def _halt(self, slot: DeviceSlot[Any, Any], component: MediaComponent) -> None:
         """Halt what is, or was, in a slot: a speaker not while it is given something."""
         with self.speaking if slot is self.speaker else contextlib.nullcontext():
-            part.halt()
+            component.halt()
 
-    def _end(self, slot: DeviceSlot[Any, Any], part: MediaComponent) -> None:
-        self._halt(slot, part)
+    def _end(self, slot: DeviceSlot[Any, Any], component: MediaComponent) -> None:
+        self._halt(slot, component)
         deadline = Deadline(END_TIMEOUT)
-        if isinstance(part, QueuedSpeaker):
-            if part.drain(deadline, END_TIMEOUT):
+        if isinstance(component, QueuedSpeaker):
+            if component.drain(deadline, END_TIMEOUT):
                 return  # it goes on beside its successor
-            self._cut(part)
-        thread = part.join(deadline)
+            self._cut(component)
+        thread = component.join(deadline)
         with self._lock:
-            if (slot, part) in self._replaced:
-                self._replaced.remove((slot, part))
-                self._lost.update(_losses(slot.kind, part))
+            if (slot, component) in self._replaced:
+                self._replaced.remove((slot, component))
+                self._lost.update(_losses(slot.kind, component))
             if thread is not None:
                 self._given_up.append(thread)
 
@@ -289,7 +291,7 @@ class Slots:
         """Drop what a sink has not taken, and report it."""
         seconds = speaker.cut()
         if seconds:
-            self._reports.audio_dropped(speaker.sink, seconds, "the time in which it could be taken is over")
+            self._status_reporter.audio_dropped(speaker.sink, seconds, "the time in which it could be taken is over")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -297,12 +299,12 @@ class Slots:
         """What was lost so far, by the name of its counter."""
         with self._lock:
             counts = self._lost.copy()
-            for slot, part in (*self._replaced, *((slot, slot.part) for slot in self)):
-                if part is not None:
-                    counts.update(_losses(slot.kind, part))
+            for slot, component in (*self._replaced, *((slot, slot.component) for slot in self)):
+                if component is not None:
+                    counts.update(_losses(slot.kind, component))
         return counts
 
-    def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
+    def close_all(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
         """End everything, for good.
 
         Args:
@@ -316,20 +318,22 @@ class Slots:
             self._over = True
             # The speaker first, which has something to do yet: one that hangs must not take its time.
             slots = sorted(self, key=lambda slot: slot is not self.speaker)
-            parts: list[tuple[DeviceSlot[Any, Any], MediaComponent]] = [
-                (slot, slot.part) for slot in slots if slot.part is not None
+            components: list[tuple[DeviceSlot[Any, Any], MediaComponent]] = [
+                (slot, slot.component) for slot in slots if slot.component is not None
             ]
-            parts += [(slot, part) for slot, part in self._replaced if isinstance(part, QueuedSpeaker)]
+            components += [
+                (slot, component) for slot, component in self._replaced if isinstance(component, QueuedSpeaker)
+            ]
         patience = deadline.remaining() or 0.0
-        for slot, part in parts:
-            self._halt(slot, part)
+        for slot, component in components:
+            self._halt(slot, component)
         for slot in self:
             if slot.track is not None:
                 slot.track.end()
                 self._tell(slot, slot.track)
         # Sinks last: each goes on with its work meanwhile, on its own thread.
-        sinks = [part for _, part in parts if isinstance(part, QueuedSpeaker)]
-        threads = [part.join(deadline) for _, part in parts if part not in sinks]
+        sinks = [component for _, component in components if isinstance(component, QueuedSpeaker)]
+        threads = [component.join(deadline) for _, component in components if component not in sinks]
         for sink in sinks:
             sink.drain(flush, patience)
             self._cut(sink)
@@ -338,6 +342,6 @@ class Slots:
         return alive + [thread for thread in threads if thread is not None]
 
 
-def _losses(kind: Kind, part: Any) -> dict[str, Any]:
+def _losses(kind: Kind, component: Any) -> dict[str, Any]:
     """What was lost by what is, or was, in a slot."""
-    return {name: getattr(part, own) for name, own in _COUNTERS[kind].items()}
+    return {name: getattr(component, own) for name, own in _COUNTERS[kind].items()}

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from ..errors import DeviceError
 from ..events import RTVIEvent
 from .base import AudioSink, MediaDeviceInfo
+from .event_sink import EventSink, NullEventSink
 from .kinds import Kind, is_device
-from .outlet import EventSink, Nowhere
 from .state import AudioDroppedData, DeviceStatus, MediaState
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ class DeviceStatusReporter:
     """Remembers how it stands with each device, and tells of changes. Every method may be called on any thread.
 
     Attributes:
-        outlet: where events go to.
+        event_sink: where events go to.
     """
 
     def __init__(self) -> None:
-        self.outlet: EventSink = Nowhere()
+        self.event_sink: EventSink = NullEventSink()
         # Changed in single steps.
         self._infos: dict[Kind, MediaDeviceInfo] = {}
         self._statuses: dict[Kind, DeviceStatus] = {}
@@ -52,7 +52,7 @@ class DeviceStatusReporter:
         """It stands so with a device."""
         if kind != "screen" and self._statuses.get(kind) != status:
             self._statuses[kind] = status
-            self.outlet.event(RTVIEvent.MEDIA_STATE_UPDATED, self.state)
+            self.event_sink.event(RTVIEvent.MEDIA_STATE_UPDATED, self.state)
 
     def chosen(self, kind: Kind, info: MediaDeviceInfo | None) -> None:
         """A device is in use, or will be when one is needed; None: no device, but an object of the program's."""
@@ -62,7 +62,7 @@ class DeviceStatusReporter:
             self._infos.pop(kind, None)  # another thread may have been faster
         else:
             self._infos[kind] = info
-            self.outlet.event(_UPDATED[kind], info)
+            self.event_sink.event(_UPDATED[kind], info)
 
     def opened(self, kind: Kind, info: MediaDeviceInfo) -> None:
         """A device works, for the first time or again."""
@@ -72,7 +72,7 @@ class DeviceStatusReporter:
     def failed(self, kind: Kind, error: DeviceError) -> None:
         """A device, source or sink does not work any more."""
         self.status(kind, DeviceStatus(state="error", error=error))
-        self.outlet.event(RTVIEvent.SCREEN_SHARE_ERROR if kind == "screen" else RTVIEvent.DEVICE_ERROR, error)
+        self.event_sink.event(RTVIEvent.SCREEN_SHARE_ERROR if kind == "screen" else RTVIEvent.DEVICE_ERROR, error)
 
     def audio_dropped(self, sink: AudioSink | str | None, seconds: float, why: str) -> None:
         """Audio of the bot is lost, or a run of losses begins.
@@ -84,7 +84,7 @@ class DeviceStatusReporter:
         """
         name = f"the speaker {sink or 'by default'!r}" if is_device(sink) else type(sink).__name__
         logger.warning("Dropped %.2f s of the bot's audio that waited for %s: %s", seconds, name, why)
-        self.outlet.event(RTVIEvent.AUDIO_DROPPED, AudioDroppedData(seconds=seconds, sink=sink))
+        self.event_sink.event(RTVIEvent.AUDIO_DROPPED, AudioDroppedData(seconds=seconds, sink=sink))
 
     def missing(self, errors: Mapping[Kind, DeviceError]) -> None:
         """There are no default devices of these kinds. Told at once of all."""
@@ -100,4 +100,4 @@ class DeviceStatusReporter:
             details=first.details,
         )
         logger.warning("%s. The session goes on without", error)
-        self.outlet.event(RTVIEvent.DEVICE_ERROR, error)
+        self.event_sink.event(RTVIEvent.DEVICE_ERROR, error)

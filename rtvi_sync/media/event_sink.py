@@ -23,8 +23,8 @@ class EventSink(Protocol):
         """Tell the program, in place of what it was not told yet of this type."""
 
 
-class Nowhere:
-    """The outlet while there is nobody to tell."""
+class NullEventSink:
+    """The event_sink while there is nobody to tell."""
 
     def has_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
         return False

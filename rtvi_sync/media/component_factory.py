@@ -15,9 +15,9 @@ from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
-from .reports import DeviceStatusReporter
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
+from .status_reporter import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
@@ -56,8 +56,8 @@ class ComponentFactory:
 
     Args:
         backend: brings the machine's sound devices.
-        switches: of the client; asked for each piece of audio and for each image.
-        reports: told of devices that work and of what does not.
+        settings: of the client; asked for each piece of audio and for each image.
+        status_reporter: told of devices that work and of what does not.
         max_queued_audio_bytes: limit of what may wait for a sink.
         publish_audio: given what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: given each image.
@@ -66,8 +66,8 @@ class ComponentFactory:
     def __init__(
         self,
         backend: Callable[[], AudioBackend],
-        switches: MediaSettings,
-        reports: DeviceStatusReporter,
+        settings: MediaSettings,
+        status_reporter: DeviceStatusReporter,
         *,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
@@ -75,21 +75,21 @@ class ComponentFactory:
         publish_screen: Callable[[VideoFrame], None],
     ) -> None:
         self._backend = backend
-        self._switches = switches
-        self._reports = reports
+        self._settings = settings
+        self._status_reporter = status_reporter
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
 
     def _mic_enabled(self) -> bool:
-        return self._switches.mic
+        return self._settings.mic
 
     def _cam_enabled(self) -> bool:
-        return self._switches.cam
+        return self._settings.cam
 
     def _volume(self) -> float:
-        return self._switches.volume if self._switches.speaker else 0.0
+        return self._settings.volume if self._settings.speaker else 0.0
 
     def mic(self, choice: str | AudioSource | None, deadline: Deadline) -> Mic:
         """Open a microphone, or take a source. May block in code of the user's (`sample_rate_hz`).
@@ -110,8 +110,8 @@ class ComponentFactory:
                 choice,
                 enabled=self._mic_enabled,
                 publish=self._publish_audio,
-                report=lambda error: self._reports.failed("mic", error),
-                opened=lambda info: self._reports.opened("mic", info),
+                report=lambda error: self._status_reporter.failed("mic", error),
+                opened=lambda info: self._status_reporter.opened("mic", info),
             )
             _await_opening(device, deadline)
             return device
@@ -121,17 +121,17 @@ class ComponentFactory:
             raise DeviceError(
                 f"The mic {type(choice).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
             ) from error
-        claim = Lease(choice, "mic")
+        lease = Lease(choice, "mic")
 
         def failed(error: BaseException) -> None:
             run.end()
-            self._reports.failed("mic", as_device_error("mic", choice, error))
+            self._status_reporter.failed("mic", as_device_error("mic", choice, error))
 
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
-            reader = MemoryReader(choice, claim)
+            reader = MemoryReader(choice, lease)
         else:
-            reader = PrefetchReader(choice, rate, claim, self._mic_enabled, failed)
+            reader = PrefetchReader(choice, rate, lease, self._mic_enabled, failed)
         # It cannot have failed before this line: nothing is read before the feed is started.
         run = choice.begin_run() if isinstance(choice, PackagedSource) else SourceRun()
         return AudioSender(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_audio)
@@ -145,14 +145,14 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 volume=self._volume,
-                report=lambda error: self._reports.failed("speaker", error),
-                opened=lambda info: self._reports.opened("speaker", info),
+                report=lambda error: self._status_reporter.failed("speaker", error),
+                opened=lambda info: self._status_reporter.opened("speaker", info),
             )
             _await_opening(device, deadline)
             return device
 
         def failed(error: BaseException) -> None:
-            self._reports.failed("speaker", as_device_error("speaker", choice, error))
+            self._status_reporter.failed("speaker", as_device_error("speaker", choice, error))
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
@@ -166,8 +166,8 @@ class ComponentFactory:
             choice,
             enabled=self._cam_enabled,
             publish=self._publish_cam,
-            report=lambda error: self._reports.failed("cam", error),
-            opened=lambda info: self._reports.opened("cam", info),
+            report=lambda error: self._status_reporter.failed("cam", error),
+            opened=lambda info: self._status_reporter.opened("cam", info),
         )
         _await_opening(camera, deadline)
         return camera
@@ -181,7 +181,7 @@ class ComponentFactory:
             ScreenSource() if choice is None else choice,
             enabled=lambda: True,
             publish=self._publish_screen,
-            report=lambda error: self._reports.failed("screen", error),
+            report=lambda error: self._status_reporter.failed("screen", error),
             role="screen",
         )
         _await_opening(screen, deadline)
