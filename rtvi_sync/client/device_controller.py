@@ -175,7 +175,7 @@ class Hold:
         """Devices are open."""
         runtime = self._runtime
         if runtime is not None:
-            self._media.look_after(runtime.timer)
+            self._media.watch_devices(runtime.timer)
 
     def hand_over(self) -> None:
         """A session begins: what is open is its affair from now on, and it has acquired the runtime."""

@@ -1,4 +1,4 @@
-"""The places of microphone, speaker, camera and screen in a session: how they are filled and emptied."""
+"""The device slots of a session: they open, replace and close its microphone, speaker, camera and screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import DeviceError, MissingExtraError
 from .capture import Mic
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .kinds import Kind, is_device
-from .playback import QueuedSpeaker, Speaker, WaitingSpeaker
+from .playback import BufferingSpeaker, QueuedSpeaker, Speaker
 from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=False)  # a class has only one base with slots, and `ClientStats` has two bases
 class MediaCounters:
-    """What went wrong with audio since the session began, without ending it.
+    """The numbers of media failures that did not end the session, since it began.
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
-        mic_dropped: chunks of 20 ms that were recorded and not sent, because they came too late to be of use.
-        speaker_underruns: how often the speaker had nothing to play in the midst of the bot's speech.
+        mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late.
+        speaker_underruns: how often the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, or did not take before the
             session ended.
         video_dropped: images of the camera and the screen that the transport was too slow for.
-        bot_frames_ignored: frames of the bot's with an impossible sample rate or number of channels.
+        bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """
 
     mic_underruns: int = 0
@@ -46,7 +46,7 @@ class MediaCounters:
     bot_frames_ignored: int = 0
 
 
-# By kind: which counter of a session is which of its part's.
+# By kind: the session's counter -> the component's counter.
 _COUNTERS: dict[Kind, dict[str, str]] = {
     "mic": {"mic_underruns": "underruns", "mic_dropped": "stale_dropped"},
     "speaker": {"speaker_underruns": "underruns", "speaker_dropped_seconds": "dropped_seconds"},
@@ -56,13 +56,13 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
 
 
 class MediaComponent(Protocol):
-    """What records or plays."""
+    """A component that records or plays."""
 
     def halt(self) -> None:
-        """End. Idempotent; does not block."""
+        """Begin to end; idempotent, does not block."""
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until it has ended; the thread that was given up at the deadline, or None."""
+        """Wait for the end after `halt()`; return the thread abandoned at the deadline, or None."""
 
 
 P = TypeVar("P", bound=MediaComponent)
@@ -71,15 +71,15 @@ T = TypeVar("T", AudioTrack, VideoTrack)
 
 @attrs.define(eq=False)
 class DeviceSlot(Generic[P, T]):
-    """The place of one microphone, speaker or camera in a session.
+    """The slot of one microphone, speaker, camera or screen in a session.
 
     Attributes:
-        kind: what it is a place for.
-        open: `open(choice, deadline)` opens what the program chose; may block.
-        component: what is in it.
-        choice: what the program chose for it.
-        track: what is recorded, while something is in it; None for a speaker.
-        make_track: makes that track; None: there is none.
+        kind: of the device.
+        open_component: `open_component(choice, deadline)` opens the application's choice; may block.
+        component: the component in the slot, or None.
+        choice: the application's choice.
+        track: the track of what the component records; None for a speaker and an empty slot.
+        make_track: makes that track; None for a speaker.
     """
 
     kind: Kind
@@ -90,7 +90,11 @@ class DeviceSlot(Generic[P, T]):
     track: T | None = None
 
     def put(self, component: P | None, choice: Any) -> tuple[T | None, T | None]:
-        """Fill it, or empty it. The track goes on if there was one. Returns the track before and the track after."""
+        """Set or remove the component; an existing track continues with a new component.
+
+        Returns:
+            The track before and the track after.
+        """
         before = self.track
         self.component, self.choice = component, choice
         if component is None:
@@ -102,14 +106,14 @@ class DeviceSlot(Generic[P, T]):
 
 
 class DeviceSlots:
-    """All places of one session.
+    """All device slots of one session.
 
     Args:
-        factory: opens what is put there.
+        factory: opens the components.
         settings: of the client.
-        status_reporter: told how it stands with each.
-        begin: `begin(slot)`: what is in a slot may send, if the bot is ready.
-        tell: `tell(slot, track)`: the track of a slot has begun, or has ended.
+        status_reporter: gets the status of each device.
+        begin: `begin(slot)` lets a slot's new component send, if the bot is ready.
+        publish: `publish(slot, track)` publishes that the track of a slot has begun, or has ended.
     """
 
     def __init__(
@@ -119,25 +123,24 @@ class DeviceSlots:
         status_reporter: DeviceStatusReporter,
         *,
         begin: Callable[[DeviceSlot[Any, Any]], None],
-        tell: Callable[[DeviceSlot[Any, Any], AudioTrack | VideoTrack], None],
+        publish: Callable[[DeviceSlot[Any, Any], AudioTrack | VideoTrack], None],
     ) -> None:
         self._status_reporter = status_reporter
         self._begin = begin
-        self._tell = tell
-        # Guards what is in the slots, and the fields below. Any thread may hold it, for a few instructions; nothing of
-        # devices, sources, sinks or the program's is called under it. The io thread and those of devices look into the
-        # slots without it. Re-entrant, because a finalizer may come in between.
+        self._publish = publish
+        # Guards the slots' contents and the fields below. Any thread may hold it for a few instructions; no code of
+        # devices, sources, sinks or the application is called under it. The I/O thread and the devices' threads read
+        # the slots without it. Re-entrant, because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        # Held while the bot's audio is handed to the speaker, or that is interrupted, replaced or ended, so that the
-        # order stays as it came: by the io thread, and by the one that replaces it, for some milliseconds. Re-entrant,
-        # too.
+        # Held while the bot's audio is handed to the speaker, and while the speaker is interrupted, replaced or ended,
+        # so that the audio stays in order. The I/O thread and the thread that replaces the speaker hold it for some
+        # milliseconds. Re-entrant for the same reason.
         self.speaking: threading.RLock = threading.RLock()
-        self._over = False
-        self._replaced: list[
-            tuple[DeviceSlot[Any, Any], Any]
-        ] = []  # and not ended yet: where it was, and the component
-        self._given_up: list[threading.Thread] = []  # of what was replaced and did not come back in time
-        self._lost: Counter[str] = Counter()  # by what was replaced and has ended
+        self._closed = False
+        # The slot and the component of each replaced component that has not ended yet.
+        self._replaced: list[tuple[DeviceSlot[Any, Any], Any]] = []
+        self._abandoned: list[threading.Thread] = []  # threads of replaced components that did not end in time
+        self._lost: Counter[str] = Counter()  # losses of replaced components that have ended
         self.mic: DeviceSlot[Mic, AudioTrack] = DeviceSlot(
             "mic", factory.mic, lambda: AudioTrack(label="", enabled=lambda: settings.mic)
         )
@@ -154,22 +157,22 @@ class DeviceSlots:
         return {slot.kind: slot for slot in self}[kind]
 
     @property
-    def over(self) -> bool:
-        """True from `close()` on."""
-        return self._over
+    def closed(self) -> bool:
+        """Return True from `close_all()` on."""
+        return self._closed
 
-    # -- filling: on threads that may block ---------------------------------------------------------------------------
+    # -- opening and replacing: on threads that may block --------------------------------------------------------------
 
     def open(self, kind: Kind, choice: Any, deadline: Deadline) -> None:
-        """Open what was chosen and put it in its place.
+        """Open the application's choice and install the component in its slot.
 
         Args:
-            kind: of the place.
-            choice: None, a device's id, or an object.
-            deadline: a device that has not opened by then hangs.
+            kind: of the slot.
+            choice: None, a device id, or an object.
+            deadline: limit for a device to open; beyond it the device is considered hung.
 
         Raises:
-            DeviceError, MissingExtraError: it cannot be had, or the session has ended meanwhile.
+            DeviceError, MissingExtraError: it cannot be opened, or the session has ended meanwhile.
         """
         slot = self[kind]
         self._status_reporter.status(kind, DeviceStatus(state="initializing"))
@@ -184,10 +187,10 @@ class DeviceSlots:
             self._status_reporter.status(kind, DeviceStatus(state="granted"))
 
     def replace(self, kind: Kind, choice: Any) -> None:
-        """Open what was chosen and put it in the place of what is there, whose track goes on.
+        """Open the application's choice and replace the slot's component by it; the track continues.
 
         Raises:
-            DeviceError, MissingExtraError: it cannot be had; what is there goes on.
+            DeviceError, MissingExtraError: it cannot be opened; the present component continues.
         """
         slot = self[kind]
         try:
@@ -195,29 +198,29 @@ class DeviceSlots:
         except DeviceError as error:
             if error.type != "in-use" or slot.component is None or not (is_device(choice) and is_device(slot.choice)):
                 raise
-            component = self._open_in_turn(slot, choice)
+            component = self._open_after_release(slot, choice)
         if not is_device(choice):
             self._status_reporter.chosen(kind, None)
             self._status_reporter.status(kind, DeviceStatus(state="granted"))
         self._install(slot, component, choice)
 
     def close(self, kind: Kind) -> None:
-        """End what is in a place, and its track."""
+        """Close a slot: end its component and its track."""
         slot = self[kind]
         with self._lock:
-            component, tell = slot.component, self._put(slot, None, slot.choice)
-        tell()
+            component, publish = slot.component, self._put(slot, None, slot.choice)
+        publish()
         if component is not None:
             self._end(slot, component)
 
-    def _open_in_turn(self, slot: DeviceSlot[Any, Any], choice: Any) -> Any:
-        """Open a device that the old one keeps from opening: a card may serve one stream only, under any of its names.
+    def _open_after_release(self, slot: DeviceSlot[Any, Any], choice: Any) -> Any:
+        """Release the present device and open another one, because a sound card may serve only one stream.
 
         Raises:
-            DeviceError: it cannot be had; the old one goes on, if it still can.
+            DeviceError: it cannot be opened; the present device is opened again if possible.
         """
-        if slot is self.speaker:  # what is to be heard waits for what comes
-            self._install(slot, WaitingSpeaker(), slot.choice)
+        if slot is self.speaker:  # holds the bot's audio until the new device is open
+            self._install(slot, BufferingSpeaker(), slot.choice)
         elif slot.component is not None:
             self._end(slot, slot.component)
         try:
@@ -231,20 +234,20 @@ class DeviceSlots:
             raise
 
     def _install(self, slot: DeviceSlot[Any, Any], component: Any, choice: Any) -> bool:
-        """Put what was opened in its place; False if the session has ended meanwhile: then it is ended, too."""
-        # What the old one has not played is played by its successor, before what comes after it; an interruption is
-        # meant for both.
+        """Install an open component in its slot; if the session has ended meanwhile, end it and return False."""
+        # The new speaker first gets the audio that the old one has not played. The lock lets an interruption affect
+        # the audio of both.
         with self.speaking if slot is self.speaker else contextlib.nullcontext():
             old = slot.component
-            if slot is self.speaker and old is not None and not self._over:
+            if slot is self.speaker and old is not None and not self._closed:
                 for frame in old.surrender():
                     component.write(frame.pcm, frame.sample_rate_hz)
             with self._lock:
-                tell = None if self._over else self._put(slot, component, choice)
-        if tell is None:
+                publish = None if self._closed else self._put(slot, component, choice)
+        if publish is None:
             self._end(slot, component)
             return False
-        tell()
+        publish()
         if old is not None:
             self._halt(slot, old)
         self._begin(slot)
@@ -253,22 +256,26 @@ class DeviceSlots:
         return True
 
     def _put(self, slot: DeviceSlot[P, T], component: P | None, choice: Any) -> Callable[[], None]:
-        """Under the lock: fill a slot. Returns what tells of its track, to be called without the lock."""
+        """Set or remove a slot's component; called under the lock.
+
+        Returns:
+            A function that publishes the change of the track, to be called without the lock.
+        """
         if slot.component is not None:
             self._replaced.append((slot, slot.component))
         before, after = slot.put(component, choice)
 
-        def tell() -> None:
+        def publish() -> None:
             if before is not None and after is None:
                 before.end()
-                self._tell(slot, before)
+                self._publish(slot, before)
             elif before is None and after is not None:
-                self._tell(slot, after)
+                self._publish(slot, after)
 
-        return tell
+        return publish
 
     def _halt(self, slot: DeviceSlot[Any, Any], component: MediaComponent) -> None:
-        """Halt what is, or was, in a slot: a speaker not while it is given something."""
+        """Halt a slot's present or former component; a speaker not during a `write()`."""
         with self.speaking if slot is self.speaker else contextlib.nullcontext():
             component.halt()
 
@@ -277,7 +284,7 @@ class DeviceSlots:
         deadline = Deadline(END_TIMEOUT)
         if isinstance(component, QueuedSpeaker):
             if component.drain(deadline, END_TIMEOUT):
-                return  # it goes on beside its successor
+                return  # the sink still takes audio while the new component already plays
             self._cut(component)
         thread = component.join(deadline)
         with self._lock:
@@ -285,18 +292,18 @@ class DeviceSlots:
                 self._replaced.remove((slot, component))
                 self._lost.update(_losses(slot.kind, component))
             if thread is not None:
-                self._given_up.append(thread)
+                self._abandoned.append(thread)
 
     def _cut(self, speaker: QueuedSpeaker) -> None:
-        """Drop what a sink has not taken, and report it."""
+        """Drop the audio that a sink has not taken, and report the loss."""
         seconds = speaker.cut()
         if seconds:
-            self._status_reporter.audio_dropped(speaker.sink, seconds, "the time in which it could be taken is over")
+            self._status_reporter.audio_dropped(speaker.sink, seconds, "it did not take the audio before the timeout")
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def losses(self) -> Counter[str]:
-        """What was lost so far, by the name of its counter."""
+        """Return the losses so far, by the name of their counter."""
         with self._lock:
             counts = self._lost.copy()
             for slot, component in (*self._replaced, *((slot, slot.component) for slot in self)):
@@ -305,18 +312,18 @@ class DeviceSlots:
         return counts
 
     def close_all(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
-        """End everything, for good.
+        """End all components and tracks for good.
 
         Args:
-            deadline: for what has to return.
-            flush: for sinks that go on taking what waits for them.
+            deadline: for calls that have to return.
+            flush: for sinks that still take queued audio.
 
         Returns:
-            The threads that were given up.
+            The abandoned threads.
         """
         with self._lock:
-            self._over = True
-            # The speaker first, which has something to do yet: one that hangs must not take its time.
+            self._closed = True
+            # The speaker comes first because it still plays, and another component that hangs must not use its time.
             slots = sorted(self, key=lambda slot: slot is not self.speaker)
             components: list[tuple[DeviceSlot[Any, Any], MediaComponent]] = [
                 (slot, slot.component) for slot in slots if slot.component is not None
@@ -330,18 +337,18 @@ class DeviceSlots:
         for slot in self:
             if slot.track is not None:
                 slot.track.end()
-                self._tell(slot, slot.track)
-        # Sinks last: each goes on with its work meanwhile, on its own thread.
+                self._publish(slot, slot.track)
+        # Sinks are joined last because each still writes queued audio on its own thread meanwhile.
         sinks = [component for _, component in components if isinstance(component, QueuedSpeaker)]
         threads = [component.join(deadline) for _, component in components if component not in sinks]
         for sink in sinks:
             sink.drain(flush, patience)
             self._cut(sink)
             threads.append(sink.join(deadline))
-        alive = [thread for thread in self._given_up if thread.is_alive()]
+        alive = [thread for thread in self._abandoned if thread.is_alive()]
         return alive + [thread for thread in threads if thread is not None]
 
 
 def _losses(kind: Kind, component: Any) -> dict[str, Any]:
-    """What was lost by what is, or was, in a slot."""
+    """Return the losses of a slot's present or former component."""
     return {name: getattr(component, own) for name, own in _COUNTERS[kind].items()}

@@ -460,7 +460,7 @@ def test_no_thread_to_be_had(talk, monkeypatch):
     source = CallbackSource(lambda frames: b"")
     session = talk(mic=source)
     with monkeypatch.context() as patch:
-        patch.setattr("rtvi_sync.media.worker.start_thread", refuse)
+        patch.setattr("rtvi_sync.media.device_thread.start_thread", refuse)
         with pytest.raises(RuntimeError, match="start new thread"):
             session.prepare()
     session.prepare()

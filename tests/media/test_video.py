@@ -153,8 +153,8 @@ def test_colours_are_red_first(tmp_path):
     ("name", "type_", "message"),
     [
         ("nowhere.mp4", "not-found", "Cannot read the video file"),
-        ("letter.txt", "unknown", "OpenCV finds no picture in"),
-        ("nothing%d.png", "unknown", "OpenCV finds no picture in"),
+        ("letter.txt", "unknown", "OpenCV finds no image in"),
+        ("nothing%d.png", "unknown", "OpenCV finds no image in"),
     ],
 )
 def test_a_file_that_is_none(tmp_path, capfd, name, type_, message):
@@ -246,7 +246,7 @@ def test_a_screen_on_the_threads_of_sessions(screen):
 
 def test_a_monitor_that_is_not_there(screen):
     """The error says how many there are."""
-    with pytest.raises(DeviceError, match="no monitor 7, there are 1") as caught:
+    with pytest.raises(DeviceError, match="no monitor 7; this machine has 1") as caught:
         ScreenSource(7).read()
     assert (caught.value.type, caught.value.devices) == ("not-found", ("screen",))
 

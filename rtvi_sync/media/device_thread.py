@@ -1,4 +1,4 @@
-"""The thread on which a source or sink of the user's runs."""
+"""The thread that calls a source or sink of the application."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ Report = Callable[[BaseException], None]
 
 
 class DeviceThread:
-    """Runs the work of one source or sink, then closes it, all on one thread.
+    """A thread that runs the work of one source or sink and then closes it.
 
-    The thread holds the lease to the object. Whoever gives the thread up takes the lease away: from then on it owns
-    nothing, and what comes out of the call it hangs in is ignored. A device that works, and only does not return in
-    time, is closed all the same when its call returns, unless another session uses it by then.
+    The thread holds the lease on the object. Abandoning the thread releases the lease: from then on the thread owns
+    nothing, and the result of the call in which it is blocked is ignored. If a device works and only does not return
+    in time, it is still closed when its call returns, unless another session uses it by then.
 
     Args:
         role: "mic" or "speaker".
-        device: its `close()` ends the work.
-        lease: given back when the work has ended.
-        work: gets this object; returns when the session is over or it is abandoned, and raises what the device raised.
-        report: told of an exception, on this thread.
+        device: the source or sink; it is closed after the work.
+        lease: on the device; released when the work has ended.
+        work: called with this object; returns when the session has ended or this thread is abandoned, and raises what
+            the device raised.
+        report: called with an exception of the device, on this thread.
 
     Raises:
-        RuntimeError: the process can start no more threads; the lease has been given back.
+        RuntimeError: the process cannot start more threads; the lease has been released.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class DeviceThread:
         self._work = work
         self._report = report
         self._closes_late = False
-        # Guards `_lease`, which either the thread or who gives it up takes, once. Re-entrant, as all locks here,
-        # because a finalizer may come in between.
+        # Guards `_lease`, which either this thread or the one that abandons it releases, once. Re-entrant, because a
+        # finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._lease: Lease | None = lease
         try:
@@ -59,25 +60,28 @@ class DeviceThread:
 
     @property
     def abandoned(self) -> bool:
-        """The thread owns nothing any more and must touch nothing."""
+        """Return whether the thread is abandoned, so that it must not use the device."""
         with self._lock:
             return self._lease is None
 
     @property
     def is_current(self) -> bool:
-        """Whether this thread is the one that asks."""
+        """Return whether the caller runs on this thread."""
         return self._thread is threading.current_thread()
 
     def wait(self, deadline: Deadline) -> bool:
-        """Wait for the end of the work; False if the thread is still at it, or is the one that asks."""
+        """Wait for the end of the work; return False if the thread still runs or is the caller's."""
         return not self.is_current and join_thread(self._thread, deadline)
 
     def join(self, deadline: Deadline, *, closes_late: bool = False) -> threading.Thread | None:
-        """Wait for the end of the work; give the thread up at the deadline. Returns the thread if it was given up.
+        """Wait for the end of the work, and abandon the thread at the deadline.
 
         Args:
             deadline: of the wait.
-            closes_late: the device works; a thread that was given up closes it after its call.
+            closes_late: the device works, so an abandoned thread closes it after its call.
+
+        Returns:
+            The thread if it was abandoned, else None.
         """
         if self.wait(deadline):
             return None
@@ -89,7 +93,7 @@ class DeviceThread:
         failed = False
         try:
             self._work(self)
-        except BaseException as error:  # noqa: BLE001 - the SystemExit of a user's code must not pass silently
+        except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
             failed = True
             self._failed("failed", error, report=True)
         if self.abandoned and not self._renew_lease():
@@ -97,24 +101,25 @@ class DeviceThread:
         try:
             self._device.close()
         except BaseException as error:  # noqa: BLE001
-            # One event per failure: a sink that could not be written often cannot be closed either.
+            # Only one of the two errors is reported, because a sink that fails to write often fails to close, too.
             self._failed("failed to close", error, report=not failed)
         self._release_lease()
 
     def _failed(self, what: str, error: BaseException, *, report: bool) -> None:
         if self.abandoned:
-            logger.info("The given-up %s %s late: %r", type(self._device).__name__, what, error)
+            logger.info("The abandoned %s %s late: %r", type(self._device).__name__, what, error)
             return
         logger.exception("%s %s", type(self._device).__name__, what)
         if report:
             self._report(error)
 
     def _renew_lease(self) -> bool:
+        """Lease the device again to close it late; return whether this thread may close it."""
         if not self._closes_late:
             return False
         try:
             lease = Lease(self._device, self._role)
-        except DeviceError:  # another session uses it, and closes it
+        except DeviceError:  # another session uses the device and will close it
             return False
         with self._lock:
             self._lease = lease
