@@ -17,7 +17,7 @@ from ..concurrency.lifecycle import (
 )
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
-from ..errors import DeviceError, UnsupportedFeatureError, anew
+from ..errors import DeviceError, UnsupportedFeatureError, fresh_copy
 from ..events import RTVIEvent
 from ..media import Tracks
 from ..media.kinds import Kind
@@ -118,7 +118,7 @@ class Devices:
             else:
                 in_use.enable_screen_share(enable)
         except UnsupportedFeatureError as error:
-            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, anew(error))
+            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
             raise
 
     def update(self, kind: Kind, choice: Any) -> None:

@@ -14,13 +14,13 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
+from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
-from ..session import ending
+from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import BotURL, ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# The thread that reconnects ends at once too, unless it is in code of the program's.
-_STOP_TIMEOUT = 1.0
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -126,11 +123,11 @@ class SessionManager:
         attempt = self._attempt(given, start)
 
         def begin_and_run() -> BotReadyData:
-            attempt.begin()
+            session = attempt.begin(lambda: self._begin_session(attempt.deadline))
             if self._reconnector is not None:
                 self._reconnector.take_over(before)
             self._last_start = given, start
-            return attempt.run()
+            return attempt.run(session, self._transport_options(session))
 
         return self._make(attempt, begin_and_run)
 
@@ -157,7 +154,7 @@ class SessionManager:
             try:
                 for other in [*self._under_way]:
                     if other is not call and other.abandoned and other.begun:
-                        other.over.wait(Deadline(_STOP_TIMEOUT))
+                        other.over.wait(Deadline(limits.STOP_TIMEOUT))
                 return work()
             finally:
                 with contextlib.suppress(ValueError):
@@ -177,15 +174,15 @@ class SessionManager:
     def reconnect(self, stopped: Latch) -> Session:
         """Connect as the program did last, with a new request. See `Sessions`."""
         attempt = self._attempt(*self._last_start)
-        session = attempt.begin(is_replacement=True)
+        session = attempt.begin(lambda: self._begin_session(attempt.deadline, is_replacement=True))
         if stopped.is_set():  # by a `disconnect()` that did not see this session yet
             attempt.abandon()
-        attempt.run()
+        attempt.run(session, self._transport_options(session))
         return session
 
     def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
         request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
-        return ConnectAttempt(self, request, deadline, self._options.request_timeout)
+        return ConnectAttempt(request, deadline, self._options.request_timeout)
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -195,7 +192,7 @@ class SessionManager:
         """Tell whoever waits for a session that none follows. See `Sessions`."""
         self._sessionless.give_up(info)
 
-    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
+    def _begin_session(self, deadline: Deadline, *, is_replacement: bool = False) -> Session:
         """Begin a session, for which nothing has been done yet."""
         transport = self.transport
         if transport is None:
@@ -209,13 +206,15 @@ class SessionManager:
                 self._check_open()
                 self._sessionless.check_no_start()
                 mine = self._beginning = True
+            reconnector = self._reconnector
             session = Session(
                 transport,
                 self._dispatcher,
                 self.states,
                 self.media,
                 deadline,
-                successor=self._reconnector,
+                replaces=reconnector.replaces if reconnector is not None else None,
+                on_lost=reconnector.lost if reconnector is not None else None,
                 is_replacement=is_replacement,
             )
             self._session = session
@@ -226,15 +225,15 @@ class SessionManager:
                 with self._lock:
                     self._beginning = False
         if self._closed:  # by another thread, which did not see this session yet
-            session.end_and_wait(CloseInfo(initiator="client"))
+            session.ending.begin_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
 
     @staticmethod
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
         """Wait for a session that is on its way out; what remains takes a moment."""
-        if previous is not None and previous.ending and not previous.in_other_process:
-            previous.wait_closed(Deadline(deadline.sooner(ending.TEARDOWN_LIMIT)))
+        if previous is not None and previous.ending.has_begun and not previous.in_other_process:
+            previous.ending.wait_closed(Deadline(deadline.sooner(limits.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
             previous.runtime.io.check()  # if its descriptors are gone, its end begins
 
@@ -252,7 +251,7 @@ class SessionManager:
         with self._lock:
             self._check_process()
             session = self._session
-            if self._beginning or (session is not None and not session.closed.is_set()):
+            if self._beginning or (session is not None and not session.ending.closed.is_set()):
                 raise BotAlreadyStartedError(
                     f"A session is active (state {self.states.value}); call disconnect() before you connect again"
                 )
@@ -276,16 +275,16 @@ class SessionManager:
             self._disconnect(session, calls)
         else:
             with contextlib.suppress(TimeoutError):
-                shielded(lambda: self._disconnect(session, calls), limit=ending.TEARDOWN_LIMIT + _STOP_TIMEOUT)
+                shielded(lambda: self._disconnect(session, calls), limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
 
     def _disconnect(self, session: Session | None, calls: list[ConnectAttempt | BotStart]) -> None:
         for call in calls:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(ending.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
+                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
             elif call.begun and call.session is None:
-                call.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+                call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
             session = call.session or session
         self._sessionless.abandon_actions()
         reconnecting = None
@@ -295,11 +294,11 @@ class SessionManager:
                 session = self._session
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
-            session.end_and_wait(CloseInfo(initiator="client"))
+            session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
             self._dispatcher.end_sessions(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else its last event may be the one that is handled
-                reconnecting.join(Deadline(_STOP_TIMEOUT))
+                reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
 
@@ -327,16 +326,16 @@ class SessionManager:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        if self._reconnector is not None and (self._session.ending or self._session.bot is None):
+        if self._reconnector is not None and (self._session.ending.has_begun or self._session.bot is None):
             pending, failed = self._reconnector.pending, self._reconnector.failed
             if pending is not None:
                 raise BotNotReadyError(
                     f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
-                ) from anew(pending.error)
-            if failed is not None and self._session.ending:
+                ) from fresh_copy(pending.error)
+            if failed is not None and self._session.ending.has_begun:
                 raise BotNotReadyError(
                     f"There is no bot: {failed.describe()}; call connect() for a new session"
-                ) from anew(failed.error)
+                ) from fresh_copy(failed.error)
         return self._session
 
     @property
@@ -348,7 +347,7 @@ class SessionManager:
         """
         self._check_process()
         session = self._session
-        if self._beginning or (session is not None and not session.closed.is_set()):
+        if self._beginning or (session is not None and not session.ending.closed.is_set()):
             return True
         return self._reconnector is not None and self._reconnector.pending is not None
 
@@ -385,19 +384,8 @@ class SessionManager:
             self.devices.hold.end()
             raise
 
-    def initialize_transport(self, session: Session) -> None:
-        """Tell the transport of its session. On the connect thread."""
-        switches = self.media.settings.mic, self.media.settings.cam
-        session.initialize_transport(TransportOptions(media=self.media, network=self._network, **session.own_options()))
-        # What was switched before the transport knew of its session.
-        for enable, before, now in zip(
-            (session.transport.enable_mic, session.transport.enable_cam),
-            switches,
-            (self.media.settings.mic, self.media.settings.cam),
-            strict=True,
-        ):
-            if now is not before:
-                enable(now)
+    def _transport_options(self, session: Session) -> TransportOptions:
+        return TransportOptions(media=self.media, network=self._network, **session.own_options())
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

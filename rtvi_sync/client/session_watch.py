@@ -29,7 +29,7 @@ class SessionWatch:
         if session is None or not session.live:
             return
         # A finalizer may run anywhere, even under a lock: it only leaves a note for the io thread.
-        session.runtime.io.call(lambda: session.end(CloseInfo(initiator="client")))
+        session.runtime.io.call(lambda: session.ending.begin(CloseInfo(initiator="client")))
         warnings.warn(
             "An RTVIClient was dropped while connected; its session is ended. "
             "Call disconnect(), or use `with client:`.",

@@ -16,6 +16,7 @@ from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
+from ..protocol.about import about_this_client
 from ..protocol.engine import Engine
 from ..protocol.states import CloseInfo, TransportState
 from ..session.attempt import on_a_thread, was_disconnected
@@ -23,7 +24,6 @@ from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
-from ..session.session import about_this_client
 from ..transports.net import Network
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ..errors import (
     ProtocolError,
     RequestTimeoutError,
     RTVIError,
-    anew,
+    fresh_copy,
 )
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
@@ -161,7 +161,7 @@ class HTTPAction:
             )
         reason = self._abort.signal.reason
         if reason is not None:
-            raise anew(reason)  # on another thread the reason itself may be raised
+            raise fresh_copy(reason)  # on another thread the reason itself may be raised
         if self._received:
             return self._received.popleft()
         if self._failures:

@@ -14,7 +14,7 @@ from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.runtime import Runtime, acquire_runtime
-from ..errors import BotAlreadyStartedError, anew
+from ..errors import BotAlreadyStartedError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
 from .reconnect_policy import ReconnectPolicy, is_transient
@@ -135,7 +135,7 @@ class Reconnector:
         else:
             sessions = self._sessions()
             if sessions is not None:
-                sessions.give_up(session.info)
+                sessions.give_up(session.ending.info)
 
     def stop(self, session: Session | None) -> _Run | None:
         """Make no further attempt, neither now nor when `session` turns out to be lost. Any thread.
@@ -166,7 +166,7 @@ class Reconnector:
     def leave(self, run: _Run, session: Session | None = None) -> bool:
         """`run` has no more to do, unless `session` has ended in this moment (False)."""
         with self._lock:
-            if session is not None and session.drained.is_set():
+            if session is not None and session.ending.drained.is_set():
                 return False
             if self._run is run:
                 self._run = None
@@ -219,7 +219,7 @@ class _Run:
     # -- on the reconnect thread --------------------------------------------------------------------------------------
 
     def _work(self, lost: Session) -> None:
-        self._loss = lost.failure()
+        self._loss = lost.ending.info.failure()
         del lost
         runtime: Runtime | None = None
         # Its threads need not end and begin again between two sessions. Without it the attempts find out what is wrong.
@@ -270,11 +270,11 @@ class _Run:
             del sessions
         self._owner.count += 1
         self.pending = None
-        session.drained.wait(Deadline(self._owner.policy.stable_after))
+        session.ending.drained.wait(Deadline(self._owner.policy.stable_after))
         if self._owner.leave(self, session):
             return
-        if session.is_replaced:
-            self._loss = session.failure()
+        if session.ending.is_replaced:
+            self._loss = session.ending.info.failure()
             raise self._loss
 
     def _announce(self, state: RetryCallState) -> None:
@@ -285,7 +285,7 @@ class _Run:
             attempt=state.attempt_number,
             max_attempts=self._owner.policy.max_attempts,
             delay=state.upcoming_sleep,
-            error=anew(error),  # the frames of this one keep the client, which is to be collected if dropped
+            error=fresh_copy(error),  # the frames of this one keep the client, which is to be collected if dropped
         )
         logger.info("The session is lost (%s); %s", error, self.pending.describe())
         sessions = self._sessions()
@@ -299,7 +299,7 @@ class _Run:
     def _give_up(self, error: BaseException) -> None:
         self.pending = None
         sessions = self._sessions()
-        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
+        data = ReconnectFailedData(attempts=self._attempts, error=fresh_copy(error))
         if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)

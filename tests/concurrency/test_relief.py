@@ -196,7 +196,8 @@ def test_an_item_waits_for_the_io_thread(crew):
 
 
 def test_items_keep_their_order(crew):
-    """What a queue is given on the io thread and elsewhere runs in that order, one at a time, however often it turns."""
+    """What a queue is given on the io thread and elsewhere runs in that order, one at a time, however often it turns.
+    """
     queue, seen, busy = SerialQueue(), [], threading.Lock()
 
     def item(n: int) -> None:
