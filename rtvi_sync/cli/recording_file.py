@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
-from rtvi_sync.recording import recording
-from rtvi_sync.recording.recording import Stretch
+from rtvi_sync.recording import recorder
+from rtvi_sync.recording.recorder import AudioSegment
 
 
 def writable(path: Path, option: str) -> Path:
@@ -23,13 +23,13 @@ def writable(path: Path, option: str) -> Path:
     return path
 
 
-def keep(path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], tell: Callable[[str], None]) -> None:
+def keep(path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment], tell: Callable[[str], None]) -> None:
     """Write what both said, and tell where it is.
 
     Raises:
         OSError: a file cannot be written.
     """
-    files = recording.write_conversation(path, user, bot, recording.find_resampler())
+    files = recorder.write_conversation(path, user, bot, recorder.find_resampler())
     if files == [path]:
         tell(f"The conversation is in {path} (left: you, right: the bot)")
     elif files:

@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
     """Without soxr each side has a file, and a line says why."""
     with EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rtvi_sync.recording.recording.find_resampler", lambda: None)
+        patch.setattr("rtvi_sync.recording.recorder.find_resampler", lambda: None)
         patch.chdir(tmp_path)
         status = cli.main(["demo", "--url", bot.ws_url, "--speech", str(one_word), "--greeting", "0"])
         sent = bot.wait_for_session(1)

@@ -1,4 +1,4 @@
-"""Both voices on one time line."""
+"""Recordings of both sides on one time line."""
 
 from __future__ import annotations
 
@@ -11,99 +11,102 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.media import AudioFrame, AudioTrack, ParticipantTracks, Tracks
-from rtvi_sync.recording.recording import Recorder, Stretch, find_resampler, played, write_conversation
+from rtvi_sync.recording.recorder import AudioSegment, Recorder, find_resampler, simulate_playback, write_conversation
 
 RATE = 1000
 
 
 def frame(at: float, value: int, samples: int = 20, rate: int = RATE) -> AudioFrame:
-    """A piece of audio that has one value."""
+    """Return a frame whose samples have one value."""
     return AudioFrame(pcm=array("h", [value] * samples).tobytes(), sample_rate_hz=rate, timestamp=at)
 
 
-def stretch(at: float, *values: int, rate: int = RATE) -> Stretch:
-    """Audio of these samples."""
-    return Stretch(at, bytearray(array("h", values).tobytes()), rate)
+def segment(at: float, *values: int, rate: int = RATE) -> AudioSegment:
+    """Return a segment of these samples."""
+    return AudioSegment(at, bytearray(array("h", values).tobytes()), rate)
 
 
-def shape(line: list[Stretch]) -> list[tuple[float, int]]:
-    """Start and number of samples of each stretch."""
-    return [(round(item.start, 6), len(item.pcm) // 2) for item in line]
+def layout(segments: list[AudioSegment]) -> list[tuple[float, int]]:
+    """Return start and number of samples of each segment."""
+    return [(round(item.start, 6), len(item.pcm) // 2) for item in segments]
 
 
 def read(path: Path) -> tuple[int, int, list[int]]:
-    """Channels, rate and interleaved samples of a WAV file."""
+    """Return channels, rate and interleaved samples of a WAV file."""
     with wave.open(str(path)) as file:
         return file.getnchannels(), file.getframerate(), array("h", file.readframes(10**6)).tolist()
 
 
-def test_jitter_leaves_no_hole() -> None:
-    """Frames that are late by some milliseconds continue the ones before."""
-    line = played([frame(5.0, 1), frame(5.024, 2), frame(5.039, 3), frame(5.09, 4)])
-    assert shape(line) == [(5.0, 80)]
+def test_jitter_leaves_no_gap() -> None:
+    """A frame that is a few milliseconds late continues the frame before it."""
+    segments = simulate_playback([frame(5.0, 1), frame(5.024, 2), frame(5.039, 3), frame(5.09, 4)])
+    assert layout(segments) == [(5.0, 80)]
 
 
 def test_a_pause_is_kept() -> None:
-    """A frame that comes well after the end of the last begins at its own time."""
-    assert shape(played([frame(5.0, 1), frame(5.5, 2)])) == [(5.0, 20), (5.5, 20)]
+    """A frame that arrives well after the end of the last one begins at its own time."""
+    assert layout(simulate_playback([frame(5.0, 1), frame(5.5, 2)])) == [(5.0, 20), (5.5, 20)]
 
 
-def test_what_comes_early_is_played_in_turn() -> None:
-    """A bot that sends faster than real time is heard in real time."""
-    line = played([*(frame(5.0, 1) for _ in range(10)), frame(5.21, 2)])
-    assert shape(line) == [(5.0, 220)]
+def test_early_frames_are_played_one_after_the_other() -> None:
+    """Audio that is sent faster than real time is played in real time."""
+    segments = simulate_playback([*(frame(5.0, 1) for _ in range(10)), frame(5.21, 2)])
+    assert layout(segments) == [(5.0, 220)]
 
 
-def test_an_interruption_drops_what_was_not_yet_played() -> None:
-    """What had come but was not heard before the interruption is cut, also in the middle of a frame."""
+def test_an_interruption_drops_unplayed_audio() -> None:
+    """Audio that arrived but was not played before the interruption is cut, also in the middle of a frame."""
     burst = [frame(5.0, 1) for _ in range(10)]
-    assert shape(played(burst, drops=[5.05])) == [(5.0, 50)]
-    assert shape(played([*burst, frame(5.06, 2)], drops=[5.05])) == [(5.0, 70)]
-    assert shape(played([frame(5.0, 1), frame(5.5, 1)], drops=[4.0, 5.3, 9.0])) == [(5.0, 20), (5.5, 20)]
+    assert layout(simulate_playback(burst, interruptions=[5.05])) == [(5.0, 50)]
+    assert layout(simulate_playback([*burst, frame(5.06, 2)], interruptions=[5.05])) == [(5.0, 70)]
+    assert layout(simulate_playback([frame(5.0, 1), frame(5.5, 1)], interruptions=[4.0, 5.3, 9.0])) == [
+        (5.0, 20),
+        (5.5, 20),
+    ]
 
 
-def test_a_new_sample_rate_begins_a_new_stretch() -> None:
-    """It begins where the old one ends."""
-    line = played([frame(5.0, 1), frame(5.01, 2, rate=2000)])
-    assert shape(line) == [(5.0, 20), (5.02, 20)]
+def test_a_new_sample_rate_begins_a_new_segment() -> None:
+    """The new segment begins where the old one ends."""
+    segments = simulate_playback([frame(5.0, 1), frame(5.01, 2, rate=2000)])
+    assert layout(segments) == [(5.0, 20), (5.02, 20)]
 
 
 def test_both_sides_share_one_time_line(tmp_path: Path) -> None:
-    """Left the user, right the bot, each sample at its time, the shorter side padded."""
+    """The user is left, the bot right, each sample at its time, and the shorter side is padded."""
     path = tmp_path / "out.wav"
-    assert write_conversation(path, [stretch(7.001, 1, 2)], [stretch(7.000, -1), stretch(7.003, -3, -4)]) == [path]
+    assert write_conversation(path, [segment(7.001, 1, 2)], [segment(7.000, -1), segment(7.003, -3, -4)]) == [path]
     assert read(path) == (2, RATE, [0, -1, 1, 0, 2, 0, 0, -3, 0, -4])
 
 
 def test_one_silent_side(tmp_path: Path) -> None:
-    """A bot that says nothing leaves its channel silent."""
+    """The channel of a bot without audio is silent."""
     path = tmp_path / "out.wav"
-    write_conversation(path, [stretch(7.0, 5, 6)], [])
+    write_conversation(path, [segment(7.0, 5, 6)], [])
     assert read(path) == (2, RATE, [5, 0, 6, 0])
 
 
-def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
-    """There is no empty file."""
+def test_a_conversation_without_audio_writes_no_file(tmp_path: Path) -> None:
+    """No empty file is written."""
     assert write_conversation(tmp_path / "out.wav", [], []) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_different_rates_with_a_resampler_meet_at_the_bots(tmp_path: Path) -> None:
-    """The user's side is resampled and laid at its time by the new rate."""
+def test_a_resampler_converts_to_the_rate_of_the_bot(tmp_path: Path) -> None:
+    """The user's side is resampled and placed at its time by the new rate."""
     path = tmp_path / "out.wav"
 
     def twice(pcm: bytes, old: int, new: int) -> bytes:
         assert (old, new) == (1000, 2000)
         return array("h", [value for value in array("h", pcm) for _ in range(2)]).tobytes()
 
-    files = write_conversation(path, [stretch(7.001, 1, 2)], [stretch(7.0, 9, rate=2000)], twice)
+    files = write_conversation(path, [segment(7.001, 1, 2)], [segment(7.0, 9, rate=2000)], twice)
     assert files == [path]
     assert read(path) == (2, 2000, [0, 9, 0, 0, 1, 0, 1, 0, 2, 0, 2, 0])
 
 
 def test_different_rates_without_a_resampler_get_files_of_their_own(tmp_path: Path) -> None:
     """Each file begins at the same moment, at its own rate, bit exact."""
-    user, bot = [stretch(7.001, 1, 2)], [stretch(7.0, 8, rate=2000), stretch(7.002, 9, rate=4000)]
+    user, bot = [segment(7.001, 1, 2)], [segment(7.0, 8, rate=2000), segment(7.002, 9, rate=4000)]
     files = write_conversation(tmp_path / "out.wav", user, bot)
     assert [file.name for file in files] == ["out-user-1000.wav", "out-bot-2000.wav", "out-bot-4000.wav"]
     assert [read(file) for file in files] == [
@@ -114,14 +117,14 @@ def test_different_rates_without_a_resampler_get_files_of_their_own(tmp_path: Pa
 
 
 def test_resampler_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without soxr there is none."""
+    """Without soxr there is no resampler."""
     monkeypatch.setitem(sys.modules, "soxr", None)
     assert find_resampler() is None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("soxr") is None, reason="soxr (extra resample) is not installed")
 def test_resampler_keeps_length_and_level() -> None:
-    """A second stays a second, and a constant stays what it is."""
+    """One second stays one second, and a constant value stays constant."""
     resample = find_resampler()
     assert resample is not None
     samples = array("h", resample(array("h", [1000] * 16_000).tobytes(), 16_000, 24_000))
@@ -130,7 +133,7 @@ def test_resampler_keeps_length_and_level() -> None:
 
 
 def test_recorder_keeps_both_tracks_from_its_first_attachment() -> None:
-    """Attaching it twice records everything once; what comes after the stop is not recorded."""
+    """attach() is idempotent, and audio after stop() is not recorded."""
     user, bot = AudioTrack(label="mic"), AudioTrack(label="bot")
     tracks = Tracks(local=ParticipantTracks(audio=user), bot=ParticipantTracks(audio=bot))
     recorder = Recorder(limit=10)
@@ -146,8 +149,8 @@ def test_recorder_keeps_both_tracks_from_its_first_attachment() -> None:
     assert recorder.frames() == recorder.stop() == (said, heard)
 
 
-def test_recorder_tells_what_there_is_so_far() -> None:
-    """Looking at a recording takes nothing out of it, and it goes on."""
+def test_frames_are_those_recorded_so_far() -> None:
+    """frames() removes nothing, and the recording continues."""
     bot = AudioTrack(label="bot")
     recorder = Recorder(limit=10)
     recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
@@ -156,8 +159,8 @@ def test_recorder_tells_what_there_is_so_far() -> None:
         assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 2.0][:number]
 
 
-def test_recorder_keeps_the_latest_of_a_long_session_and_as_much_of_those_before() -> None:
-    """Memory is bounded in seconds; sessions in which nothing was heard do not count."""
+def test_recorder_keeps_the_latest_audio_of_a_long_session_and_as_much_of_earlier_ones() -> None:
+    """Memory is bounded in seconds; sessions without audio do not count."""
     recorder = Recorder(limit=1.0)
     for session, halves in enumerate((1, 1, 0, 1, 3)):
         bot = AudioTrack(label="bot")
@@ -168,6 +171,6 @@ def test_recorder_keeps_the_latest_of_a_long_session_and_as_much_of_those_before
     assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 3.0, 4.1, 4.2]
 
 
-def test_recorder_that_was_never_attached_has_nothing() -> None:
-    """A session that did not begin has no audio."""
+def test_recorder_that_was_never_attached_is_empty() -> None:
+    """stop() returns no frames if attach() was never called."""
     assert Recorder(limit=10).stop() == ([], [])
