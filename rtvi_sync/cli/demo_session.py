@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from rtvi_sync import CloseInfo, DisconnectedError, Event, EventStream, RequestTimeoutError, RTVIClient, RTVIEvent
-from rtvi_sync.recording.level import FLOOR, rms
+from rtvi_sync.media.pcm import rms
+from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
 from . import bot_activity

@@ -124,12 +124,12 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
     raise ValueError("it is damaged: no format followed by audio data in it")
 
 
-def wav_header(rate_hz: int, data_bytes: int) -> bytes:
-    """Return the 44 bytes before `data_bytes` of mono PCM."""
+def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
+    """Return the 44 bytes of a WAV file before `data_bytes` of PCM."""
     return struct.pack(
         "<4sI4s4sIHHIIHH4sI",
         *(b"RIFF", WAV_HEADER_BYTES - 8 + data_bytes, b"WAVE"),
-        *(b"fmt ", 16, _FORMAT_PCM, 1, rate_hz, 2 * rate_hz, 2, 16),
+        *(b"fmt ", 16, _FORMAT_PCM, channels, rate_hz, 2 * channels * rate_hz, 2 * channels, 16),
         *(b"data", data_bytes),
     )
 

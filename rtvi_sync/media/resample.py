@@ -88,3 +88,9 @@ def resampler_of(from_hz: int, to_hz: int) -> Resampler | LinearResampler:
         return Resampler(from_hz, to_hz)
     except MissingExtraError:
         return LinearResampler(from_hz, to_hz)
+
+
+def resample(pcm: bytes, from_hz: int, to_hz: int) -> bytes:
+    """Return a complete recording of mono PCM at another rate."""
+    resampler = resampler_of(from_hz, to_hz)
+    return resampler.convert(pcm) + resampler.finish()

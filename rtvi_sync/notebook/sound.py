@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
@@ -12,8 +11,9 @@ from typing import TypeVar
 import attrs
 
 from rtvi_sync.media import AudioFrame
+from rtvi_sync.media.pcm import wav_header
 from rtvi_sync.recording.latency import Latency, audible_timestamps, measure
-from rtvi_sync.recording.recorder import render, simulate_playback, write_wav
+from rtvi_sync.recording.recorder import render, simulate_playback
 
 from .turns import Turn
 
@@ -39,9 +39,7 @@ class Clip:
 
     def wav(self) -> bytes:
         """As a WAV file."""
-        file = io.BytesIO()
-        write_wav(file, self.pcm, self.sample_rate_hz)
-        return file.getvalue()
+        return wav_header(self.sample_rate_hz, len(self.pcm)) + self.pcm
 
 
 class Side:

@@ -9,8 +9,9 @@ from statistics import median
 import attrs
 
 from rtvi_sync.media import AudioFrame
+from rtvi_sync.media.pcm import rms
 
-from .level import audible, rms
+from .level import audible
 
 TITLE = """\
 Latency in ms: from the moment the last audible part of your speech was sent, to the arrival of the reaction.

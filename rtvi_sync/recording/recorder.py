@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import wave
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import attrs
 
 from rtvi_sync.media import AudioFrame, TrackFrames, Tracks
+from rtvi_sync.media.pcm import wav_header
+from rtvi_sync.media.resample import resample
 
 # Seconds by which a frame may be late and still continue the frame before it: a gap of a few milliseconds would click.
 JITTER_TOLERANCE = 0.05
-
-Resample = Callable[[bytes, int, int], bytes]
 
 
 class Recorder:
@@ -115,94 +112,50 @@ def _cut_at(segments: list[AudioSegment], moment: float) -> None:
         del segments[-1].pcm[2 * round((moment - segments[-1].start) * segments[-1].sample_rate_hz) :]
 
 
-def write_conversation(
-    path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment], resample: Resample | None = None
-) -> list[Path]:
-    """Write both sides as a stereo WAV file at the bot's sample rate.
+def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment]) -> bool:
+    """Write both sides as a stereo WAV file at the bot's sample rate; segments of other rates are resampled.
 
     Args:
         path: of the file, which is overwritten.
         user, bot: in the order of time.
-        resample: `resample(pcm, from_rate_hz, to_rate_hz)`, for segments of several sample rates. If it is None, such
-            segments are written as one mono file for each side and rate; all of them begin at the same moment.
 
     Returns:
-        The files that were written; none if there is no audio.
+        Whether there was audio; else no file is written.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: the file cannot be written.
     """
-    origin = min((segment.start for segment in (*user, *bot)), default=0.0)
-    rates = {segment.sample_rate_hz for segment in (*user, *bot)}
-    if not rates:
-        return []
-    if len(rates) > 1 and resample is None:
-        return _write_separate_files(path, {"user": user, "bot": bot}, origin)
+    if not user and not bot:
+        return False
+    origin = min(segment.start for segment in (*user, *bot))
     # A bot rarely changes its rate, and each of its rates is as good.
     rate = (bot or user)[-1].sample_rate_hz
-    left, right = (render(side, origin, rate, resample) for side in (user, bot))
+    left, right = (render(side, origin, rate) for side in (user, bot))
     length = max(len(left), len(right))
     stereo = bytearray(2 * length)
     for channel, pcm in enumerate((left, right)):
         padded = pcm.ljust(length, b"\0")
         stereo[2 * channel :: 4], stereo[2 * channel + 1 :: 4] = padded[::2], padded[1::2]
-    _write_file(path, bytes(stereo), rate, channels=2)
-    return [path]
+    with path.open("wb") as file:
+        file.write(wav_header(rate, len(stereo), channels=2))
+        file.write(stereo)
+    return True
 
 
-def find_resampler() -> Resample | None:
-    """Return the resampler of the extra "resample", or None if that is not installed."""
-    try:
-        soxr, numpy = importlib.import_module("soxr"), importlib.import_module("numpy")
-    except ModuleNotFoundError:
-        return None
-
-    def resample(pcm: bytes, old_rate: int, new_rate: int) -> bytes:
-        samples = numpy.frombuffer(pcm, "<i2").astype(numpy.int16)
-        result: Any = soxr.resample(samples, old_rate, new_rate)
-        return bytes(result.astype("<i2").tobytes())
-
-    return resample
-
-
-def render(segments: Sequence[AudioSegment], origin: float, rate: int, resample: Resample | None = None) -> bytes:
+def render(segments: Sequence[AudioSegment], origin: float, rate: int) -> bytes:
     """Return the samples of one side on a time line, with silence in the gaps.
 
     Args:
         segments: in the order of time.
         origin: when the time line begins.
-        rate: of the time line, in samples per second.
-        resample: for segments of another rate; required only if there are any.
+        rate: of the time line, in samples per second; segments of other rates are resampled.
     """
     samples = bytearray()
     for segment in segments:
         pcm = bytes(segment.pcm)
         if segment.sample_rate_hz != rate:
-            assert resample is not None, "the caller passes a resampler if there are several rates"
             pcm = resample(pcm, segment.sample_rate_hz, rate)
         begin = 2 * round((segment.start - origin) * rate)
         del samples[begin:]  # by rounding, two segments may share a sample
         samples += bytes(begin - len(samples)) + pcm
     return bytes(samples)
-
-
-def _write_separate_files(path: Path, sides: dict[str, Sequence[AudioSegment]], origin: float) -> list[Path]:
-    written = []
-    for name, side in sides.items():
-        for rate in sorted({segment.sample_rate_hz for segment in side}):
-            of_rate = [segment for segment in side if segment.sample_rate_hz == rate]
-            written.append(path.with_name(f"{path.stem}-{name}-{rate}{path.suffix}"))
-            _write_file(written[-1], render(of_rate, origin, rate), rate, channels=1)
-    return written
-
-
-def _write_file(path: Path, pcm: bytes, rate: int, *, channels: int) -> None:
-    with path.open("wb") as file:
-        write_wav(file, pcm, rate, channels=channels)
-
-
-def write_wav(file: BinaryIO, pcm: bytes, rate: int, *, channels: int = 1) -> None:
-    """Write a WAV file of 16-bit PCM to an open file."""
-    with wave.open(file, "wb") as recording:
-        recording.setparams((channels, 2, rate, 0, "NONE", ""))
-        recording.writeframes(pcm)

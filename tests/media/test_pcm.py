@@ -133,10 +133,20 @@ def test_any_bytes_end_in_a_value_error_or_in_pcm(data):
 
 
 def test_the_header_is_what_the_standard_library_reads():
-    """The header of a file with 6 bytes of audio describes 3 mono frames."""
+    """The header describes 3 mono frames of 6 bytes, or 2 stereo frames of 8 bytes."""
     with wave.open(io.BytesIO(pcm.wav_header(24000, 6) + samples(1, 2, 3))) as reader:
         assert reader.getparams()[:4] == (1, 2, 24000, 3)
         assert reader.readframes(10) == samples(1, 2, 3)
+    with wave.open(io.BytesIO(pcm.wav_header(24000, 8, channels=2) + samples(1, 2, 3, 4))) as reader:
+        assert reader.getparams()[:4] == (2, 2, 24000, 2)
+        assert reader.readframes(10) == samples(1, 2, 3, 4)
+
+
+@given(st.lists(st.integers(-32768, 32767), max_size=50), st.binary(max_size=1))
+def test_rms(values, rest):
+    """The root mean square ignores an incomplete last sample and is 0 without samples."""
+    expected = (sum(value * value for value in values) / max(1, len(values))) ** 0.5
+    assert pcm.rms(samples(*values) + rest) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rate", [0, -1, 999, 384001, 16000.0, "16000", None, True])
