@@ -1,4 +1,4 @@
-"""OpenCV as it is: what it imports, prints, refuses and calls its cameras."""
+"""The real OpenCV: what it imports, prints and refuses, and the names of its cameras."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .real_video import opencv
 
 
 class Image:
-    """As much of an array as is needed."""
+    """The attributes of an array that the code needs."""
 
     def __init__(self, width: int, height: int) -> None:
         self.shape = (height, width, 3)
@@ -29,7 +29,7 @@ class Image:
 
 
 class FakeCapture:
-    """cv2.VideoCapture of a camera that has one image."""
+    """A cv2.VideoCapture of a camera that has one image."""
 
     opens = True
 
@@ -59,7 +59,7 @@ V4L2 = 200
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """`machine(name, ...)` has cameras of these names, whose device nodes are files of this test."""
+    """Return `machine(name, ...)`, which makes cameras of these names, whose device nodes are files of this test."""
     made.clear()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(FakeCapture, "opens", True)
@@ -81,7 +81,7 @@ def machine(monkeypatch, tmp_path):
             SimpleNamespace(index=index, name=name, path=str(node))
             for index, (name, node) in enumerate(zip(names, nodes, strict=True))
         ]
-        # The library lists nodes in the order of the folder, which is any.
+        # The library lists nodes in the order of the folder, which is not defined.
         enumerator = SimpleNamespace(enumerate_cameras=lambda api: listed[::-1] if api == V4L2 else None)
         monkeypatch.setitem(sys.modules, "cv2", cv2)
         monkeypatch.setitem(sys.modules, "cv2_enumerate_cameras", enumerator)
@@ -98,7 +98,7 @@ def open_camera(device_id: str | None = None, width: int = 640, height: int = 48
 
 
 def test_cameras_have_names_and_ids(machine):
-    """The ids are made of names, in the order of the system; a second camera of a name has a number."""
+    """The ids consist of names, in the order of the system; a second camera of the same name has a number."""
     machine("HD Webcam", "Infrared", "HD Webcam")
     assert opencv_backend.cameras() == [
         MediaDeviceInfo(device_id="V4L2/HD Webcam", kind="videoinput", label="HD Webcam"),
@@ -108,14 +108,14 @@ def test_cameras_have_names_and_ids(machine):
 
 
 def test_a_camera_without_a_name(machine):
-    """What the system has no name for goes by its path."""
+    """A camera without a name in the system has its path as id."""
     (node,) = machine(None)
     assert [info.label for info in opencv_backend.cameras()] == [str(node)]
 
 
 @pytest.mark.parametrize(("device_id", "index"), [(None, 0), ("V4L2/b", 1), ("V4L2/a#2", 2)])
 def test_a_camera_is_opened_by_its_id(machine, device_id, index):
-    """An id leads to where the camera is now; the default is the first one."""
+    """An id leads to the present path of the camera; the default is the first one."""
     machine("a", "b", "a")
     camera = open_camera(device_id)
     assert (made[0].index, made[0].api) == (index, V4L2)
@@ -130,7 +130,7 @@ def test_a_camera_is_opened_by_its_id(machine, device_id, index):
     ],
 )
 def test_no_such_camera(machine, names, device_id, message):
-    """The error names what there is, and OpenCV is not asked."""
+    """The error names the present cameras, and OpenCV is not called."""
     machine(*names)
     with pytest.raises(DeviceError, match=message) as caught:
         open_camera(device_id)
@@ -142,7 +142,7 @@ def test_no_such_camera(machine, names, device_id, message):
 
 
 def test_what_a_camera_is_asked_for(machine):
-    """Size, rate and no backlog; and compression, before the rest, for what USB does not carry without."""
+    """Size, rate and no backlog are requested; before them compression, without which USB carries less."""
     machine("a")
     open_camera()
     open_camera(None, 1280, 720)
@@ -151,7 +151,7 @@ def test_what_a_camera_is_asked_for(machine):
 
 
 def test_a_frame_has_the_size_that_the_camera_took(machine):
-    """What was asked for is a wish."""
+    """The requested values are hints only."""
     machine("a")
     camera = open_camera()
     frame = camera.read()
@@ -161,7 +161,7 @@ def test_a_frame_has_the_size_that_the_camera_took(machine):
 
 
 def test_a_camera_that_is_unplugged(machine):
-    """No picture and no device node: it is gone."""
+    """A camera without a picture and without a device node was removed."""
     (node,) = machine("HD Webcam")
     camera = open_camera()
     camera.read()
@@ -183,7 +183,7 @@ def test_a_camera_that_is_unplugged(machine):
     ],
 )
 def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice):
-    """OpenCV says only that it does not; the device node tells the reason."""
+    """OpenCV only reports a failure; the device node gives the reason."""
     import fcntl
 
     machine("HD Webcam")
@@ -203,7 +203,7 @@ def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice)
     assert caught.value.type == type_
     assert "'HD Webcam' does not open" in str(caught.value)
     assert made[0].released
-    # VIDIOC_REQBUFS takes 20 bytes, as its number says; it asks for no buffers, so that it changes nothing.
+    # VIDIOC_REQBUFS takes 20 bytes, as its number states; the request is for no buffers, so it changes nothing.
     assert asked == [(0xC0145608, asked[0][1])]
     assert len(asked[0][1]) == (0xC0145608 >> 16) & 0x3FFF
     assert asked[0][1][:4] == bytes(4)
@@ -213,7 +213,7 @@ def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice)
     ("platform", "advice"), [("darwin", "Privacy & Security"), ("win32", "settings of the system")]
 )
 def test_elsewhere_the_reason_cannot_be_told(machine, monkeypatch, platform, advice):
-    """The error says what it may be."""
+    """The error names the possible reasons."""
     machine("a")
     cv2 = sys.modules["cv2"]
     cv2.CAP_AVFOUNDATION = cv2.CAP_DSHOW = V4L2
@@ -237,7 +237,7 @@ def test_without_the_extra(machine, monkeypatch, module):
 
 
 def python(code: str, folder: Path | None = None) -> tuple[str, str]:
-    """What a new process prints on stdout and on stderr; it has to end well."""
+    """Return what a new process prints on stdout and on stderr; check that it succeeds."""
     path = [str(Path(__file__).parents[2]), *([str(folder)] if folder else [])]
     code = f"import sys; sys.path[:0] = {path[::-1]}\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD)
@@ -246,8 +246,8 @@ def python(code: str, folder: Path | None = None) -> tuple[str, str]:
 
 
 def test_without_a_library_of_the_system(tmp_path):
-    """The error names the library and the packages that have it, the second time too: OpenCV would print then, and
-    say something else. What it adds to the module search path is taken back: there is a `typing` in it."""
+    """The error names the library and its packages, the second time too, when OpenCV would print another message. What
+    OpenCV adds to the module search path is removed, because there is a `typing` in it."""
     package = tmp_path / "cv2"
     package.mkdir()
     package.joinpath("__init__.py").write_text(
@@ -277,8 +277,7 @@ def test_without_a_library_of_the_system(tmp_path):
 
 
 def test_a_machine_without_cameras_is_silent():
-    """Looking for cameras, and for one that is not there, writes nothing to stderr. (None is found, or it is not
-    opened.)"""
+    """Searching for cameras, and for a missing one, writes nothing to stderr. (None is found, or it is not opened.)"""
     opencv()
     out, err = python(
         "from rtvi_sync.errors import DeviceError\n"
@@ -293,7 +292,7 @@ def test_a_machine_without_cameras_is_silent():
 
 
 def test_the_program_decides_what_opencv_says():
-    """Whoever has imported OpenCV before, or has set its variable, keeps its level."""
+    """An application that has imported OpenCV before, or has set its variable, keeps its log level."""
     opencv()
     load = (
         "from rtvi_sync.media.devices import opencv_backend; opencv_backend.load('x'); import cv2\n"
