@@ -19,7 +19,7 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
 from rtvi_sync.media.devices.device_probe import describe
-from rtvi_sync.media.devices.probing import PortAudioDevice, described
+from rtvi_sync.media.devices.probing import PortAudioDevice, parse_devices
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
 from tests.slowness import GUARD
 
@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
 def probed(machine: FakeMachine) -> list[PortAudioDevice]:
     """What another process would find."""
     elsewhere = FakeMachine(devices=machine.devices, defaults=machine.defaults, hosts=machine.hosts)
-    return described(describe(FakePyAudio(elsewhere)))
+    return parse_devices(describe(FakePyAudio(elsewhere)))
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_no_default_device(machine: FakeMachine, audio: PyAudioBackend) -> None:
 
 def test_no_device_at_all(machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a speaker."""
-    monkeypatch.setattr(audio_errors, "_SOUND_FILES", Path("/nonexistent"))
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", Path("/nonexistent"))
     machine.devices.clear()
     with pytest.raises(DeviceError, match="no speaker") as caught:
         audio.open_output(None, 24000, 0.04)
@@ -245,7 +245,7 @@ def test_devices_that_the_user_may_not_open(
 ) -> None:
     """PortAudio lists nothing then; the error says how to get the right."""
     tmp_path.joinpath("pcmC0D0c").touch()
-    monkeypatch.setattr(audio_errors, "_SOUND_FILES", tmp_path)
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", tmp_path)
     monkeypatch.setattr(os, "access", lambda *args: False)
     machine.devices.clear()
     with pytest.raises(DeviceError, match="usermod -aG audio") as caught:
@@ -532,7 +532,7 @@ def test_a_new_device_is_opened_while_others_go_on(
     machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All make way, PortAudio begins anew, and what was written to the speaker and not heard is written again."""
-    monkeypatch.setattr(portaudio, "_MAKE_WAY_LIMIT", 60.0)  # nobody waits for its end
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 60.0)  # nobody waits for its end
     speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     sound = counted(0, 4800)
     owner.do(speaker.write, sound[:3840])
@@ -577,7 +577,7 @@ def test_a_wrong_id_disturbs_nobody(
     machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that is in no list is no reason to begin anew, however old the list is."""
-    monkeypatch.setattr(portaudio, "_AGE", 0.0)
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
     speaker = audio.open_output(None, 24000, 0.04)
     with pytest.raises(DeviceError, match="no microphone 'ALSA/gone'"):
         audio.open_input("ALSA/gone", 16000, 0.02)
@@ -605,7 +605,7 @@ def test_a_device_that_was_pulled_out_and_is_back(
     with pytest.raises(DeviceError, match="Unanticipated host error"):
         audio.open_input("ALSA/desk", 16000, 0.02)
     assert machine.begun == 1
-    monkeypatch.setattr(portaudio, "_AGE", 0.0)
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
     with ThreadPoolExecutor(1) as opening:
         future = opening.submit(audio.open_input, "ALSA/desk", 16000, 0.02)
         while not future.done():
@@ -620,7 +620,7 @@ def test_a_stream_that_does_not_make_way(
     machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its device hangs: the new one is not opened, which is said in time; the others go on."""
-    monkeypatch.setattr(portaudio, "_MAKE_WAY_LIMIT", 0.1)
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 0.1)
     mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     inside, go_on = threading.Event(), threading.Event()
 

@@ -47,7 +47,7 @@ class Rig:
             opened=lambda device: self.told.append(device.label),
             clock=self.world.now,
             wait=self.wait,
-            turn=self.turn,
+            gil_wait=self.gil_wait,
         )
         return self
 
@@ -62,7 +62,7 @@ class Rig:
         self.world.wait(notifier, ready, timeout)
         self.speakers.sleep(self.speakers.late())
 
-    def turn(self) -> float:
+    def gil_wait(self) -> float:
         late = self.speakers.late()
         self.speakers.sleep(late)
         return late

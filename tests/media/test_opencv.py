@@ -177,7 +177,7 @@ def test_a_camera_that_is_unplugged(machine):
         (errno.EBUSY, "in-use", "another program is using it"),
         (errno.EACCES, "permissions", "usermod -aG video"),
         (errno.EPERM, "permissions", "container"),
-        (errno.ENODEV, "not-found", "unplugged"),
+        (errno.ENODEV, "not-found", "Plug it in again"),
         (errno.EIO, "unknown", "Input/output error"),
         (None, "unknown", "does not say why"),
     ],
@@ -259,7 +259,7 @@ def test_without_a_library_of_the_system(tmp_path):
     )
     out, err = python(
         "from rtvi_sync.errors import DeviceError\n"
-        "from rtvi_sync.media import opencv_backend, FileVideoSource\n"
+        "from rtvi_sync.media.devices import opencv_backend\n"
         "before = sys.path.copy()\n"
         "for attempt in (opencv_backend.cameras, opencv_backend.cameras):\n"
         "    try: attempt()\n"
@@ -281,7 +281,7 @@ def test_a_machine_without_cameras_is_silent():
     opencv()
     out, err = python(
         "from rtvi_sync.errors import DeviceError\n"
-        "from rtvi_sync.media import opencv_backend\n"
+        "from rtvi_sync.media.devices import opencv_backend\n"
         "opencv_backend.cameras()\n"
         "try: opencv_backend.open_camera('nowhere/none', width=640, height=480, fps=30)\n"
         "except DeviceError as error: print(error.type)\n"
@@ -295,7 +295,7 @@ def test_the_program_decides_what_opencv_says():
     """Whoever has imported OpenCV before, or has set its variable, keeps its level."""
     opencv()
     load = (
-        "from rtvi_sync.media import opencv_backend; opencv_backend.load('x'); import cv2\n"
+        "from rtvi_sync.media.devices import opencv_backend; opencv_backend.load('x'); import cv2\n"
         "print(cv2.utils.logging.getLogLevel() == cv2.utils.logging.LOG_LEVEL_SILENT)"
     )
     assert python(f"import cv2; {load}")[0] == "False\n"
