@@ -102,7 +102,7 @@ def test_watches_share_a_process(stub: Stub) -> None:
 
 
 def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
-    """The process is killed in the midst of its work."""
+    """close() kills the process during its work."""
     watch = DeviceWatch(Told(), INTERVAL)
     settle(watch)
     (before,) = children()

@@ -64,7 +64,7 @@ def test_portaudio_hangs(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    """Where JACK has a list of programs that may be spoilt, the error says so."""
+    """If JACK has a client registry, which may be corrupt, the error says so."""
     monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
     if there:
         (tmp_path / f"jack_db-{os.getuid()}").mkdir()
@@ -72,7 +72,7 @@ def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: 
 
 
 def test_a_process_that_hangs_ends_itself(stub: Stub) -> None:
-    """Nobody else may be there to do it."""
+    """The process ends itself at its limit, because its parent may have ended."""
     stub.set(hang=True)
     program = f"""
 import sys

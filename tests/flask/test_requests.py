@@ -1,4 +1,4 @@
-"""Which requests are answered, which are refused and how, and that nobody else's page can make one."""
+"""Requests that are answered, requests that are refused, and protection against pages of other origins."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class PortAudio:
                 self._terminate_if_unused()
 
     def add_open_devices(self, devices: list[PortAudioDevice]) -> list[PortAudioDevice]:
-        """Add the devices that other processes cannot list because they are open in this one."""
+        """Return `devices` and those that other processes cannot list because they are open in this one."""
         seen = {(device.info.kind, device.info.device_id) for device in devices}
         hidden = [device for device in list(self._streams.copy().values()) if _ALSA_HARDWARE in device.info.label]
         return devices + [device for device in hidden if (device.info.kind, device.info.device_id) not in seen]

@@ -49,7 +49,7 @@ class PyAudioBackend:
         return PyAudioOutput(self._portaudio, device_id, sample_rate_hz, period)
 
     def add_open_devices(self, devices: list[PortAudioDevice]) -> list[MediaDeviceInfo]:
-        """Add the devices that other processes cannot list because they are open in this one."""
+        """Return `devices` and those that other processes cannot list because they are open in this one."""
         return [device.info for device in self._portaudio.add_open_devices(devices)]
 
 
