@@ -23,13 +23,13 @@ from rtvi_sync.recording.text import LONGEST_LINE, clean
         ("naïve 日本語 👩\u200d🚀", "naïve 日本語 👩\u200d🚀"),
     ],
 )
-def test_clean_removes_terminal_commands_only(text: str, shown: str) -> None:
+def test_clean_takes_out_what_a_terminal_obeys_and_nothing_else(text: str, shown: str) -> None:
     """Escape sequences lose their escape, line breaks become spaces, text of all languages stays."""
     assert clean(text) == shown
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_clean_returns_one_line_that_can_be_encoded(text: str) -> None:
+def test_clean_leaves_one_line_that_can_be_written(text: str) -> None:
     """Any text becomes printable text without control characters; clean() is idempotent."""
     shown = clean(text)
     assert shown.encode() is not None
@@ -37,7 +37,7 @@ def test_clean_returns_one_line_that_can_be_encoded(text: str) -> None:
     assert clean(shown) == shown
 
 
-def test_clean_cuts_long_lines() -> None:
+def test_clean_cuts_what_is_too_long() -> None:
     """A bot cannot flood the terminal with one line."""
     shown = clean("x" * (10 * LONGEST_LINE))
     assert len(shown) == LONGEST_LINE
