@@ -131,14 +131,14 @@ __all__ = [
     "__version__",
 ]
 
-# What not every program needs is imported when one names it.
+# Names that few applications need are imported on first use.
 _LATER = {
     "ClientStats": "client.stats",
     "ReconnectFailedData": "session.reconnect",
     "ReconnectingData": "session.reconnect",
 }
 
-if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
+if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
         module = _LATER.get(name, "messages" if name in messages.__all__ else None)

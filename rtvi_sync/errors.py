@@ -22,7 +22,7 @@ RTVIError
         UnsupportedFeatureError                             this bot or transport cannot do it
         WouldDeadlockError                                  waiting here could never end
         MissingExtraError           (also ImportError)      an optional package is not installed
-    DeviceError                                             a device that was asked for cannot be used
+    DeviceError                                             a device that was requested cannot be used
 
 A wrong type or value of an option is a `TypeError` or `ValueError` that names the option.
 """
@@ -48,7 +48,7 @@ class RTVIError(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not by calling the class with `args`, as other errors do it: some of these want more.
+        # Other errors are made by calling the class with `args`; some of these need more arguments.
         return _new_error, (type(self), *self.args), self.__dict__
 
 
@@ -59,9 +59,9 @@ def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
 
 
 def fresh_copy(error: E) -> E:
-    """The same error and its causes anew, without tracebacks, whose frames keep alive all that the program has in them.
+    """Return a copy of an error and its causes without tracebacks, whose frames keep the application's objects alive.
 
-    An error is raised once; what is kept, or raised a second time, is another one.
+    An error object is raised once; what is stored, or raised a second time, is a copy.
     """
     try:
         twin = copy.copy(error)
@@ -88,8 +88,8 @@ class ConnectionTimeoutError(ConnectError, TimeoutError):
     """The bot was not ready within the limit of `connect()`.
 
     Attributes:
-        phase: what was being waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
-            before the attempt did anything.
+        phase: what the call waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
+            before the attempt started.
         elapsed: seconds since `connect()` was called.
     """
 
@@ -144,7 +144,7 @@ class BotAlreadyStartedError(UsageError):
 
 
 class RequestTimeoutError(SessionError, TimeoutError):
-    """The answer or event that a call waited for did not come in time."""
+    """The answer or event that a call waited for did not arrive in time."""
 
 
 class RequestRejectedError(SessionError):
@@ -172,13 +172,13 @@ class ActionEndpointNotSetError(UsageError):
 
 
 class UnsupportedFeatureError(UsageError):
-    """The connected bot's version, or the transport, does not know what was asked for.
+    """The connected bot's version, or the transport, does not support the requested feature.
 
     Attributes:
         feature: name of the missing feature.
-        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None where it is not
-            a matter of the version.
-        bot_version: the protocol version that the bot speaks; None where it is not a matter of the version.
+        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None if it does not
+            depend on the version.
+        bot_version: the protocol version that the bot speaks; None if it does not depend on the version.
     """
 
     def __init__(
@@ -195,12 +195,12 @@ class InvalidTransportParamsError(UsageError):
 
 
 class DeviceError(RTVIError):
-    """A device that was asked for cannot be used.
+    """A device that was requested cannot be used.
 
     Attributes:
         devices: kinds of the devices concerned: "mic", "speaker", "cam".
         type: "not-found", "in-use", "permissions" or "unknown".
-        details: what the device library said, or None.
+        details: what the device library reported, or None.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A blinker signal for every event: ``signals.bot_ready.connect(fn, sender=client)``; `fn(client, event)` is called.
 
-Without `sender` a receiver is called for the events of every client in the process. Receivers are held weakly, as always
-in blinker: pass ``weak=False`` for a lambda or a function that nothing else refers to.
+Without `sender` a receiver is called for the events of every client in the process. Receivers are held weakly, as
+always in blinker: pass ``weak=False`` for a lambda or a function that nothing else refers to.
 """
 
 from __future__ import annotations

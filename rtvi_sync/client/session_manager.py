@@ -1,4 +1,4 @@
-"""How the sessions of a client begin and end: one at a time."""
+"""The sessions of a client: how they begin and end, one at a time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SessionManager:
             else RTVIClientParams()
         )
         self.transport: Transport | None = options.transport
-        #: Where the bot is, of a client that was made by `RTVIClient.for_url()`.
+        #: The address of the bot, for a client that was made by `RTVIClient.for_url()`.
         self.bot_url: BotURL | None = None
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
@@ -91,8 +91,8 @@ class SessionManager:
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
         # Guards `_beginning`, the start of a bot in `_sessionless`, and the state's owner: of two threads that begin
-        # something at once one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer may
-        # come in between.
+        # something at once only one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer
+        # may interrupt one.
         self._lock = threading.RLock()
         self._beginning = False
         self._closed = False
@@ -111,7 +111,7 @@ class SessionManager:
             from ..session.reconnect import Reconnector
 
             self._reconnector = Reconnector(options.reconnect, self)
-        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
+        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # the arguments of the last connect()
         register_for_fork(self)
 
     # -- beginning ----------------------------------------------------------------------------------------------------
@@ -161,21 +161,21 @@ class SessionManager:
                     self._under_way.remove(call)
                 call.over.set()
 
-        # Before anything else: of a call that Ctrl-C strikes twice, `disconnect()` has to know.
+        # First of all, because `disconnect()` must find a call that Ctrl-C interrupts twice.
         self._under_way.append(call)
         try:
             return shielded(run, call.abandon)
         finally:
             if not call.begun:
-                call.abandoned = True  # should it begin all the same, it ends at once
+                call.abandoned = True  # if it begins all the same, it ends at once
                 with contextlib.suppress(ValueError):
                     self._under_way.remove(call)
 
     def reconnect(self, stopped: Latch) -> Session:
-        """Connect as the program did last, with a new request. See `Sessions`."""
+        """Connect as the application did last, with a new request. See `Sessions`."""
         attempt = self._attempt(*self._last_start)
         session = attempt.begin(lambda: self._begin_session(attempt.deadline, is_replacement=True))
-        if stopped.is_set():  # by a `disconnect()` that did not see this session yet
+        if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
@@ -189,7 +189,7 @@ class SessionManager:
         self._sessionless.announce(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
-        """Tell whoever waits for a session that none follows. See `Sessions`."""
+        """End the streams that wait for a session: none follows. See `Sessions`."""
         self._sessionless.give_up(info)
 
     def _begin_session(self, deadline: Deadline, *, is_replacement: bool = False) -> Session:
@@ -224,14 +224,14 @@ class SessionManager:
             if mine:
                 with self._lock:
                     self._beginning = False
-        if self._closed:  # by another thread, which did not see this session yet
+        if self._closed:  # by another thread, which did not find this session yet
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
 
     @staticmethod
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
-        """Wait for a session that is on its way out; what remains takes a moment."""
+        """Wait for a session that is ending, which takes a moment."""
         if previous is not None and previous.ending.has_begun and not previous.in_other_process:
             previous.ending.wait_closed(Deadline(deadline.sooner(limits.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
@@ -247,7 +247,7 @@ class SessionManager:
 
     @contextlib.contextmanager
     def _idle(self) -> Iterator[None]:
-        """Holds the lock in its block; raises before if there is a session."""
+        """Hold the lock in the block; raise before if there is a session."""
         with self._lock:
             self._check_process()
             session = self._session
@@ -258,20 +258,20 @@ class SessionManager:
             yield
 
     def http_action(self, message: RTVIMessage) -> HTTPAction:
-        """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        """Return the request for an action without a session. See `RTVIClient.action()`."""
         return self._sessionless.http_action(message, self.params)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """End what there is. See `RTVIClient.disconnect()`."""
+        """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
         session = self._session
         if session is not None and session.in_other_process:
             return
         if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
             return
-        calls = [*self._under_way]  # what begins later is not meant
-        if self.states.queue.is_current:  # then it waits for less, and looks on which thread it is
+        calls = [*self._under_way]  # a call that begins later is not meant
+        if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread
             self._disconnect(session, calls)
         else:
             with contextlib.suppress(TimeoutError):
@@ -282,7 +282,7 @@ class SessionManager:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
+                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time as well
             elif call.begun and call.session is None:
                 call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
             session = call.session or session
@@ -290,20 +290,20 @@ class SessionManager:
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
-            if self._session is not session:  # the reconnector has begun it in this very moment
+            if self._session is not session:  # the reconnector has just begun another one
                 session = self._session
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
             self._dispatcher.end_sessions(CloseInfo(initiator="client"))
-            if not self.states.queue.is_current:  # else its last event may be the one that is handled
+            if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
 
     def close(self) -> None:
-        """`disconnect()` for good."""
+        """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
         self._closed = True
         self.disconnect()
         self._dispatcher.end_sessions(CloseInfo(initiator="client"))
@@ -312,12 +312,12 @@ class SessionManager:
 
     @property
     def state(self) -> TransportState:
-        """The state now; in a forked child, whose parent has the session, `disconnected`."""
+        """Return the state; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
         return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
 
     def session(self) -> Session:
-        """The session, live or not.
+        """Return the session, live or not.
 
         Raises:
             BotNotReadyError: there was none yet, or there will be none any more.
@@ -340,7 +340,7 @@ class SessionManager:
 
     @property
     def has_session(self) -> bool:
-        """True while a session is active or under way, or is about to be replaced.
+        """Tell whether a session is active or under way, or is about to be replaced.
 
         Raises:
             ForkedProcessError: it is the parent's.
@@ -353,11 +353,11 @@ class SessionManager:
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
-        """The bot's config as last heard, in this session or the last one."""
+        """Return the bot's config as last received, in this session or the last one."""
         return self._session.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
-        """Counters. See `RTVIClient.stats()`."""
+        """Return counters. See `RTVIClient.stats()`."""
         session, queue = self._session, self.states.queue
         carried = self.transport.stats() if self.transport is not None else TransportStats()
         from .stats import ClientStats
@@ -380,7 +380,7 @@ class SessionManager:
         self.devices.init()
         try:
             self._check_open()
-        except RTVIError:  # by another thread, which did not see these devices yet
+        except RTVIError:  # by another thread, which did not find these devices yet
             self.devices.hold.end()
             raise
 

@@ -1,4 +1,4 @@
-"""One attempt to connect: its phases on a thread of their own, all on one deadline."""
+"""One attempt to connect: its phases on a thread of their own, under one deadline."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .session import Session
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# Without a limit, whoever waits is told this often, in seconds, what for.
+# Without a limit, the log says this often, in seconds, what the call waits for.
 _REMINDER_INTERVAL = 10.0
 
-# A client without limits waits for its bot; that the bot has no config is no reason to wait for ever.
+# A client without limits waits for its bot without end, but not for a config that the bot may not have.
 _CONFIG_TIMEOUT = 10.0
 
 _DOING = {
@@ -53,9 +53,9 @@ class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end.
 
     Args:
-        request: brings what the transport is to be given.
+        request: yields what the transport is given.
         deadline: limit of the attempt.
-        config_timeout: seconds that a bot which has not told its config may take to tell it; None: 10.
+        config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
     """
 
     def __init__(self, request: ConnectRequest, deadline: Deadline, config_timeout: float | None) -> None:
@@ -65,12 +65,12 @@ class ConnectAttempt:
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
         self.deadline: Deadline = deadline
-        #: From `begin()` on.
+        #: Set by `begin()`.
         self.session: Session | None = None
         self.abandoned: bool = False
         #: The attempt is under way, or was.
         self.begun: bool = False
-        #: Nothing of it is left.
+        #: Set when nothing of the attempt is left.
         self.over: Latch = Latch()
 
     @system_failures_as(TransportStartError, _NOT_BEGUN)
@@ -100,7 +100,7 @@ class ConnectAttempt:
             if self.abandoned:
                 ending.begin(CloseInfo(initiator="client"))  # as `abandon()` does: it is no failure
                 raise was_disconnected()
-            # Here, because the limit may pass before the thread runs: an attempt fails from `initializing`.
+            # Before the thread starts, because the limit may pass until it runs: an attempt fails from `initializing`.
             session.move(TransportState.INITIALIZING)
             task = ending.connecting = PoolTask("connect", self._work, session, options)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
@@ -179,7 +179,7 @@ class ConnectAttempt:
 
 @contextlib.contextmanager
 def _may_fail(session: Session, how: str) -> Iterator[None]:
-    """Around a call of a transport, which may be anybody's."""
+    """Turn an error of the transport, which may be the application's, into a `TransportStartError`."""
     session.check_wanted()
     try:
         yield
@@ -192,7 +192,7 @@ def _may_fail(session: Session, how: str) -> Iterator[None]:
 
 
 def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
-    """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
+    """Run `work()` on a thread of its own, which can be left behind; return its result or raise its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
     settled = Latch()
@@ -221,10 +221,10 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
                 elapsed=deadline.elapsed(),
             )
     finally:
-        aborted = not abort.abort(was_disconnected())  # whatever still goes on is of no use any more
+        aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
         job.done.wait(Deadline(limits.LINGER_TIMEOUT))
     if aborted:
-        # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
+        # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()
     if failure:
         raise failure[0]
@@ -236,7 +236,9 @@ def was_disconnected() -> DisconnectedError:
 
 
 def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
+    """Wait for `gate`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
+    for.
+    """
     while not latch.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
@@ -251,7 +253,7 @@ def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str)
 
 
 def _diagnosis(session: Session) -> str | None:
-    """Ask the transport, which may be anybody's, why the bot is not ready."""
+    """Ask the transport, which may be the application's, why the bot is not ready."""
     try:
         return session.transport.diagnosis()
     except Exception:
@@ -260,10 +262,10 @@ def _diagnosis(session: Session) -> str | None:
 
 
 def _end_by(error: BaseException) -> CloseInfo:
-    """How a session ends whose attempt raised `error`."""
+    """Return how a session ends whose attempt raised `error`."""
     if isinstance(error, KeyboardInterrupt):
-        return CloseInfo(initiator="client")  # the caller's own wish, not a failure
-    # Not the error itself: on its way to the caller it gets a traceback, which would keep the client alive.
+        return CloseInfo(initiator="client")  # the application interrupts its own call, which is no failure
+    # A copy, because the error gets a traceback on its way to the caller, and that would keep the client alive.
     kept = fresh_copy(error)
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)
