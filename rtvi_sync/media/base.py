@@ -356,7 +356,7 @@ def _seconds_of(frame: AudioFrame) -> float:
     return max(frame.duration, _MIN_FRAME_DURATION)
 
 
-def bytes_of(frame: AudioFrame) -> int:
+def memory_size_of(frame: AudioFrame) -> int:
     """Return the bytes of memory that a frame takes."""
     return len(frame.pcm) + _FRAME_BYTES
 

@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from .base import AudioFrame, AudioQueue, AudioSink, Lease, bytes_of
+from .base import AudioFrame, AudioQueue, AudioSink, Lease, memory_size_of
 from .device_thread import DeviceThread, Report
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class QueuedSpeaker:
     def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int) -> None:
         self.sink: AudioSink = sink
         self._records = getattr(sink, "is_recorder", False) is True
-        self._queue = AudioQueue(max_bytes, bytes_of)
+        self._queue = AudioQueue(max_bytes, memory_size_of)
         # Monotonic time at which the sink last returned from a call; written by its thread.
         self._taken_at = -math.inf
         self._halted_at = -math.inf
