@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.recording import latency
-from rtvi_sync.recording.recording import Recorder, played
+from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
@@ -114,10 +114,10 @@ def _introduce_built_in_bot(screen: Screen, speech: Speech) -> None:
 
 def _report(screen: Screen, talk: Conversation, recorder: Recorder, out: Path) -> None:
     user, bot = recorder.stop()
-    sounds = latency.moments_of_sound(user), latency.moments_of_sound(bot)
+    sounds = latency.audible_timestamps(user), latency.audible_timestamps(bot)
     latencies = latency.measure(talk.said, *sounds, talk.finals, talk.texts, talk.interruptions)
     if latencies:
         screen.line("")
         screen.table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
         screen.line("")
-    keep(out, played(user), played(bot, talk.interruptions), screen.line)
+    keep(out, simulate_playback(user), simulate_playback(bot, talk.interruptions), screen.line)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from rtvi_sync import CloseInfo, DisconnectedError, Event, EventStream, RequestTimeoutError, RTVIClient, RTVIEvent
-from rtvi_sync.recording.level import FLOOR, rms
+from rtvi_sync.media.pcm import rms
+from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
 from . import bot_activity
@@ -114,7 +115,7 @@ class Conversation:
 
     def end_of_turn(self) -> None:
         """Show what the bot has said in words only."""
-        self._show(self._transcript.end_of_turn())
+        self._show(self._transcript.end_turn())
 
     def note(self, text: str, at: float | None = None) -> None:
         """Show a line with the time at which it came."""
@@ -149,7 +150,7 @@ class Conversation:
         if event.type in SIGNS:
             self._bot.take(event)
         if event.type in EVENTS:
-            line = self._transcript.take(event)
+            line = self._transcript.add(event)
             if event.type in BOT_TEXTS:
                 self.texts.append(event.received_at)
             elif line is not None and line.final:

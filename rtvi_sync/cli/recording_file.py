@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
-from rtvi_sync.recording import recording
-from rtvi_sync.recording.recording import Stretch
+from rtvi_sync.recording.recorder import AudioSegment, write_conversation
 
 
 def writable(path: Path, option: str) -> Path:
@@ -23,15 +22,11 @@ def writable(path: Path, option: str) -> Path:
     return path
 
 
-def keep(path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], tell: Callable[[str], None]) -> None:
+def keep(path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment], tell: Callable[[str], None]) -> None:
     """Write what both said, and tell where it is.
 
     Raises:
         OSError: a file cannot be written.
     """
-    files = recording.write_conversation(path, user, bot, recording.find_resampler())
-    if files == [path]:
+    if write_conversation(path, user, bot):
         tell(f"The conversation is in {path} (left: you, right: the bot)")
-    elif files:
-        tell("Each side has a file of its own, because the sample rates differ and soxr is not installed")
-        tell(f'(pip install "rtvi_sync[resample]"). They begin at the same moment: {", ".join(map(str, files))}')

@@ -98,11 +98,11 @@ class Talk:
             except RequestTimeoutError:
                 pass
             except StopIteration:
-                self._tell(self._transcript.end_of_turn())
+                self._tell(self._transcript.end_turn())
                 self._end(self._events.ended or CloseInfo())
                 return
             self._show(_clock(time.monotonic() - self._began))
-        self._tell(self._transcript.end_of_turn())
+        self._tell(self._transcript.end_turn())
 
     # -- the user -----------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Talk:
         return self._bot.over(now) if self._bot.since(since) else now > since + bot_activity.PATIENCE
 
     def _send(self, text: str) -> None:
-        self._tell(self._transcript.end_of_turn())
+        self._tell(self._transcript.end_turn())
         self._said = time.monotonic()
         try:
             self._client.send_text(text)
@@ -175,7 +175,7 @@ class Talk:
         if event.type in SIGNS:
             self._bot.take(event)
         if event.type in EVENTS:
-            line = self._transcript.take(event)
+            line = self._transcript.add(event)
             self._tell(line)
             if line is None and event.type in BOT_TEXTS:
                 self._partial = self._transcript.unfinished
@@ -184,7 +184,7 @@ class Talk:
             if event.type is RTVIEvent.REMOTE_AUDIO_LEVEL and event.data.level * 32768 >= FLOOR:
                 self._bot.last_heard = self._bot.silent_from = event.received_at
         elif event.type in (RTVIEvent.USER_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
-            self._tell(self._transcript.end_of_turn())
+            self._tell(self._transcript.end_turn())
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.DEVICE_ERROR:

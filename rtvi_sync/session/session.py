@@ -162,10 +162,10 @@ class Session:
         """Tell the transport that it serves this session now. On the connect thread."""
         load_payloads()
         self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
-        self.media.reports.outlet = self.publisher
+        self.media.status_reporter.event_sink = self.publisher
         self.media.expect(self.runtime)
         self.check_wanted()  # else the end has come first, and does not come again
-        transport, settings = self.transport, self.media.switches
+        transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self._receive)
         self.introduced = True

@@ -27,7 +27,7 @@ Failures = dict[tuple[str, str, str], int]
 
 
 def free_port() -> str:
-    """A port that nobody has now."""
+    """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])
 

@@ -617,7 +617,7 @@ def test_it_carries_audio_and_no_video(plain, opened):
     assert transport.tracks() == session.media.tracks()
     assert transport.tracks().bot.audio is not None
     transport.enable_mic(False)
-    assert not session.media.switches.mic
+    assert not session.media.settings.mic
     transport.interrupt_playback()
     for enable, feature in ((transport.enable_cam, "cam"), (transport.enable_screen_share, "screen-share")):
         enable(False)

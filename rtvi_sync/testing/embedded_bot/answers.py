@@ -14,7 +14,7 @@ import attrs
 
 from rtvi_sync import Event, RTVIEvent
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.recording.latency import moments_of_sound
+from rtvi_sync.recording.latency import audible_timestamps
 from rtvi_sync.recording.transcript import BOT_TEXTS
 
 #: What `AnswerClock.take()` wants to see.
@@ -144,4 +144,4 @@ def end_of_voice(sent: Sequence[AudioFrame], until: float) -> float | None:
     # Sources that have come to their end are followed by perfect silence, and that is most of what there is.
     while frames and not frames[-1].pcm.strip(b"\0"):
         frames.pop()
-    return max(moments_of_sound(frames), default=None)
+    return max(audible_timestamps(frames), default=None)

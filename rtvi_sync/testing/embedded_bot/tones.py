@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from rtvi_sync.media.resample import LinearResampler
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 # A pentatonic scale over A3: whatever words follow each other, their tones sound well together.
@@ -39,7 +40,9 @@ def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> Speech
     """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
     pcm = utterance.pcm
     if sample_rate != utterance.sample_rate:
-        pcm = _resample(pcm, utterance.sample_rate, sample_rate)
+        # Linear even if soxr is installed, so that the echo is the same on every machine.
+        resampler = LinearResampler(utterance.sample_rate, sample_rate)
+        pcm = resampler.convert(pcm) + resampler.finish()
     pace = utterance.duration / max(1, len(words))
     return Speech(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
 
@@ -70,15 +73,3 @@ def _tone(word: str, sample_rate: int) -> bytes:
         timbre = math.sin(step * index) + 0.3 * math.sin(2 * step * index)
         samples[index] = int(_LOUDNESS * swell * timbre)
     return samples.tobytes()
-
-
-def _resample(pcm: bytes, old_rate: int, new_rate: int) -> bytes:
-    """Linear interpolation: good enough to tell by ear what was said."""
-    old = array("h", pcm)
-    last = len(old) - 1
-    new = array("h", bytes(2 * (len(old) * new_rate // old_rate)))
-    for index in range(len(new)):
-        before, share = divmod(index * old_rate, new_rate)
-        after = old[min(before + 1, last)]
-        new[index] = old[before] + (after - old[before]) * share // new_rate
-    return new.tobytes()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Iterator
-from operator import mul
 from typing import Final, TypeAlias
 
 import attrs
+
+from rtvi_sync.media.pcm import rms
 
 _WINDOW: Final = 0.01
 _START_WINDOWS: Final = 5
@@ -66,7 +66,7 @@ class SpeechDetector:
     """
 
     def __init__(self, *, threshold: float, hangover: float, max_speech: float = 60.0) -> None:
-        self._energy = threshold * threshold
+        self._threshold = threshold
         self._quiet_limit = round(hangover / _WINDOW)
         self._length_limit = round(max_speech / _WINDOW)
         self._recent: deque[bytes] = deque(maxlen=_START_WINDOWS + _MARGIN_WINDOWS)
@@ -95,8 +95,7 @@ class SpeechDetector:
         while len(self._pending) >= size:
             window = bytes(self._pending[:size])
             del self._pending[:size]
-            samples = array("h", window)
-            loud = sum(map(mul, samples, samples)) >= self._energy * len(samples)
+            loud = rms(window) >= self._threshold
             yield from self._go_on(window, loud) if self.speaking else self._listen(window, loud)
 
     def end(self) -> Utterance:
