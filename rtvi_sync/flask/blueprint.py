@@ -221,9 +221,7 @@ class RTVIBlueprint(flask.Blueprint):
         if stream is None:
             _refuse(429, "too_many_pages", "Too many pages show this session. Close some of them.")
         response = flask.Response(stream, mimetype="text/event-stream")
-        response.headers["X-Accel-Buffering"] = (
-            "no"  # nginx delays events by buffering otherwise
-        )
+        response.headers["X-Accel-Buffering"] = "no"  # nginx delays events by buffering otherwise
         return response
 
     def _send_text(self) -> tuple[flask.Response, int]:
@@ -296,9 +294,7 @@ class RTVIBlueprint(flask.Blueprint):
         relay = Relay(owner, client, self._limits, forget=self._forget, stopping=lambda: self._stopping)
         with self._lock:
             if any(other.client is client for other in self._relays):  # one user would get the words of another
-                raise TypeError(
-                    "make_client returned the client of another session. Return a new one each time"
-                )
+                raise TypeError("make_client returned the client of another session. Return a new one each time")
             live = [other for other in self._relays if other.reason is None]
             for other in live:
                 if other.owner == owner:

@@ -51,9 +51,7 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         if self.leave_timeout <= self.heartbeat_interval:
-            raise ValueError(
-                "leave_timeout must be longer than heartbeat_interval, which detects browsers that left"
-            )
+            raise ValueError("leave_timeout must be longer than heartbeat_interval, which detects browsers that left")
 
 
 class Relay:
