@@ -80,29 +80,29 @@ class ContractBot:
         """The JSON text of a message of the bot's."""
         return json.dumps({"label": "rtvi-ai", "type": type, "data": data, "id": id}, ensure_ascii=False)
 
-    def heard(self, type: str, count: int = 1) -> list[dict[str, Any]]:
+    def wait_for_messages(self, type: str, count: int = 1) -> list[dict[str, Any]]:
         """The messages of a type, once there are so many."""
 
-        def those() -> list[dict[str, Any]]:
+        def matching() -> list[dict[str, Any]]:
             return [message for message in self._heard if message["type"] == type]
 
         with self._changed:
-            assert self._changed.wait_for(lambda: len(those()) >= count, LIMIT), f"the bot heard {self._heard}"
-            return those()
+            assert self._changed.wait_for(lambda: len(matching()) >= count, LIMIT), f"the bot heard {self._heard}"
+            return matching()
 
 
-class Told:
+class SessionLog:
     """What a transport tells the client in one session. Made by `Rig`, which puts it between the two."""
 
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
         self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed, on_messages=self._messages)
-        self._tell, self._tell_closed = on_message, options.on_closed
+        self._forward_message, self._forward_closed = on_message, options.on_closed
         # Guards nothing: who delivers has it, so that another who comes meanwhile is noticed.
         self._delivering = threading.Lock()
         self.messages: int = 0
         self.ends: list[CloseInfo] = []
         self.overlapped: bool = False
-        self.then: Callable[[], object] = lambda: None
+        self.after_message: Callable[[], object] = lambda: None
 
     def message(self, message: Any) -> None:
         if not self._delivering.acquire(blocking=False):
@@ -110,8 +110,8 @@ class Told:
             return
         try:
             self.messages += 1
-            self._tell(message)
-            self.then()
+            self._forward_message(message)
+            self.after_message()
         finally:
             self._delivering.release()
 
@@ -121,7 +121,7 @@ class Told:
 
     def _closed(self, info: CloseInfo) -> None:
         self.ends.append(info)
-        self._tell_closed(info)
+        self._forward_closed(info)
 
 
 class Rig:
@@ -136,14 +136,14 @@ class Rig:
     def __init__(self, far: FarEnd, bot: ContractBot, monkeypatch: pytest.MonkeyPatch) -> None:
         self.far: FarEnd = far
         self.bot: ContractBot = bot
-        self.told: list[Told] = []
+        self.session_logs: list[SessionLog] = []
         self._monkeypatch = monkeypatch
         initialize = far.transport.initialize
 
         def between(options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-            told = Told(options, on_message)
-            self.told.append(told)
-            initialize(told.options, told.message)
+            session_log = SessionLog(options, on_message)
+            self.session_logs.append(session_log)
+            initialize(session_log.options, session_log.message)
 
         monkeypatch.setattr(far.transport, "initialize", between)
 
@@ -165,30 +165,30 @@ class Rig:
         finally:
             client.disconnect()
 
-    def works(self) -> None:
+    def check_works(self) -> None:
         """The transport carries a session, whatever it went through before."""
         with self.session():
             pass
 
     def hold(self, method: str, *, after: bool) -> tuple[threading.Event, threading.Event]:
         """Hold the transport up, once, before or after a method: events for "it is there" and "it may go on"."""
-        there, go_on = threading.Event(), threading.Event()
+        reached, resume = threading.Event(), threading.Event()
         original = getattr(self.far.transport, method)
 
         def held(*arguments: Any) -> None:
             if after:
                 original(*arguments)
-            if not there.is_set():
-                there.set()
-                go_on.wait(LIMIT)
+            if not reached.is_set():
+                reached.set()
+                resume.wait(LIMIT)
             if not after:
                 original(*arguments)
 
         self._monkeypatch.setattr(self.far.transport, method, held)
-        return there, go_on
+        return reached, resume
 
 
-class Outcome:
+class BackgroundCall:
     """What a call on another thread comes to."""
 
     def __init__(self, call: Callable[[], object]) -> None:

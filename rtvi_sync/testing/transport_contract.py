@@ -28,7 +28,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.lifecycle import send_idle_home, start_thread
 from rtvi_sync.media import Tracks
-from rtvi_sync.testing.contract_rig import LIMIT, Bot, ContractBot, FarEnd, Outcome, Rig, descriptors
+from rtvi_sync.testing.contract_rig import LIMIT, BackgroundCall, Bot, ContractBot, FarEnd, Rig, descriptors
 
 __all__ = ["Bot", "FarEnd", "Rig", "TransportContract"]
 
@@ -76,7 +76,7 @@ class TransportContract(abc.ABC):
         while not descriptors() <= open_before and time.monotonic() < deadline:
             threading.Event().wait(0.02)
         assert descriptors() <= open_before
-        assert not any(told.overlapped for told in rig.told), "messages were delivered on two threads at once"
+        assert not any(log.overlapped for log in rig.session_logs), "messages were delivered on two threads at once"
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -112,11 +112,11 @@ class TransportContract(abc.ABC):
                 thread.join(LIMIT)
             assert failures == []
 
-    def test_whoever_is_told_may_send(self, rig: Rig) -> None:
+    def test_a_callback_may_send(self, rig: Rig) -> None:
         """Where a message is delivered one can be sent: no lock is held there that sending needs."""
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             again = [RTVIMessage("client-message", {"t": "repeat", "d": n}, str(n)) for n in (1, 2)]
-            rig.told[-1].then = lambda: again and rig.far.transport.send_message(again.pop(0))
+            rig.session_logs[-1].after_message = lambda: again and rig.far.transport.send_message(again.pop(0))
             client.send_client_message("repeat", 0)
             assert [next(events).data for _ in range(3)] == [0, 1, 2]
 
@@ -137,14 +137,14 @@ class TransportContract(abc.ABC):
         with rig.session() as client:
             rig.far.send(junk)
             assert client.send_client_request("echo", 1) == 1
-        assert rig.told[-1].ends == []
+        assert rig.session_logs[-1].ends == []
 
     def test_without_a_connection(self, rig: Rig) -> None:
         """Before, between and after sessions a message is refused at once."""
         for _ in range(3):
             with pytest.raises(DisconnectedError):
                 rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
-            rig.works()
+            rig.check_works()
 
     def test_what_media_it_lacks(self, rig: Rig) -> None:
         """Turning on what the transport does not carry says what is missing; turning it off does nothing."""
@@ -168,22 +168,22 @@ class TransportContract(abc.ABC):
     def test_the_other_side_ends(self, rig: Rig, how: str) -> None:
         """It is told once, whoever waits gets an error, who sends too, and the transport can be used again."""
         with rig.session() as client, client.events("disconnected", timeout=LIMIT) as events:
-            waiting = Outcome(lambda: client.send_client_request("never answered"))
-            rig.bot.heard("client-message", 2)
+            waiting = BackgroundCall(lambda: client.send_client_request("never answered"))
+            rig.bot.wait_for_messages("client-message", 2)
             getattr(rig.far, how)()
             with pytest.raises(DisconnectedError):
                 waiting.get()
             assert next(events).data.initiator in ("server", "network")
             with pytest.raises(DisconnectedError):
                 rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
-        assert len(rig.told[0].ends) == 1
-        rig.works()
+        assert len(rig.session_logs[0].ends) == 1
+        rig.check_works()
 
     def test_the_bot_leaves_when_asked(self, rig: Rig) -> None:
         """After `disconnect_bot()` the bot ends the session."""
         with rig.session() as client, client.events("disconnected", timeout=LIMIT) as events:
             client.disconnect_bot()
-            rig.bot.heard("disconnect-bot")
+            rig.bot.wait_for_messages("disconnect-bot")
             rig.far.end()
             assert next(events).data.initiator in ("server", "network")
 
@@ -195,11 +195,11 @@ class TransportContract(abc.ABC):
                 for number in range(50):
                     client.send_client_message("note", number)
                     rig.far.send(rig.bot.message("server-message", number))
-            counts.append(rig.told[-1].messages)
-            rig.bot.heard("client-message", 52 * n - 1)
-            rig.works()
-        assert [told.messages for told in rig.told[::2]] == counts
-        assert all(told.ends == [] for told in rig.told)
+            counts.append(rig.session_logs[-1].messages)
+            rig.bot.wait_for_messages("client-message", 52 * n - 1)
+            rig.check_works()
+        assert [log.messages for log in rig.session_logs[::2]] == counts
+        assert all(log.ends == [] for log in rig.session_logs)
 
     def test_one_session_after_the_other(self, rig: Rig) -> None:
         """Any number, however each ends, of one client or of several."""
@@ -212,21 +212,21 @@ class TransportContract(abc.ABC):
                     (rig.far.end if n % 3 == 1 else rig.far.cut)()
                     next(events)
             client.disconnect()
-            assert len(rig.told) == 2 * n + 1
-            rig.works()
-        assert [told.messages for told in rig.told] == [2] * 24
+            assert len(rig.session_logs) == 2 * n + 1
+            rig.check_works()
+        assert [log.messages for log in rig.session_logs] == [2] * 24
 
     def test_disconnect_at_any_time(self, rig: Rig) -> None:
         """It may be called before anything else, again and again, and on several threads at once."""
         transport = rig.far.transport
         transport.disconnect()
-        rig.works()
+        rig.check_works()
         with rig.session():
             threads = [start_thread("contract", transport.disconnect) for _ in range(4)]
             for thread in threads:
                 thread.join(LIMIT)
             transport.disconnect()
-        rig.works()
+        rig.check_works()
 
     # -- attempts that come to nothing --------------------------------------------------------------------------------
 
@@ -240,17 +240,17 @@ class TransportContract(abc.ABC):
     def test_given_up(self, rig: Rig, moment: str) -> None:
         """A step that comes back late, when another session is there already, opens nothing and harms nothing."""
         when, method = moment.split()
-        there, go_on = rig.hold(method, after=when == "after")
+        reached, resume = rig.hold(method, after=when == "after")
         client = rig.client()
-        outcome = Outcome(lambda: client.connect(rig.far.auth_bundle))
-        assert there.wait(LIMIT)
+        call = BackgroundCall(lambda: client.connect(rig.far.auth_bundle))
+        assert reached.wait(LIMIT)
         client.disconnect()
         with rig.session() as other:
-            go_on.set()
+            resume.set()
             with pytest.raises(DisconnectedError):
-                outcome.get()
+                call.get()
             assert other.send_client_request("echo", 2) == 2
-        rig.works()
+        rig.check_works()
 
     @pytest.mark.parametrize("how", ["disconnect", "limit"])
     def test_given_up_while_connect_waits(self, rig: Rig, how: str) -> None:
@@ -258,19 +258,19 @@ class TransportContract(abc.ABC):
         if rig.far.hanging_bundle is None:
             pytest.skip("connect() of this transport never waits, as its author says")
         threads = set(threading.enumerate())
-        begun, go_on = rig.hold("connect", after=False)
-        go_on.set()
+        begun, resume = rig.hold("connect", after=False)
+        resume.set()
         client = rig.client(connect_timeout=0.3 if how == "limit" else LIMIT)
-        outcome = Outcome(lambda: client.connect(rig.far.hanging_bundle))
+        call = BackgroundCall(lambda: client.connect(rig.far.hanging_bundle))
         assert begun.wait(LIMIT)
         if how == "disconnect":
             client.disconnect()
         with pytest.raises(ConnectionTimeoutError if how == "limit" else DisconnectedError) as caught:
-            outcome.get()
+            call.get()
         assert getattr(caught.value, "phase", "transport") == "transport"
         assert client.state is (TransportState.ERROR if how == "limit" else TransportState.DISCONNECTED)
         assert _threads_left(threads) == set(), "it was not woken"
-        rig.works()
+        rig.check_works()
 
     def test_the_bot_is_never_ready(self, rig: Rig) -> None:
         """When the limit passes after the connection was opened, it is closed."""
@@ -281,7 +281,7 @@ class TransportContract(abc.ABC):
         with pytest.raises(DisconnectedError):
             rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
         rig.bot.is_ready = True
-        rig.works()
+        rig.check_works()
 
     def test_an_answer_that_does_not_come(self, rig: Rig) -> None:
         """A request times out, and the session goes on."""

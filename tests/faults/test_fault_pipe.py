@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.testing import faults
-from rtvi_sync.testing.fault_injection.fault_pipe import End, Pipe
+from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, Fault
 
 
@@ -24,15 +24,15 @@ class Ordered:
         self.strikes += 1
 
 
-def pipe_with(*ordered: Fault) -> Pipe:
+def pipe_with(*ordered: Fault) -> FaultPipe:
     """A pipe on which faults act from the beginning."""
-    pipe = Pipe()
+    pipe = FaultPipe()
     for fault in ordered:
         pipe.strike(Ordered(fault), 0.0)
     return pipe
 
 
-def out_of(pipe: Pipe, now: float) -> list[bytes]:
+def out_of(pipe: FaultPipe, now: float) -> list[bytes]:
     """The pieces that come out by `now`."""
     pieces = []
     while isinstance(item := pipe.next(now), memoryview):
@@ -41,7 +41,7 @@ def out_of(pipe: Pipe, now: float) -> list[bytes]:
     return pieces
 
 
-def over_time(pipe: Pipe, now: float, until: float) -> dict[float, bytes]:
+def over_time(pipe: FaultPipe, now: float, until: float) -> dict[float, bytes]:
     """What comes out, by its time, if one comes whenever the pipe says."""
     came: dict[float, bytes] = {}
     while now <= until:
@@ -56,20 +56,20 @@ def over_time(pipe: Pipe, now: float, until: float) -> dict[float, bytes]:
 
 def test_nothing_happens_without_a_fault() -> None:
     """What comes in comes out, in the same pieces, and then the end."""
-    pipe = Pipe()
+    pipe = FaultPipe()
     pipe.feed(b"abc", 0.0)
     pipe.feed(b"de", 0.0)
     pipe.end(reset=False, now=0.0)
 
     assert out_of(pipe, 0.0) == [b"abc", b"de"]
-    assert pipe.next(0.0) == End(reset=False)
-    assert pipe.over
+    assert pipe.next(0.0) == StreamEnd(reset=False)
+    assert pipe.ended
     assert not pipe.wants_input
 
 
 def test_a_piece_that_did_not_go_whole() -> None:
     """What the receiver did not take comes again."""
-    pipe = Pipe()
+    pipe = FaultPipe()
     pipe.feed(b"abcdef", 0.0)
     pipe.sent(4, 0.0)
 
@@ -87,7 +87,7 @@ def test_delay() -> None:
 
 def test_a_delay_that_ends_lets_nothing_overtake() -> None:
     """What comes after a delay waits for what was delayed."""
-    pipe, delay = Pipe(), Ordered(faults.Delay(5.0))
+    pipe, delay = FaultPipe(), Ordered(faults.Delay(5.0))
     pipe.strike(delay, 0.0)
     pipe.feed(b"a", 0.0)
     delay.lifted = True
@@ -127,12 +127,12 @@ def test_coalesce_by_time() -> None:
     pipe.feed(b"c", 4.0)
     pipe.end(reset=False, now=4.0)
     assert out_of(pipe, 4.0) == [b"c"]
-    assert pipe.next(4.0) == End(reset=False)
+    assert pipe.next(4.0) == StreamEnd(reset=False)
 
 
 def test_what_was_held_back_is_not_overtaken() -> None:
     """When coalescing ends, what it held goes before what comes then."""
-    pipe, coalesce = Pipe(), Ordered(faults.Coalesce(100, 10.0))
+    pipe, coalesce = FaultPipe(), Ordered(faults.Coalesce(100, 10.0))
     pipe.strike(coalesce, 0.0)
     pipe.feed(b"a", 0.0)
     coalesce.lifted = True
@@ -178,7 +178,7 @@ def test_drop_all() -> None:
     pipe.feed(b"abc", 0.0)
     pipe.end(reset=False, now=0.0)
 
-    assert pipe.next(0.0) == End(reset=False)
+    assert pipe.next(0.0) == StreamEnd(reset=False)
 
 
 def test_corrupt() -> None:
@@ -191,7 +191,7 @@ def test_corrupt() -> None:
 
 def test_black_hole() -> None:
     """Nothing gets through or is taken in, until it is lifted; what was before it still arrives."""
-    pipe, hole = Pipe(), Ordered(faults.BlackHole())
+    pipe, hole = FaultPipe(), Ordered(faults.BlackHole())
     pipe.feed(b"a", 0.0)
     pipe.strike(hole, 0.0)
     pipe.feed(b"b", 0.0)
@@ -210,11 +210,11 @@ def test_black_hole() -> None:
 def test_half_close_and_reset_come_after_what_was_before() -> None:
     """The end that a fault makes follows the bytes that came before it; what comes later vanishes."""
     for fault, is_reset in ((faults.HalfClose(), False), (faults.Reset(), True)):
-        pipe, order = pipe_with(faults.Delay(1.0)), Ordered(fault)
+        pipe, injected = pipe_with(faults.Delay(1.0)), Ordered(fault)
         pipe.feed(b"a", 0.0)
-        pipe.strike(order, 0.0)
+        pipe.strike(injected, 0.0)
         assert out_of(pipe, 1.0) == [b"a"]
-        assert pipe.next(1.0) == End(is_reset, order)
+        assert pipe.next(1.0) == StreamEnd(is_reset, injected)
 
         pipe.close()
         assert pipe.wants_input, "or the sender's own end would never be seen"
@@ -226,25 +226,25 @@ def test_half_close_and_reset_come_after_what_was_before() -> None:
 
 def test_a_fault_that_was_lifted_before_its_moment() -> None:
     """It does not strike."""
-    pipe, order = Pipe(), Ordered(faults.Reset(), lifted=True)
-    pipe.strike(order, 0.0)
+    pipe, injected = FaultPipe(), Ordered(faults.Reset(), lifted=True)
+    pipe.strike(injected, 0.0)
     pipe.feed(b"a", 0.0)
 
     assert out_of(pipe, 0.0) == [b"a"]
     assert pipe.next(0.0) is None
-    assert order.strikes == 0
+    assert injected.strikes == 0
 
 
 def test_the_moment_is_exact() -> None:
     """An action comes between two bytes of one piece."""
-    pipe = Pipe()
-    pipe.at(3, lambda now: pipe.strike(Ordered(faults.Corrupt(1, 0x20)), now), 0.0)
-    pipe.at(5, lambda now: pipe.strike(Ordered(faults.HalfClose()), now), 0.0)
+    pipe = FaultPipe()
+    pipe.add_trigger(3, lambda now: pipe.strike(Ordered(faults.Corrupt(1, 0x20)), now), 0.0)
+    pipe.add_trigger(5, lambda now: pipe.strike(Ordered(faults.HalfClose()), now), 0.0)
     pipe.feed(b"ab", 0.0)
     pipe.feed(b"cdefg", 0.0)
 
     assert b"".join(out_of(pipe, 0.0)) == b"abcDe"
-    assert isinstance(pipe.next(0.0), End)
+    assert isinstance(pipe.next(0.0), StreamEnd)
 
 
 HARMLESS = [
@@ -270,24 +270,24 @@ HARMLESS = [
 )
 def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | str | float]) -> None:
     """Whatever is delayed, split, held up and slowed down, at whatever moments: every byte arrives, in order."""
-    pipe, orders = Pipe(), []
+    pipe, orders = FaultPipe(), []
     sent, came, now = b"", b"", 0.0
     for step in steps:
         if isinstance(step, bytes):
             pipe.feed(step, now)
             sent += step
         elif isinstance(step, tuple):
-            order = Ordered(step[0])
-            orders.append(order)
-            pipe.at(pipe.received + step[1], lambda now, order=order: pipe.strike(order, now), now)  # type: ignore[misc]
+            injected = Ordered(step[0])
+            orders.append(injected)
+            pipe.add_trigger(pipe.received + step[1], lambda now, injected=injected: pipe.strike(injected, now), now)  # type: ignore[misc]
         elif isinstance(step, float):
             now += step
         else:
-            for order in orders:
-                order.lifted = True
+            for injected in orders:
+                injected.lifted = True
         came += b"".join(out_of(pipe, now))
-    for order in orders:
-        if isinstance(order.fault, faults.BlackHole):
-            order.lifted = True
+    for injected in orders:
+        if isinstance(injected.fault, faults.BlackHole):
+            injected.lifted = True
 
     assert came + b"".join(over_time(pipe, now, 1000.0).values()) == sent

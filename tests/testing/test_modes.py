@@ -9,7 +9,7 @@ import pytest
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, VERSIONS, supports
 from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.bot_version import Greeting, Mode, greet
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
 
 from .bot_client import Client, Talk, names, outline
 
@@ -77,15 +77,15 @@ def test_version_negotiation(
 
 
 @pytest.mark.parametrize(
-    ("client_version", "tells_config"),
+    ("client_version", "includes_config"),
     [(None, True), ("abc", True), ("0.3.0", True), ("1.0.0", False), ("2.1", False), ("2.2.0", False)],
 )
-def test_old_bots_of_1_x_warn_nobody(client_version: str | None, tells_config: bool) -> None:
+def test_old_bots_of_1_x_warn_nobody(client_version: str | None, includes_config: bool) -> None:
     """A bot of 1.x that has a config takes who says nothing for a client of 0.3, and gives that one its config."""
     for version in ("1.0.0", "1.2.0"):
-        greeting = greet(Mode(version), client_version, has_services=True)
+        negotiation = negotiate(BotVersion(version), client_version, has_services=True)
 
-        assert greeting == Greeting(version=version, generation=1, tells_config=tells_config)
+        assert negotiation == Negotiation(version=version, generation=1, includes_config=includes_config)
 
 
 def test_config_in_bot_ready(talk: Talk) -> None:
@@ -143,7 +143,7 @@ def test_bots_of_1_x_have_what_they_are_given(
 @pytest.mark.parametrize("version", ["0.3.0", "1.0.0", "1.1.0", "1.4.0", "2.0.0", "2.2.0"])
 def test_a_bot_sends_what_the_table_says(talk: Talk, version: str) -> None:
     """A turn that is heard, answered and interrupted holds only what bots of the version know."""
-    number = Mode(version).number
+    number = BotVersion(version).number
     with EmbeddedBot(version=version, actions={}, metrics=True, replies=["Long enough. " * 9, ""]) as bot:
         client = talk(bot)
         client.send_frame(TranscriptionFrame(text="Hello", user_id="", timestamp=""))

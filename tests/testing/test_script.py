@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing.embedded_bot.script import Step, bot_turn, sentences_of, words_of
-from rtvi_sync.testing.embedded_bot.tones import Speech, echo, tones
+from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 RATE = 16000
 REPLY = "One two. Three."
 
 
-def speech(seconds: float, *word_starts: float) -> Speech:
-    return Speech(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
+def speech(seconds: float, *word_starts: float) -> ReplyAudio:
+    return ReplyAudio(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
 
 
-def play(reply: str, sound: Speech | None, *, generation: int = 2) -> list[Step]:
+def play(reply: str, sound: ReplyAudio | None, *, generation: int = 2) -> list[Step]:
     return list(bot_turn(reply, sound, first_segment_id=7, generation=generation))
 
 
@@ -182,7 +182,7 @@ def test_echo_is_bit_exact_at_the_users_rate() -> None:
     """The user's own sound comes back unchanged, its length shared among the words."""
     said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"], RATE)
 
-    assert said == Speech(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
+    assert said == ReplyAudio(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
 
 
 @pytest.mark.parametrize("rate", [8000, 24000, 44100])

@@ -13,8 +13,8 @@ import attrs
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.embedded_bot.action_schema import check_arguments, describe
-from rtvi_sync.testing.embedded_bot.llm_context import Context
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, Speaker
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger, ReplyControl
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.validation import field, optional, values_by_name
 
@@ -25,7 +25,7 @@ ActionName: TypeAlias = str | tuple[str, str]
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ActionCall:
     """An action that a client asks for."""
 
     received: Message
@@ -33,7 +33,7 @@ class Call:
     arguments: dict[str, Any]
 
 
-def read_call(received: Message) -> Call:
+def read_call(received: Message) -> ActionCall:
     """What a client's `action` message asks for.
 
     Raises:
@@ -42,14 +42,14 @@ def read_call(received: Message) -> Call:
     data = received.get("data") or {}
     name = f"{field(data, 'service', str)}:{field(data, 'action', str)}"
     given = optional(data, "arguments", list)
-    return Call(received=received, name=name, arguments=values_by_name(data, "arguments") if given else {})
+    return ActionCall(received=received, name=name, arguments=values_by_name(data, "arguments") if given else {})
 
 
 class NeverAnsweredError(Exception):
     """Nothing answers this action, nor any after it: what bots of Pipecat make of a failure."""
 
 
-class Actions:
+class ActionRegistry:
     """The actions of one session: the user's, and those that every bot has.
 
     Args:
@@ -59,9 +59,11 @@ class Actions:
         quirks: True: an action that fails or returns None is never answered.
     """
 
-    def __init__(self, functions: Mapping[str, Action], context: Context, speaker: Speaker, *, quirks: bool) -> None:
+    def __init__(
+        self, functions: Mapping[str, Action], context: LLMContext, reply_control: ReplyControl, *, quirks: bool
+    ) -> None:
         self._context = context
-        self._speaker = speaker
+        self._reply_control = reply_control
         self._quirks = quirks
         self._wants_run = False
         self._functions: dict[str, Action] = {
@@ -78,7 +80,7 @@ class Actions:
         """Every action with the names and types of its arguments and the type of its result."""
         return [describe(name, function) for name, function in self._functions.items()]
 
-    def perform(self, call: Call, line: Line) -> None:
+    def perform(self, call: ActionCall, messenger: Messenger) -> None:
         """Run an action, answer it, and let the language model answer if the action wants that.
 
         Raises:
@@ -87,24 +89,24 @@ class Actions:
         """
         function = self._functions.get(call.name)
         if function is None:
-            line.refuse(call.received, f"Action {call.name} not registered")
+            messenger.send_error_response(call.received, f"Action {call.name} not registered")
             return
         try:
             check_arguments(function, call.arguments)
             result = function(**call.arguments)
             if result is None and self._quirks:
                 raise ValueError("the result is None")
-            line.tell("action-response", {"result": True if result is None else result}, call.received["id"])
+            messenger.emit("action-response", {"result": True if result is None else result}, call.received["id"])
         except DisconnectedError:
             raise
         except Exception as error:
             if self._quirks:
                 raise NeverAnsweredError from error
-            line.refuse(call.received, str(error) or type(error).__name__)
+            messenger.send_error_response(call.received, str(error) or type(error).__name__)
         # A real bot's language model answers in its pipeline, behind the action's own answer.
         wants_run, self._wants_run = self._wants_run, False
         if wants_run:
-            self._speaker.respond()
+            self._reply_control.respond()
 
     def _get_context(self) -> list[dict[str, Any]]:
         return self._context.messages
@@ -112,7 +114,7 @@ class Actions:
     def _set_context(self, messages: list[dict[str, Any]], interrupt: bool = False) -> bool:
         self._context.replace(_checked(messages))
         if interrupt:
-            self._speaker.silence()
+            self._reply_control.stop_speaking()
         return True
 
     def _append_to_messages(self, messages: list[dict[str, Any]], run_immediately: bool = False) -> bool:
@@ -121,7 +123,7 @@ class Actions:
 
     def _run(self, interrupt: bool = True) -> bool:
         if interrupt:
-            self._speaker.silence()
+            self._reply_control.stop_speaking()
         self._wants_run = True
         return True
 
@@ -129,12 +131,12 @@ class Actions:
         if not isinstance(text, str):
             raise TypeError("text must be a string")
         if interrupt:
-            self._speaker.silence()
-        self._speaker.say(text)
+            self._reply_control.stop_speaking()
+        self._reply_control.say(text)
         return True
 
     def _interrupt(self) -> bool:
-        self._speaker.silence()
+        self._reply_control.stop_speaking()
         return True
 
 
@@ -144,7 +146,7 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
     return messages
 
 
-class ActionPart:
+class ActionHandlers:
     """Runs the actions of a session one after the other, in a thread of their own; other messages overtake them.
 
     Args:
@@ -152,15 +154,15 @@ class ActionPart:
         actions: of the session.
     """
 
-    def __init__(self, line: Line, actions: Actions) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, actions: ActionRegistry) -> None:
+        self._messenger = messenger
         self._actions = actions
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[ActionCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, MessageHandler]:
         """By type of message."""
         return {"describe-actions": self._describe, "action": self._action}
 
@@ -172,7 +174,7 @@ class ActionPart:
             self._thread.join()
 
     def _describe(self, received: Message) -> None:
-        self._line.tell("actions-available", {"actions": self._actions.describe()}, received["id"])
+        self._messenger.emit("actions-available", {"actions": self._actions.describe()}, received["id"])
 
     def _action(self, received: Message) -> None:
         self._calls.put(read_call(received))
@@ -183,7 +185,7 @@ class ActionPart:
         """The body of the thread."""
         while (call := self._calls.get()) is not None and not self._closed:
             try:
-                self._actions.perform(call, self._line)
+                self._actions.perform(call, self._messenger)
             except NeverAnsweredError:
                 logger.warning("%s failed: it and all later actions stay unanswered", call.name, exc_info=True)
                 return
@@ -191,4 +193,4 @@ class ActionPart:
                 return
             except Exception as error:
                 logger.exception("the bot could not answer after %s", call.name)
-                self._line.error(f"Error processing frame: {error}")
+                self._messenger.error(f"Error processing frame: {error}")

@@ -29,9 +29,9 @@ EVENTS: Final = (
 # From one of these on, what comes belongs to what the user said last.
 _BREAKS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED)
 # Answers that nobody asked for by `wait_for_answer()` are kept up to this number.
-_MOST_ANSWERS: Final = 100
+_MAX_ANSWERS: Final = 100
 
-Mark: TypeAlias = Literal["first text", "first sound", "whole"]
+AnswerPart: TypeAlias = Literal["first text", "first sound", "whole"]
 """A part of an answer that is timed."""
 
 
@@ -51,21 +51,21 @@ class Answer:
 
 
 @attrs.define
-class _Turn:
+class _PendingAnswer:
     asked: float
     aloud: bool
     text: float | None = None
     sound: float | None = None
 
     @property
-    def missing(self) -> Mark:
+    def missing(self) -> AnswerPart:
         """What would have come next."""
         if self.aloud:
             return "first sound" if self.sound is None else "whole"
         return "first text" if self.text is None else "whole"
 
 
-class AnswerClock:
+class AnswerTimer:
     """Times the answers of one session. Not for two threads. Moments are monotonic seconds.
 
     Attributes:
@@ -73,24 +73,24 @@ class AnswerClock:
     """
 
     def __init__(self) -> None:
-        self.heard: deque[Answer] = deque(maxlen=_MOST_ANSWERS)
-        self._turn: _Turn | None = None
+        self.completed: deque[Answer] = deque(maxlen=_MAX_ANSWERS)
+        self._pending: _PendingAnswer | None = None
         self._writing = False
         self._speaking = False
         self._stale = False
 
-    def ask(self, moment: float, *, aloud: bool) -> None:
+    def start(self, moment: float, *, aloud: bool) -> None:
         """The user's turn has ended. It takes the place of one whose answer is not over.
 
         Args:
             moment: at which it ended.
             aloud: the bot is to speak; else the answer ends with its text.
         """
-        self._turn = _Turn(moment, aloud)
+        self._pending = _PendingAnswer(moment, aloud)
         # What the bot is about to say now is no answer to this.
         self._stale = self._writing or self._speaking
 
-    def take(self, event: Event) -> list[tuple[Mark, float, float]]:
+    def handle_event(self, event: Event) -> list[tuple[AnswerPart, float, float]]:
         """Take in an event of the types in `EVENTS`. One that arrived before the user's turn ended is no answer to it.
 
         Returns:
@@ -102,35 +102,37 @@ class AnswerClock:
             self._writing = event.type is RTVIEvent.BOT_LLM_STARTED
         elif event.type in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
             self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
-        turn = self._turn
-        if turn is not None and event.received_at < turn.asked:  # handlers lag: this is what `ask()` would have found
+        pending = self._pending
+        if (
+            pending is not None and event.received_at < pending.asked
+        ):  # handlers lag: this is what `ask()` would have found
             self._stale = self._writing or self._speaking
             return []
-        if turn is None or self._stale:
+        if pending is None or self._stale:
             return []
-        after = event.received_at - turn.asked
-        if event.type in BOT_TEXTS and turn.text is None:
-            turn.text = after
-            return [("first text", turn.asked, after)]
-        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and turn.sound is None:
-            turn.sound = after
-            return [("first sound", turn.asked, after)]
-        begun = turn.sound if turn.aloud else turn.text
+        after = event.received_at - pending.asked
+        if event.type in BOT_TEXTS and pending.text is None:
+            pending.text = after
+            return [("first text", pending.asked, after)]
+        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and pending.sound is None:
+            pending.sound = after
+            return [("first sound", pending.asked, after)]
+        begun = pending.sound if pending.aloud else pending.text
         if begun is None or self._writing or self._speaking or event.type in BOT_TEXTS:
             return []
-        self._turn = None
-        self.heard.append(Answer(text=turn.text, sound=turn.sound, whole=after))
-        return [("whole", turn.asked, after)]
+        self._pending = None
+        self.completed.append(Answer(text=pending.text, sound=pending.sound, whole=after))
+        return [("whole", pending.asked, after)]
 
-    def end(self, moment: float) -> tuple[Mark, float] | None:
+    def end_session(self, moment: float) -> tuple[AnswerPart, float] | None:
         """The session has ended. Returns what `give_up()` does, unless what was asked last was asked of another one."""
         self._writing = self._speaking = self._stale = False
-        return self.give_up() if self._turn is not None and self._turn.asked <= moment else None
+        return self.cancel() if self._pending is not None and self._pending.asked <= moment else None
 
-    def give_up(self) -> tuple[Mark, float] | None:
+    def cancel(self) -> tuple[AnswerPart, float] | None:
         """No (more) answer is waited for. Returns what is missing and since when; None if nothing was asked."""
-        turn, self._turn = self._turn, None
-        return None if turn is None else (turn.missing, turn.asked)
+        pending, self._pending = self._pending, None
+        return None if pending is None else (pending.missing, pending.asked)
 
 
 def end_of_voice(sent: Sequence[AudioFrame], until: float) -> float | None:

@@ -13,17 +13,17 @@ import attrs
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
 from rtvi_sync.protocol.validation import NAME, PORT, WAIT, instance_of
-from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import LiveConfig
-from rtvi_sync.testing.embedded_bot.conversation import Conversation
+from rtvi_sync.testing.embedded_bot.conversation import BotConversation
 from rtvi_sync.testing.embedded_bot.http_api import BotAPI
 from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest, HTTPEndpoint
-from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.session import BotSession, Link, State
+from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
 
 if TYPE_CHECKING:
-    from rtvi_sync.testing.embedded_bot.websocket_server import Listener
+    from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
 
 # "Service restart": what a server that is told to stop sends.
 _STOP_CODE: Final = 1012
@@ -91,7 +91,7 @@ class EmbeddedBot(BotOptions):
     )
     base_url: str = attrs.field(init=False, default="")
     ws_url: str = attrs.field(init=False, default="")
-    _listener: Listener | None = attrs.field(init=False, default=None, repr=False)
+    _websocket_server: WebSocketServer | None = attrs.field(init=False, default=None, repr=False)
     _endpoint: HTTPEndpoint | None = attrs.field(init=False, default=None, repr=False)
     _api: BotAPI | None = attrs.field(init=False, default=None, repr=False)
     # Guards _sessions and _newcomers, and wakes who waits for a session. Held for a moment by the threads of sessions
@@ -109,14 +109,14 @@ class EmbeddedBot(BotOptions):
             RuntimeError: it is running already.
         """
         try:
-            from rtvi_sync.testing.embedded_bot.websocket_server import Listener
+            from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
         except ModuleNotFoundError as error:
             raise MissingExtraError("EmbeddedBot", "testing") from error
-        if self._listener is not None:
+        if self._websocket_server is not None:
             raise RuntimeError("the bot is running already")
         secure = "s" if self.ssl_context else ""
-        self._listener = Listener(self.host, self.ssl_context, self._serve)
-        self.ws_url = f"ws{secure}://{self.host}:{self._listener.port}/ws"
+        self._websocket_server = WebSocketServer(self.host, self.ssl_context, self._serve)
+        self.ws_url = f"ws{secure}://{self.host}:{self._websocket_server.port}/ws"
         self._api = BotAPI(self, self.ws_url)
         try:
             self._endpoint = HTTPEndpoint(self.host, self.port, self.ssl_context, self._api.answer)
@@ -136,14 +136,14 @@ class EmbeddedBot(BotOptions):
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.stop(timeout)
-        listener, self._listener = self._listener, None
-        if listener is None:
+        websocket_server, self._websocket_server = self._websocket_server, None
+        if websocket_server is None:
             return
         closing = [start_thread("bot-close", session.close, _STOP_CODE) for session in self.sessions]
         polite_until = min(deadline, time.monotonic() + 1.0)
         for thread in closing:
             thread.join(max(0.0, polite_until - time.monotonic()))
-        listener.stop(max(0.0, deadline - time.monotonic()))
+        websocket_server.stop(max(0.0, deadline - time.monotonic()))
         for thread in closing:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -179,15 +179,15 @@ class EmbeddedBot(BotOptions):
     ) -> None:
         self.stop()
 
-    def _serve(self, link: Link) -> None:
-        state = State(
-            mode=Mode(self.version),
+    def _serve(self, connection: Connection) -> None:
+        state = SessionState(
+            bot_version=BotVersion(self.version),
             config=LiveConfig(self.config, self.config_types, self.on_config),
-            context=Context(self.replies),
+            context=LLMContext(self.replies),
         )
-        session = BotSession(link, state)
-        wished = self._api.wished_config(link.path) if self._api is not None else None
-        conversation = Conversation(session, state, self, wished)
+        session = BotSession(connection, state)
+        wished = self._api.wished_config(connection.path) if self._api is not None else None
+        conversation = BotConversation(session, state, self, wished)
         with self._changed:
             self._sessions.append(session)
             self._newcomers.append(session)

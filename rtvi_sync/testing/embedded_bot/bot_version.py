@@ -22,20 +22,20 @@ NEWEST: Final = f"{_NEWEST[0]}.{_NEWEST[1]}.0"
 
 
 @attrs.frozen
-class Mode:
+class BotVersion:
     """A bot of one version.
 
     Attributes:
-        version: as `bot-ready` says it. A string that is no version makes a bot of the newest one that says so.
+        text: as `bot-ready` says it. A string that is no version makes a bot of the newest one that says so.
         number: major and minor number of it.
     """
 
-    version: str
+    text: str
     number: Version = attrs.field(init=False)
 
     @number.default
     def _number_of_version(self) -> Version:
-        return parse_version(self.version) or _NEWEST
+        return parse_version(self.text) or _NEWEST
 
     @property
     def generation(self) -> int:
@@ -52,7 +52,7 @@ class Mode:
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
-    def takes(self, field: str) -> bool:
+    def accepts_field(self, field: str) -> bool:
         """Does such a bot take this field ("type.field") of a client's message?"""
         return self._knows(FIELDS[field])
 
@@ -61,7 +61,7 @@ class Mode:
 
 
 @attrs.frozen(kw_only=True)
-class Greeting:
+class Negotiation:
     """How a bot answers the version of a client.
 
     Attributes:
@@ -74,10 +74,10 @@ class Greeting:
     version: str
     generation: int
     warning: str = ""
-    tells_config: bool = False
+    includes_config: bool = False
 
 
-def greet(mode: Mode, client_version: Any, *, has_services: bool) -> Greeting:
+def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: bool) -> Negotiation:
     """Negotiate a version, as bots of Pipecat do.
 
     Args:
@@ -86,22 +86,22 @@ def greet(mode: Mode, client_version: Any, *, has_services: bool) -> Greeting:
         has_services: the bot has a config or actions. Those of 1.x that have (Pipecat before 1.0) complain of nobody,
             and take who does not tell otherwise for a client of 0.3.
     """
-    if mode.generation == 0:
-        return Greeting(version=mode.version, generation=0, tells_config=True)
+    if bot_version.generation == 0:
+        return Negotiation(version=bot_version.text, generation=0, includes_config=True)
     numbers = _numbers(client_version)
-    if mode.generation == 1 and has_services:
-        return Greeting(version=mode.version, generation=1, tells_config=not numbers or numbers[0] == 0)
-    greeting = Greeting(version=mode.version, generation=mode.generation)
+    if bot_version.generation == 1 and has_services:
+        return Negotiation(version=bot_version.text, generation=1, includes_config=not numbers or numbers[0] == 0)
+    negotiation = Negotiation(version=bot_version.text, generation=bot_version.generation)
     if not isinstance(client_version, str) or not client_version:
-        return attrs.evolve(greeting, warning="Client version unknown.")
+        return attrs.evolve(negotiation, warning="Client version unknown.")
     if len(numbers) != 3:
-        return attrs.evolve(greeting, warning=f"Invalid client version format ({client_version}).")
-    if numbers[0] == mode.number[0]:
-        return greeting
+        return attrs.evolve(negotiation, warning=f"Invalid client version format ({client_version}).")
+    if numbers[0] == bot_version.number[0]:
+        return negotiation
     if numbers[0] == 1:
-        return Greeting(version=client_version, generation=1)
-    reason = f"RTVI version {client_version} is not compatible with server protocol {mode.version}."
-    return attrs.evolve(greeting, warning=reason)
+        return Negotiation(version=client_version, generation=1)
+    reason = f"RTVI version {client_version} is not compatible with server protocol {bot_version.text}."
+    return attrs.evolve(negotiation, warning=reason)
 
 
 def _numbers(version: Any) -> list[int]:

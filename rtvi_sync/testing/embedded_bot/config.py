@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rtvi_sync.testing.embedded_bot.action_schema import type_of
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, Speaker
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger, ReplyControl
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.validation import entries, field, optional, values_by_name
 
@@ -105,7 +105,7 @@ class LiveConfig:
                     entry["options"].append({"name": name, "value": value})
 
 
-class ConfigPart:
+class ConfigHandlers:
     """Answers the messages about the config.
 
     Args:
@@ -114,33 +114,33 @@ class ConfigPart:
         speaker: what an update may interrupt, and runs the language model for ``llm.run_on_config``.
     """
 
-    def __init__(self, line: Line, config: LiveConfig, speaker: Speaker) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, config: LiveConfig, reply_control: ReplyControl) -> None:
+        self._messenger = messenger
         self._config = config
-        self._speaker = speaker
+        self._reply_control = reply_control
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, MessageHandler]:
         """By type of message."""
         return {"get-config": self._get, "describe-config": self._describe, "update-config": self._update}
 
     def _get(self, received: Message) -> None:
-        self._line.tell("config", {"config": self._config.services}, received["id"])
+        self._messenger.emit("config", {"config": self._config.services}, received["id"])
 
     def _describe(self, received: Message) -> None:
-        self._line.tell("config-available", {"config": self._config.describe()}, received["id"])
+        self._messenger.emit("config-available", {"config": self._config.describe()}, received["id"])
 
     def _update(self, received: Message) -> None:
         data = received.get("data") or {}
         changes = read_config(field(data, "config", list))
         if optional(data, "interrupt", bool):
-            self._speaker.silence()
+            self._reply_control.stop_speaking()
         try:
             self._config.update(changes)
         except UnknownOptionError as error:
-            self._line.refuse(received, f"Exception processing message: {error}")
+            self._messenger.send_error_response(received, f"Exception processing message: {error}")
             return
         self._get(received)
         options = [(change["service"], option) for change in changes for option in change["options"]]
         if ("llm", {"name": "run_on_config", "value": True}) in options:
-            self._speaker.respond()
+            self._reply_control.respond()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from rtvi_sync.errors import RequestTimeoutError
-from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.script import Message, message
 
 ReportLevel: TypeAlias = Literal["disabled", "none", "name", "arguments", "full"]
@@ -28,13 +28,13 @@ class Caller(Protocol):
 
 
 def call_function(
-    caller: Caller, mode: Mode, name: str, arguments: Mapping[str, Any], timeout: float, level: ReportLevel
+    caller: Caller, bot_version: BotVersion, name: str, arguments: Mapping[str, Any], timeout: float, level: ReportLevel
 ) -> Any:
     """Call a function of the client; see `BotSession.call_function`."""
     known = LEVELS.index(level)
     call_id = f"call_{uuid.uuid4().hex}"
     named = {"function_name": name} if known >= LEVELS.index("name") else {}
-    reports = mode.sends("llm-function-call-in-progress")
+    reports = bot_version.sends("llm-function-call-in-progress")
 
     def report(phase: str, data: dict[str, Any]) -> None:
         if reports and level != "disabled":

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rtvi_sync._version import __version__
-from rtvi_sync.testing.embedded_bot.bot_version import greet
+from rtvi_sync.testing.embedded_bot.bot_version import negotiate
 from rtvi_sync.testing.embedded_bot.config import LiveConfig, read_config
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.script import Message
 
@@ -30,31 +30,31 @@ class Handshake:
         options: of the bot.
     """
 
-    def __init__(self, line: Line, config: LiveConfig, wished: Any, options: BotOptions) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, config: LiveConfig, wished: Any, options: BotOptions) -> None:
+        self._messenger = messenger
         self._config = config
         self._wished = wished
         self._options = options
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, MessageHandler]:
         """By type of message."""
         return {"client-ready": self._client_ready}
 
     def _client_ready(self, received: Message) -> None:
         if not self._options.ready:
             return
-        mode, has_services = self._line.mode, self._options.has_config or self._options.has_actions
-        greeting = greet(mode, (received.get("data") or {}).get("version"), has_services=has_services)
-        self._line.generation = greeting.generation
-        if greeting.warning:
-            self._line.refuse(received, f"{greeting.warning} Compatibility issues may occur.")
+        bot_version, has_services = self._messenger.bot_version, self._options.has_config or self._options.has_actions
+        negotiation = negotiate(bot_version, (received.get("data") or {}).get("version"), has_services=has_services)
+        self._messenger.generation = negotiation.generation
+        if negotiation.warning:
+            self._messenger.send_error_response(received, f"{negotiation.warning} Compatibility issues may occur.")
         if not self._configure():
             return
-        ready: dict[str, Any] = {"version": greeting.version}
-        if mode.number >= _TELLS_ABOUT:
+        ready: dict[str, Any] = {"version": negotiation.version}
+        if bot_version.number >= _TELLS_ABOUT:
             ready["about"] = {"library": "rtvi_sync.testing", "library_version": __version__}
-        if mode.number >= _TELLS_CAPABILITIES:
+        if bot_version.number >= _TELLS_CAPABILITIES:
             ready["capabilities"] = {
                 "audio_in": True,
                 "audio_out": True,
@@ -63,9 +63,9 @@ class Handshake:
                 "video_out": False,
                 "metrics": self._options.metrics,
             }
-        if greeting.tells_config:
+        if negotiation.includes_config:
             ready["config"] = self._config.services
-        self._line.tell("bot-ready", ready, received["id"])
+        self._messenger.emit("bot-ready", ready, received["id"])
 
     def _configure(self) -> bool:
         """Set what the connect request wished. A real bot that fails at it never gets ready, and says nothing."""

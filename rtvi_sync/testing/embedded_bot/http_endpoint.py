@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
@@ -43,19 +43,19 @@ class BotRequest:
 
 
 @attrs.frozen
-class Answer:
+class HTTPResponse:
     """Status and JSON body of an answer."""
 
     status: int
     body: Mapping[str, Any]
 
 
-class SilenceError(Exception):
+class NoResponseError(Exception):
     """The server says nothing more, and leaves the connection open."""
 
 
 # Either an answer, or the messages of an event stream. Both may raise SilenceError.
-Answering = Callable[[BotRequest], Answer | Iterator[Message]]
+Responder = Callable[[BotRequest], HTTPResponse | Iterator[Message]]
 
 
 class HTTPEndpoint:
@@ -65,33 +65,33 @@ class HTTPEndpoint:
         host: address to listen on.
         port: port; 0 takes any free one.
         ssl_context: makes it HTTPS.
-        answer: called for every GET and POST.
+        respond: called for every GET and POST.
 
     Raises:
         OSError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, answer: Answering) -> None:
+    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, respond: Responder) -> None:
         listening = socket.create_server((host, port), backlog=128)
         if ssl_context is not None:
             listening = ssl_context.wrap_socket(listening, server_side=True)
-        self.answer: Final = answer
-        self._acceptor = Acceptor(listening, "bot-http", self._serve)
-        self.port: Final = self._acceptor.port
+        self.respond: Final = respond
+        self._tcp_server = TCPServer(listening, "bot-http", self._serve)
+        self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
         """Stop listening and cut what is connected; returns when all threads have ended, or at the limit."""
-        self._acceptor.stop(timeout)
+        self._tcp_server.stop(timeout)
 
-    def _serve(self, line: socket.socket, address: Any) -> None:
+    def _serve(self, connection: socket.socket, address: Any) -> None:
         try:
             # The handler stores its server for us; it needs nothing of it itself.
-            _Handler(line, address, self)  # type: ignore[arg-type]
+            _RequestHandler(connection, address, self)  # type: ignore[arg-type]
         except OSError:
             logger.debug("a client broke off", exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # an event goes out when it is written
     server: HTTPEndpoint  # type: ignore[assignment]
@@ -115,12 +115,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = BotRequest(method=self.command, path=self.path, headers=headers, body=self._read_body())
         try:
-            answer = self.server.answer(request)
-            if isinstance(answer, Answer):
+            answer = self.server.respond(request)
+            if isinstance(answer, HTTPResponse):
                 self._write_json(answer)
             else:
                 self._write_events(answer)
-        except SilenceError:
+        except NoResponseError:
             self.rfile.read(1)  # until the client leaves, or the bot stops
 
     def _read_body(self) -> Any:
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             return None
 
-    def _write_json(self, answer: Answer) -> None:
+    def _write_json(self, answer: HTTPResponse) -> None:
         data = json.dumps(answer.body).encode()
         self._begin(answer.status, {"Content-Type": "application/json", "Content-Length": str(len(data))})
         self.wfile.write(data)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 Replies: TypeAlias = Callable[[str], str] | Sequence[str]
 
 
-class Context:
+class LLMContext:
     """Messages with `role` and `content`, and the script that stands for a language model. Any thread may use it.
 
     Args:

@@ -22,7 +22,7 @@ from rtvi_sync.protocol.validation import (
     mapping_of,
 )
 from rtvi_sync.testing.embedded_bot.actions import Action, ActionName
-from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, Mode
+from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, OnConfig, OptionTypes
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.session import BotSession
@@ -96,9 +96,9 @@ class BotOptions:
     @property
     def has_config(self) -> bool:
         """The bot has a config, if its version can; all bots of 0.3 have, maybe with nothing in it."""
-        return bool(self.config or self.config_types) or Mode(self.version).generation == 0
+        return bool(self.config or self.config_types) or BotVersion(self.version).generation == 0
 
     @property
     def has_actions(self) -> bool:
         """The bot has actions, if its version can; all bots of 0.3 have."""
-        return self.actions is not None or Mode(self.version).generation == 0
+        return self.actions is not None or BotVersion(self.version).generation == 0

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing.embedded_bot.tones import Speech
+from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
 
 CHUNK: Final = 0.04
 _HEAD_START_CHUNKS: Final = 1
@@ -94,7 +94,7 @@ def llm_run(reply: str) -> Iterator[Message]:
     yield message("bot-llm-stopped")
 
 
-def bot_turn(reply: str, speech: Speech | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
+def bot_turn(reply: str, speech: ReplyAudio | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
     """Tell a reply in the order and at the pace of a real bot.
 
     Args:
@@ -108,7 +108,7 @@ def bot_turn(reply: str, speech: Speech | None, *, first_segment_id: int, genera
     yield from bot_speech(reply, speech, first_segment_id=first_segment_id, generation=generation)
 
 
-def bot_speech(text: str, speech: Speech | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
+def bot_speech(text: str, speech: ReplyAudio | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
     """The part of a turn that follows the language model. Arguments as for `bot_turn`."""
     segments = [Segment(id=first_segment_id + number, text=part) for number, part in enumerate(sentences_of(text))]
     if not segments or speech is None or not speech.pcm:
@@ -118,7 +118,7 @@ def bot_speech(text: str, speech: Speech | None, *, first_segment_id: int, gener
     yield from _spoken(segments, speech, generation)
 
 
-def _spoken(segments: list[Segment], speech: Speech, generation: int) -> Iterator[Step]:
+def _spoken(segments: list[Segment], speech: ReplyAudio, generation: int) -> Iterator[Step]:
     """Audio in whole chunks at real time, and the words between them at the moment they are said."""
     chunk_bytes = 2 * max(1, round(speech.sample_rate * CHUNK))
     chunks = -(-len(speech.pcm) // chunk_bytes)
@@ -147,7 +147,7 @@ def _due(chunk: int) -> float:
     return max(0, chunk - _HEAD_START_CHUNKS) * CHUNK
 
 
-def _cued_sentences(segments: list[Segment], speech: Speech) -> Iterator[Cue]:
+def _cued_sentences(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
     """Bots of 0.3 tell a sentence when it has been said."""
     ends = [*speech.word_starts, math.inf]
     yield 0.0, [message("bot-started-speaking")]
@@ -157,7 +157,7 @@ def _cued_sentences(segments: list[Segment], speech: Speech) -> Iterator[Cue]:
         yield ends[words], [message("bot-tts-text", {"text": segment.text})]
 
 
-def _cued_words(segments: list[Segment], speech: Speech, generation: int) -> Iterator[Cue]:
+def _cued_words(segments: list[Segment], speech: ReplyAudio, generation: int) -> Iterator[Cue]:
     """Later ones tell each word when it begins; clients of 1.x get the word where others get progress."""
     starts = iter(speech.word_starts)
     for segment in segments:

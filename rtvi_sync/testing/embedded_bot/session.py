@@ -24,17 +24,17 @@ from rtvi_sync.protocol.validation import (
     integer,
     one_of,
 )
-from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, LiveConfig
 from rtvi_sync.testing.embedded_bot.functions import LEVELS, ReportLevel, call_function
-from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.script import Message
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = integer(0, 65535)
 
 
-class Link(Protocol):
+class Connection(Protocol):
     """What a session needs of its connection."""
 
     @property
@@ -53,12 +53,12 @@ class Link(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class SessionState:
     """What a session and its conversation have in common: the bot's version, and the config and context of now."""
 
-    mode: Mode
+    bot_version: BotVersion
     config: LiveConfig
-    context: Context
+    context: LLMContext
 
 
 class BotSession:
@@ -71,11 +71,11 @@ class BotSession:
         headers: the headers of that request, names in lower case.
     """
 
-    def __init__(self, link: Link, state: State) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, state: SessionState) -> None:
+        self._connection = connection
         self._state = state
-        self.path: Final = link.path
-        self.headers: Final = link.headers
+        self.path: Final = connection.path
+        self.headers: Final = connection.headers
         self._frame_ids = itertools.count(1)
         # Guards _messages, _audio and _end, and wakes who waits for them. Held for a moment by the thread that
         # receives and by the test's threads.
@@ -204,7 +204,7 @@ class BotSession:
         MAPPING.or_none.check(arguments=arguments)
         WAIT.check(timeout=timeout)
         one_of(*LEVELS).check(report_level=report_level)
-        return call_function(self, self._state.mode, name, arguments or {}, timeout, report_level)
+        return call_function(self, self._state.bot_version, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get some, as a real bot's have.
@@ -226,17 +226,17 @@ class BotSession:
             DisconnectedError: the connection has ended.
         """
         BYTES.check(data=data)
-        self._link.send(data)
+        self._connection.send(data)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection with a code and a reason; waits two seconds at most for the client's answer."""
         _CODE.check(code=code)
         STRING.check(reason=reason)
-        self._link.close(code, reason)
+        self._connection.close(code, reason)
 
     def drop(self) -> None:
         """Cut the TCP connection without a close frame: the client sees the end of the stream."""
-        self._link.drop()
+        self._connection.drop()
 
     def receive(self, timeout: float | None) -> Frame | None:
         """Wait for the next frame and keep what it brings. Called by the one thread that serves the session.
@@ -249,7 +249,7 @@ class BotSession:
             ProtocolError: the client sent something else than a frame.
             DisconnectedError: the connection has ended.
         """
-        data = self._link.receive(timeout)
+        data = self._connection.receive(timeout)
         if isinstance(data, str):
             raise ProtocolError("a text message")
         frame = decode(data)

@@ -18,7 +18,7 @@ from rtvi_sync.transports.tls import wrap_socket
 logger: logging.Logger = logging.getLogger(__name__)
 
 
-class Acceptor:
+class TCPServer:
     """Serves every connection to a listening socket in a thread of its own, from its construction to `stop()`.
 
     Args:
@@ -49,9 +49,9 @@ class Acceptor:
         self._wake_writer.close()
         self._accept_thread.join(max(0.0, deadline - time.monotonic()))
         with self._lock:
-            lines = list(self._open)
-        for line in lines:
-            cut(line)
+            connections = list(self._open)
+        for connection in connections:
+            cut(connection)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         late = [thread.name for thread in (self._accept_thread, *self._threads) if thread.is_alive()]
@@ -67,33 +67,35 @@ class Acceptor:
                 if self._wake_reader in ready:
                     return
                 try:
-                    line, address = self._accept_one()
+                    connection, address = self._accept_one()
                 except OSError:
                     continue
                 with self._lock:
-                    self._open.add(line)
-                thread = start_thread(self._role, self._serve_line, line, address)
+                    self._open.add(connection)
+                thread = start_thread(self._role, self._serve_connection, connection, address)
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
 
     def _accept_one(self) -> tuple[socket.socket, Any]:
         # Not the method of an SSL socket, which leaves behind the descriptor of a connection that is reset meanwhile.
-        line, address = socket.socket.accept(self._listening)
-        line.setblocking(True)
+        connection, address = socket.socket.accept(self._listening)
+        connection.setblocking(True)
         if isinstance(self._listening, ssl.SSLSocket):
-            line = wrap_socket(line, self._listening.context, server_side=True, do_handshake_on_connect=False)
-        return line, address
+            connection = wrap_socket(
+                connection, self._listening.context, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
 
-    def _serve_line(self, line: socket.socket, address: Any) -> None:
+    def _serve_connection(self, connection: socket.socket, address: Any) -> None:
         try:
-            self._serve(line, address)
+            self._serve(connection, address)
         finally:
             with self._lock:
-                self._open.remove(line)
-            line.close()
+                self._open.remove(connection)
+            connection.close()
 
 
-def cut(line: socket.socket) -> None:
+def cut(connection: socket.socket) -> None:
     """Cut a connection from any thread: who reads or writes wakes up, and closes the socket itself."""
     # Not the method of an SSL socket, which would drop its TLS state under the thread that uses it.
     with contextlib.suppress(OSError):
-        socket.socket.shutdown(line, socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

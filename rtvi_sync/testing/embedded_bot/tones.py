@@ -21,7 +21,7 @@ _GAP: Final = 0.06
 
 
 @attrs.frozen(kw_only=True)
-class Speech:
+class ReplyAudio:
     """A reply as sound.
 
     Attributes:
@@ -35,16 +35,16 @@ class Speech:
     word_starts: tuple[float, ...]
 
 
-def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> Speech:
+def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyAudio:
     """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
     pcm = utterance.pcm
     if sample_rate != utterance.sample_rate:
         pcm = _resample(pcm, utterance.sample_rate, sample_rate)
     pace = utterance.duration / max(1, len(words))
-    return Speech(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
+    return ReplyAudio(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
 
 
-def tones(words: Sequence[str], sample_rate: int) -> Speech:
+def tones(words: Sequence[str], sample_rate: int) -> ReplyAudio:
     """Say each of `words` as a tone: the same word always the same one, longer words longer."""
     parts: list[bytes] = []
     starts: list[float] = []
@@ -54,7 +54,7 @@ def tones(words: Sequence[str], sample_rate: int) -> Speech:
         starts.append(size / 2 / sample_rate)
         parts.append(part)
         size += len(part)
-    return Speech(pcm=b"".join(parts), sample_rate=sample_rate, word_starts=tuple(starts))
+    return ReplyAudio(pcm=b"".join(parts), sample_rate=sample_rate, word_starts=tuple(starts))
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ class SpeechStarted:
 
 
 @attrs.frozen
-class SpeechGoesOn:
+class SpeechContinues:
     """The user is still speaking; comes twice a second.
 
     Attributes:
@@ -51,7 +51,7 @@ class Utterance:
         return len(self.pcm) / 2 / self.sample_rate
 
 
-Heard: TypeAlias = SpeechStarted | SpeechGoesOn | Utterance
+SpeechEvent: TypeAlias = SpeechStarted | SpeechContinues | Utterance
 
 
 class SpeechDetector:
@@ -81,7 +81,7 @@ class SpeechDetector:
         """True between a `SpeechStarted` and its `Utterance`."""
         return bool(self._speech)
 
-    def hear(self, pcm: bytes, sample_rate: int) -> Iterator[Heard]:
+    def feed(self, pcm: bytes, sample_rate: int) -> Iterator[SpeechEvent]:
         """Take in PCM (signed 16 bit, little endian, mono) and tell what it brings. A new rate ends the utterance."""
         if sample_rate != self._sample_rate:
             if self.speaking:
@@ -97,7 +97,7 @@ class SpeechDetector:
             del self._pending[:size]
             samples = array("h", window)
             loud = sum(map(mul, samples, samples)) >= self._energy * len(samples)
-            yield from self._go_on(window, loud) if self.speaking else self._listen(window, loud)
+            yield from self._continue_speech(window, loud) if self.speaking else self._listen(window, loud)
 
     def end(self) -> Utterance:
         """End the utterance under way now, because nothing more is heard."""
@@ -106,7 +106,7 @@ class SpeechDetector:
         self._pending.clear()
         return self._finish()
 
-    def _listen(self, window: bytes, loud: bool) -> Iterator[Heard]:
+    def _listen(self, window: bytes, loud: bool) -> Iterator[SpeechEvent]:
         self._recent.append(window)
         self._loud_run = self._loud_run + 1 if loud else 0
         if self._loud_run >= _START_WINDOWS:
@@ -115,13 +115,13 @@ class SpeechDetector:
             self._loud_run = self._quiet_run = 0
             yield SpeechStarted()
 
-    def _go_on(self, window: bytes, loud: bool) -> Iterator[Heard]:
+    def _continue_speech(self, window: bytes, loud: bool) -> Iterator[SpeechEvent]:
         self._speech.append(window)
         self._quiet_run = 0 if loud else self._quiet_run + 1
         if self._quiet_run >= self._quiet_limit or len(self._speech) >= self._length_limit:
             yield self._finish()
         elif len(self._speech) % _PROGRESS_WINDOWS == 0:
-            yield SpeechGoesOn(len(self._speech) * _WINDOW)
+            yield SpeechContinues(len(self._speech) * _WINDOW)
 
     def _finish(self) -> Utterance:
         spare = max(0, self._quiet_run - _MARGIN_WINDOWS)

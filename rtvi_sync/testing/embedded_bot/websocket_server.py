@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor, cut
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, cut
 
 logger: logging.Logger = logging.getLogger(__name__)
 # At DEBUG websockets would show every request and message of a client, its token with them; and what it tells at INFO
@@ -25,7 +25,7 @@ _DONE: Final = 1000
 _FAILED: Final = 1011
 
 
-class Link:
+class BotConnection:
     """One client's connection, from the end of its handshake. Any thread may call; only one may receive."""
 
     def __init__(self, connection: ServerConnection) -> None:
@@ -67,7 +67,7 @@ class Link:
         cut(self._connection.socket)
 
 
-class Listener:
+class WebSocketServer:
     """Accepts WebSocket clients and runs `serve_client(link)` for each, in a thread of its own.
 
     Args:
@@ -76,7 +76,9 @@ class Listener:
         serve_client: when it returns the connection is closed with 1000.
     """
 
-    def __init__(self, host: str, ssl_context: ssl.SSLContext | None, serve_client: Callable[[Link], None]) -> None:
+    def __init__(
+        self, host: str, ssl_context: ssl.SSLContext | None, serve_client: Callable[[BotConnection], None]
+    ) -> None:
         self._serve_client = serve_client
         self._server = serve(
             self._serve_connection,
@@ -90,12 +92,12 @@ class Listener:
         )
         # Not its serve_forever(): that one leaves a descriptor to the garbage collector, and gives no hold of clients
         # that have not completed their handshake.
-        self._acceptor = Acceptor(self._server.socket, "bot-session", self._server.handler)
-        self.port: Final = self._acceptor.port
+        self._tcp_server = TCPServer(self._server.socket, "bot-session", self._server.handler)
+        self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
         """Cut every connection and stop listening; returns when all threads have ended, or at the limit."""
-        self._acceptor.stop(timeout)
+        self._tcp_server.stop(timeout)
         # What serve_forever() would have been woken with: sockets since 17, numbers before, nothing on Windows.
         for end in (getattr(self._server, "shutdown_watcher", None), getattr(self._server, "shutdown_notifier", None)):
             if isinstance(end, int):
@@ -113,7 +115,7 @@ class Listener:
                 thread.name = name.replace("session", role)
         code = _FAILED
         try:
-            self._serve_client(Link(connection))
+            self._serve_client(BotConnection(connection))
             code = _DONE
         finally:
             connection.close(code)

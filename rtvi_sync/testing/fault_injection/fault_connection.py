@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, WAIT, instance_of, one_of
-from rtvi_sync.testing.fault_injection.fault_pipe import End, Pipe
+from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, Direction, Fault
 
 _READ_BYTES: Final = 64 * 1024
@@ -28,7 +28,7 @@ _DIRECTION = one_of(*DIRECTIONS)
 
 
 @attrs.frozen
-class Address:
+class TargetAddress:
     """Of a server."""
 
     family: socket.AddressFamily
@@ -79,7 +79,7 @@ class Injection:
 
 
 @attrs.frozen
-class Plan:
+class InjectionPlan:
     """When an injection strikes: after so many bytes in one direction; None: in each of its own."""
 
     injection: Injection
@@ -87,9 +87,9 @@ class Plan:
     counted_in: Direction | None
 
     @classmethod
-    def of(
+    def from_arguments(
         cls, fault: Fault, direction: Direction | None, after_bytes: int, counted_in: Direction | None, apply: Apply
-    ) -> Plan:
+    ) -> InjectionPlan:
         """What the arguments of `inject()` mean.
 
         Raises:
@@ -105,19 +105,21 @@ class Plan:
 class ProxyConnection:
     """A client's connection through the proxy. Any thread may use it."""
 
-    def __init__(self, client: socket.socket, target: Address, selector: selectors.BaseSelector, apply: Apply) -> None:
+    def __init__(
+        self, client: socket.socket, target: TargetAddress, selector: selectors.BaseSelector, apply: Apply
+    ) -> None:
         self._selector = selector
         self._apply = apply
         self._client = client
         self._server = socket.socket(target.family, socket.SOCK_STREAM)
-        self._pipes: Final[dict[Direction, Pipe]] = {direction: Pipe() for direction in DIRECTIONS}
+        self._pipes: Final[dict[Direction, FaultPipe]] = {direction: FaultPipe() for direction in DIRECTIONS}
         # Where the bytes of a direction come from, and where they go.
-        self._ends: Final[dict[Direction, tuple[socket.socket, socket.socket]]] = {
+        self._sockets: Final[dict[Direction, tuple[socket.socket, socket.socket]]] = {
             "to_client": (self._server, client),
             "to_server": (client, self._server),
         }
         self._watched: dict[socket.socket, int] = {client: 0, self._server: 0}
-        self._full: set[socket.socket] = set()  # take nothing more at the moment
+        self._blocked: set[socket.socket] = set()  # take nothing more at the moment
         self._connected = False
         self._ended = threading.Event()
         for sock in self._watched:
@@ -135,8 +137,8 @@ class ProxyConnection:
         counted_in: Direction | None = None,
     ) -> Injection:
         """Do something to this connection, now or after so many more bytes. Arguments as of `FaultProxy.inject()`."""
-        plan = Plan.of(fault, direction, after_bytes, counted_in, self._apply)
-        self._apply(lambda: self.follow(plan))
+        plan = InjectionPlan.from_arguments(fault, direction, after_bytes, counted_in, self._apply)
+        self._apply(lambda: self.apply_plan(plan))
         return plan.injection
 
     def received_bytes(self, direction: Direction) -> int:
@@ -156,17 +158,17 @@ class ProxyConnection:
 
     # -- under the lock of the proxy ----------------------------------------------------------------------------------
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: InjectionPlan) -> None:
         """Let a plan take its course."""
         for direction in plan.injection.directions:
             pipe, counted = self._pipes[direction], self._pipes[plan.counted_in or direction]
 
-            def strike(now: float, pipe: Pipe = pipe) -> None:
+            def strike(now: float, pipe: FaultPipe = pipe) -> None:
                 pipe.strike(plan.injection, now)
 
-            counted.at(counted.received + plan.after_bytes, strike, time.monotonic())
+            counted.add_trigger(counted.received + plan.after_bytes, strike, time.monotonic())
 
-    def move(self, now: float) -> float | None:
+    def transfer(self, now: float) -> float | None:
         """Move what can be moved. On the proxy's thread.
 
         Returns:
@@ -175,16 +177,18 @@ class ProxyConnection:
         if not self._connected:
             self._finish_connect()
         if self._connected:
-            self._full.clear()
+            self._blocked.clear()
             for direction in DIRECTIONS:
                 self._read(direction, now)
                 self._write(direction, now)
-            if all(pipe.over and pipe.closed for pipe in self._pipes.values()):
+            if all(pipe.ended and pipe.closed for pipe in self._pipes.values()):
                 self.close()
         if self.ended:
             return None
-        self._watch()
-        times = [pipe.due() for direction, pipe in self._pipes.items() if self._ends[direction][1] not in self._full]
+        self._update_selector()
+        times = [
+            pipe.due() for direction, pipe in self._pipes.items() if self._sockets[direction][1] not in self._blocked
+        ]
         return min((due for due in times if due is not None), default=None)
 
     def close(self, *reset: socket.socket) -> None:
@@ -212,7 +216,7 @@ class ProxyConnection:
         if self.ended or not pipe.wants_input:
             return
         try:
-            data = self._ends[direction][0].recv(_READ_BYTES)
+            data = self._sockets[direction][0].recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -224,40 +228,40 @@ class ProxyConnection:
             pipe.end(reset=False, now=now)
 
     def _write(self, direction: Direction, now: float) -> None:
-        pipe, (source, sink) = self._pipes[direction], self._ends[direction]
+        pipe, (source, sink) = self._pipes[direction], self._sockets[direction]
         item = None if self.ended else pipe.next(now)
         if item is None:
             return
-        if isinstance(item, End):
-            self._end(direction, item)
+        if isinstance(item, StreamEnd):
+            self._finish(direction, item)
             return
         try:
             pipe.sent(sink.send(item), now)
         except BlockingIOError:
-            self._full.add(sink)
+            self._blocked.add(sink)
         except OSError:
             pipe.close()
             # The sink will tell by its own stream what has become of it; unless that has ended already.
-            if all(other.over for other in self._pipes.values() if other is not pipe):
+            if all(other.ended for other in self._pipes.values() if other is not pipe):
                 self.close(source)
 
-    def _end(self, direction: Direction, end: End) -> None:
-        if end.order is not None:
-            end.order.strike()  # first: whoever sees the end may ask whether it has struck
+    def _finish(self, direction: Direction, end: StreamEnd) -> None:
+        if end.injected is not None:
+            end.injected.strike()  # first: whoever sees the end may ask whether it has struck
         if end.reset:
-            directions = end.order.directions if end.order is not None else (direction,)
-            self.close(*(self._ends[each][1] for each in directions))
+            directions = end.injected.directions if end.injected is not None else (direction,)
+            self.close(*(self._sockets[each][1] for each in directions))
         else:
             self._pipes[direction].close()
             with contextlib.suppress(OSError):
-                self._ends[direction][1].shutdown(socket.SHUT_WR)
+                self._sockets[direction][1].shutdown(socket.SHUT_WR)
 
-    def _watch(self) -> None:
+    def _update_selector(self) -> None:
         """Tell the selector which readiness is waited for."""
-        for direction, (source, _) in self._ends.items():
+        for direction, (source, _) in self._sockets.items():
             if self._connected:
                 events = selectors.EVENT_READ if self._pipes[direction].wants_input else 0
-                events |= selectors.EVENT_WRITE if source in self._full else 0
+                events |= selectors.EVENT_WRITE if source in self._blocked else 0
             else:
                 events = selectors.EVENT_WRITE if source is self._server else 0
             watched = self._watched[source]

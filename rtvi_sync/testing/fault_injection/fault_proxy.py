@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
-from rtvi_sync.testing.fault_injection.fault_connection import Address, Injection, Plan, ProxyConnection
+from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import Direction, Fault
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -73,14 +73,14 @@ class FaultProxy:
         self._target_port = target_port
         # Guards what follows and everything of the connections, and wakes who waits for an order to be carried out.
         # The proxy's thread holds it but while it waits for sockets; other threads for an assignment.
-        self._turn = threading.Condition()
-        self._turns = 0
-        self._plans: list[Plan] = []
+        self._changed = threading.Condition()
+        self._iterations = 0
+        self._plans: list[InjectionPlan] = []
         self._connections: list[ProxyConnection] = []
         self._live: list[ProxyConnection] = []
         self._port_socket: socket.socket | None = None
         self._listening = False
-        self._wanted = False  # to listen, from the next turn on
+        self._should_listen = False  # to listen, from the next turn on
         self._running = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -101,7 +101,7 @@ class FaultProxy:
     @property
     def connections(self) -> list[ProxyConnection]:
         """The connections so far, oldest first, also those that have ended."""
-        with self._turn:
+        with self._changed:
             return list(self._connections)
 
     def inject(
@@ -123,8 +123,8 @@ class FaultProxy:
         Returns:
             What tells whether the fault has struck, and can lift it.
         """
-        plan = Plan.of(fault, direction, after_bytes, counted_in, self._apply)
-        with self._turn:
+        plan = InjectionPlan.from_arguments(fault, direction, after_bytes, counted_in, self._apply)
+        with self._changed:
             self._plans.append(plan)
         return plan.injection
 
@@ -132,7 +132,7 @@ class FaultProxy:
         """Refuse new connections, like a server that is not there. Those that are made already go on."""
 
         def close() -> None:
-            self._wanted = False
+            self._should_listen = False
 
         self._apply(close)
 
@@ -144,7 +144,7 @@ class FaultProxy:
         """
 
         def listen() -> None:
-            if self._running and not self._wanted:
+            if self._running and not self._should_listen:
                 self._listen()
 
         self._apply(listen)
@@ -159,7 +159,7 @@ class FaultProxy:
         if self._running:
             raise RuntimeError("the proxy is running already")
         family, _, _, _, address = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)[0]
-        self._target = Address(family, address)
+        self._target = TargetAddress(family, address)
         self._listen()
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
@@ -174,7 +174,7 @@ class FaultProxy:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        with self._turn:
+        with self._changed:
             self._stopping = True
             self._wake()
         thread.join(timeout)
@@ -197,7 +197,7 @@ class FaultProxy:
             self._port_socket.setblocking(False)
             self.port = self._port_socket.getsockname()[1]
         self._port_socket.listen(_BACKLOG)
-        self._wanted = True
+        self._should_listen = True
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -223,11 +223,11 @@ class FaultProxy:
 
     def _apply(self, change: Callable[[], object]) -> None:
         """Make a change, and return when the proxy's thread has acted on it."""
-        with self._turn:
+        with self._changed:
             change()
-            turn = self._turns
+            iteration = self._iterations
             self._wake()
-            self._turn.wait_for(lambda: self._turns > turn or not self._running)
+            self._changed.wait_for(lambda: self._iterations > iteration or not self._running)
 
     def _wake(self) -> None:
         if self._running:
@@ -243,31 +243,31 @@ class FaultProxy:
             selector.register(self._wake_reader, selectors.EVENT_READ)
             try:
                 while True:
-                    with self._turn:
+                    with self._changed:
                         if self._stopping:
                             return
-                        due = self._take_turn(selector)
-                        self._turns += 1
-                        self._turn.notify_all()
+                        due = self._run_once(selector)
+                        self._iterations += 1
+                        self._changed.notify_all()
                     selector.select(None if due is None else max(0.0, due - time.monotonic()))
             finally:
-                with self._turn:
+                with self._changed:
                     self._running = False
-                    self._turn.notify_all()
+                    self._changed.notify_all()
                     self._close_everything()
 
-    def _take_turn(self, selector: selectors.BaseSelector) -> float | None:
+    def _run_once(self, selector: selectors.BaseSelector) -> float | None:
         """Do what is to be done now. Returns when to come again; None: when a socket is ready."""
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
-        if self._listening != self._wanted:
+        if self._listening != self._should_listen:
             assert self._port_socket is not None
-            if self._wanted:
+            if self._should_listen:
                 selector.register(self._port_socket, selectors.EVENT_READ)
             else:
                 selector.unregister(self._port_socket)
                 self._stop_listening()
-            self._listening = self._wanted
+            self._listening = self._should_listen
         while self._listening and self._port_socket is not None:
             try:
                 client, _ = self._port_socket.accept()
@@ -277,9 +277,9 @@ class FaultProxy:
             self._connections.append(connection)
             self._live.append(connection)
             for plan in self._plans:
-                connection.follow(plan)
+                connection.apply_plan(plan)
         now = time.monotonic()
-        times = [connection.move(now) for connection in self._live]
+        times = [connection.transfer(now) for connection in self._live]
         self._live = [connection for connection in self._live if not connection.ended]
         return min((due for due in times if due is not None), default=None)
 
@@ -289,4 +289,4 @@ class FaultProxy:
         for sock in (self._port_socket, self._wake_reader, self._wake_writer):
             if sock is not None:
                 sock.close()
-        self._live, self._port_socket, self._listening, self._wanted = [], None, False, False
+        self._live, self._port_socket, self._listening, self._should_listen = [], None, False, False

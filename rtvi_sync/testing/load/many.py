@@ -88,26 +88,26 @@ def run_many(
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
-    run = _Run(scenario, make, connect, on_row, session_timeout)
+    run = _LoadRun(scenario, make, connect, on_row, session_timeout)
     due = run.began
     try:
         for number in range(n):
-            run.wait_until(lambda: run.running < concurrency)
+            run.wait_until(lambda: run.active_count < concurrency)
             due = max(due, time.monotonic())  # what is late delays those that follow, and does not make them hurry
             run.wait_until(lambda: False, until=due)
             run.start(number)
             due += 1 / spawn_rate
-        run.wait_until(lambda: not run.running)
+        run.wait_until(lambda: not run.active_count)
         return run.report()
-    except BaseException as strike:
-        run.interrupt(type(strike).__name__)
-        if isinstance(strike, KeyboardInterrupt):
+    except BaseException as error:
+        run.interrupt(type(error).__name__)
+        if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(run.report()) from None
         raise
 
 
 @attrs.define(eq=False)
-class _Session:
+class _LoadSession:
     """One of the sessions. Its fields are each written by one thread, the client by the session's own.
 
     Attributes:
@@ -129,7 +129,7 @@ class _Session:
     connected: bool = False
 
 
-class _Run:
+class _LoadRun:
     """The sessions of one call. The calling thread starts them, and ends those that take too long."""
 
     def __init__(
@@ -147,22 +147,22 @@ class _Run:
         self._timeout = math.inf if timeout is None else timeout
         self.began = time.monotonic()
         # By number, in the order in which they began. Sessions take themselves out; each use is one step.
-        self._running: dict[int, _Session] = {}
+        self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
-        self._ended: deque[_Session] = deque()  # whose threads are about to end
+        self._ended: deque[_LoadSession] = deque()  # whose threads are about to end
         self._notifier = Notifier()  # rung when a session has ended
 
     @property
-    def running(self) -> int:
+    def active_count(self) -> int:
         """How many sessions there are now."""
         return len(self._running)
 
     def start(self, number: int) -> None:
         """Begin a session. One that finds no thread has failed."""
-        session = _Session(number, time.monotonic())
+        session = _LoadSession(number, time.monotonic())
         self._running[number] = session
         try:
-            session.thread = start_thread("scenario", self._hold, session)
+            session.thread = start_thread("scenario", self._run_session, session)
         except NoThreadError as error:
             self._finish(session, "not connected", error_text(error), traceback.format_exc())
 
@@ -190,12 +190,12 @@ class _Run:
             for session in list(self._running.values()):
                 self._end(session, "interrupted", error)
                 if session.thread is None:  # it was about to begin; if it does, it ends at once
-                    self._give_up(session)
+                    self._abandon(session)
             self.wait_until(lambda: not self._running)
         except KeyboardInterrupt:
             for session in list(self._running.values()):
                 self._end(session, "interrupted", error)  # some may not have been
-                self._give_up(session)
+                self._abandon(session)
 
     def report(self) -> Report:
         """Of the sessions that have ended."""
@@ -207,7 +207,7 @@ class _Run:
     def _next_limit(self) -> float:
         return min(map(self._limit_of, list(self._running.values())), default=math.inf)
 
-    def _limit_of(self, session: _Session) -> float:
+    def _limit_of(self, session: _LoadSession) -> float:
         return session.closed_at + _LEAVE_TIMEOUT if session.interrupted else session.began + self._timeout
 
     def _end_overdue(self) -> None:
@@ -220,9 +220,9 @@ class _Run:
             else:
                 # Its scenario is at something that no client of ours ends.
                 log_stack_of([session.thread] if session.thread is not None else [], "run_many()")
-                self._give_up(session)
+                self._abandon(session)
 
-    def _end(self, session: _Session, outcome: Outcome, error: str) -> None:
+    def _end(self, session: _LoadSession, outcome: Outcome, error: str) -> None:
         if session.interrupted is None:
             session.interrupted = outcome, error
             session.closed_at = time.monotonic()
@@ -234,18 +234,18 @@ class _Run:
                 with contextlib.suppress(NoThreadError):  # closing may need one, too; then the session is given up
                     session.client.close()
 
-    def _give_up(self, session: _Session) -> None:
+    def _abandon(self, session: _LoadSession) -> None:
         assert session.interrupted is not None, "it is given up after it was ended"
         session.thread = None  # nobody waits for it
         self._finish(session, *session.interrupted)
 
     # -- on the thread of a session -----------------------------------------------------------------------------------
 
-    def _hold(self, session: _Session) -> None:
+    def _run_session(self, session: _LoadSession) -> None:
         outcome: Outcome = "passed"
         error = trace = None
         try:
-            self._talk(session)
+            self._run_scenario(session)
         except BaseException as failure:  # noqa: BLE001 - an exit in a scenario ends that one only
             outcome = "failed" if session.connected else "not connected"
             error, trace = error_text(failure), traceback.format_exc()
@@ -253,7 +253,7 @@ class _Run:
             outcome, error = session.interrupted
         self._finish(session, outcome, error, trace)
 
-    def _talk(self, session: _Session) -> None:
+    def _run_scenario(self, session: _LoadSession) -> None:
         client = self._make()
         if not isinstance(client, MeasuredClient):
             raise TypeError(f"run_many() needs what makes a MeasuredClient, not {type(client).__name__}")
@@ -267,7 +267,7 @@ class _Run:
         finally:
             client.close()
 
-    def _finish(self, session: _Session, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
+    def _finish(self, session: _LoadSession, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
         row = Row(
             number=session.number,
             outcome=outcome,

@@ -37,7 +37,7 @@ from rtvi_sync.errors import anew
 from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
 from rtvi_sync.protocol.decoding import Payload
 from rtvi_sync.protocol.validation import NAME, WAIT
-from rtvi_sync.testing.embedded_bot.answers import EVENTS, Answer, AnswerClock, end_of_voice
+from rtvi_sync.testing.embedded_bot.answers import EVENTS, Answer, AnswerTimer, end_of_voice
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ Kind: TypeAlias = Literal["connect", "request", "answer", "step"]
 
 # Seconds of what the user said last that are kept, to find the end of it. A bot takes less to notice that. They take
 # 125 kB; to keep the loudness of each piece instead would take 20 us for each, on the thread that sends everybody's.
-_KEPT = 3.0
+_KEPT_SECONDS = 3.0
 
 
 @attrs.frozen(kw_only=True)
@@ -111,21 +111,21 @@ class MeasuredClient(RTVIClient):
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
         given = (options,) if options is not None else ()
         super().__init__(*given, **keywords)
-        # Guards `_clock`. Held for a moment by the client's handlers and by who asks or hears; re-entrant, because a
+        # Guards `_answer_timer`. Held for a moment by the client's handlers and by who asks or hears; re-entrant, because a
         # signal handler may ask in between.
-        self._clock_lock = threading.RLock()
-        self._clock = AnswerClock()
+        self._timer_lock = threading.RLock()
+        self._answer_timer = AnswerTimer()
         self._notifier = Notifier()  # rung when an answer or the session is over
-        self._sent: TrackFrames[AudioFrame] | None = None
+        self._sent_audio: TrackFrames[AudioFrame] | None = None
         # When a session was begun last, and when and how one ended. By these moments is known what belongs to which:
         # handlers may lag behind calls.
-        self._begun: float | None = None
-        self._end: tuple[float, CloseInfo] | None = None
-        signals.connected.connect(self._connected, sender=self)
-        signals.disconnected.connect(self._disconnected, sender=self)
-        signals.user_stopped_speaking.connect(self._user_stopped, sender=self)
+        self._session_began: float | None = None
+        self._session_end: tuple[float, CloseInfo] | None = None
+        signals.connected.connect(self._on_connected, sender=self)
+        signals.disconnected.connect(self._on_disconnected, sender=self)
+        signals.user_stopped_speaking.connect(self._on_user_stopped, sender=self)
         for event in EVENTS:
-            signals.BY_EVENT[event].connect(self._heard, sender=self)
+            signals.BY_EVENT[event].connect(self._on_bot_event, sender=self)
 
     @classmethod
     def for_url(cls, url: str, **options: Any) -> MeasuredClient:
@@ -165,19 +165,19 @@ class MeasuredClient(RTVIClient):
         WAIT.or_none.check(timeout=timeout)
         if self._dispatcher.queue.is_current:
             raise WouldDeadlockError("wait_for_answer() was called inside a handler, which holds up what it waits for")
-        if self._begun is None:
+        if self._session_began is None:
             raise BotNotReadyError("There is no bot that could answer; call connect() first")
         called = time.monotonic()
-        self._wait_until(lambda: self._clock.heard or self._over, Deadline(timeout))
-        with self._clock_lock:
-            if self._clock.heard:
-                return self._clock.heard.popleft()
-            over = self._over
-            missing, began = (not over and self._clock.give_up()) or ("first sound", called)
-        if over is not None:
-            raise over.as_error("the answer was over")
+        self._wait_until(lambda: self._answer_timer.completed or self._close_info, Deadline(timeout))
+        with self._timer_lock:
+            if self._answer_timer.completed:
+                return self._answer_timer.completed.popleft()
+            close_info = self._close_info
+            missing, began = (not close_info and self._answer_timer.cancel()) or ("first sound", called)
+        if close_info is not None:
+            raise close_info.as_error("the answer was over")
         error = RequestTimeoutError(f"The bot's answer was not over within {timeout} s: no {missing}")
-        self._tell("answer", missing, began, error=error)
+        self._report("answer", missing, began, error=error)
         raise error
 
     def __enter__(self) -> MeasuredClient:
@@ -187,7 +187,7 @@ class MeasuredClient(RTVIClient):
     # -- what is measured ---------------------------------------------------------------------------------------------
 
     def connect(self, connection_params: Any = None) -> BotReadyData:
-        self._begun = time.monotonic()
+        self._session_began = time.monotonic()
         with self._measured("connect", "connect"):
             return super().connect(connection_params)
 
@@ -208,7 +208,7 @@ class MeasuredClient(RTVIClient):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> BotReadyData:
-        self._begun = time.monotonic()
+        self._session_began = time.monotonic()
         with self._measured("connect", "start_bot_and_connect"):
             return super().start_bot_and_connect(endpoint, request_data, headers, timeout)
 
@@ -242,9 +242,9 @@ class MeasuredClient(RTVIClient):
                     yield message
                     asked = time.monotonic()
         except Exception as error:
-            self._tell("request", name, began, seconds + time.monotonic() - asked, size=size, error=error)
+            self._report("request", name, began, seconds + time.monotonic() - asked, size=size, error=error)
             raise
-        self._tell("request", name, began, seconds, size=size)
+        self._report("request", name, began, seconds, size=size)
 
     def describe_actions(self, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIMessage:
         return self._request("describe-actions", lambda: RTVIClient.describe_actions(self, timeout))
@@ -261,7 +261,7 @@ class MeasuredClient(RTVIClient):
         return self._request("describe-config", lambda: RTVIClient.describe_config(self, timeout), _in_config)
 
     def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
-        with self._asking(audio_response) if run_immediately else contextlib.nullcontext():
+        with self._timing_answer(audio_response) if run_immediately else contextlib.nullcontext():
             super().send_text(content, run_immediately, audio_response)
 
     def send_file(
@@ -275,7 +275,7 @@ class MeasuredClient(RTVIClient):
         name: str | None = None,
         custom_options: Mapping[str, Any] | None = None,
     ) -> None:
-        with self._asking(audio_response) if run_immediately else contextlib.nullcontext():
+        with self._timing_answer(audio_response) if run_immediately else contextlib.nullcontext():
             super().send_file(
                 file,
                 content,
@@ -287,7 +287,7 @@ class MeasuredClient(RTVIClient):
             )
 
     def append_to_context(self, role: str, content: Any, run_immediately: bool = False) -> None:
-        with self._asking(aloud=True) if run_immediately else contextlib.nullcontext():
+        with self._timing_answer(aloud=True) if run_immediately else contextlib.nullcontext():
             super().append_to_context(role, content, run_immediately)
 
     # -- how ----------------------------------------------------------------------------------------------------------
@@ -298,22 +298,22 @@ class MeasuredClient(RTVIClient):
         try:
             yield
         except Exception as error:
-            self._tell(kind, name, began, error=error)
+            self._report(kind, name, began, error=error)
             raise
-        self._tell(kind, name, began)
+        self._report(kind, name, began)
 
     def _request(self, name: str, call: Callable[[], T], data_of: Callable[[T], Any] = _in_message) -> T:
         began = time.monotonic()
         try:
             answer = call()
         except Exception as error:
-            self._tell("request", name, began, error=error)
+            self._report("request", name, began, error=error)
             raise
         seconds = time.monotonic() - began
-        self._tell("request", name, began, seconds, size=_size_of(data_of(answer)))
+        self._report("request", name, began, seconds, size=_size_of(data_of(answer)))
         return answer
 
-    def _tell(
+    def _report(
         self,
         kind: Kind,
         name: str,
@@ -330,23 +330,27 @@ class MeasuredClient(RTVIClient):
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     @contextlib.contextmanager
-    def _asking(self, aloud: bool) -> Iterator[None]:
-        with self._clock_lock:
-            self._clock.heard.clear()
-            self._clock.ask(time.monotonic(), aloud=aloud)
+    def _timing_answer(self, aloud: bool) -> Iterator[None]:
+        with self._timer_lock:
+            self._answer_timer.completed.clear()
+            self._answer_timer.start(time.monotonic(), aloud=aloud)
         try:
             yield
         except BaseException as error:
-            with self._clock_lock:
-                unasked = self._clock.give_up()
+            with self._timer_lock:
+                unasked = self._answer_timer.cancel()
             if unasked is not None and isinstance(error, Exception):
-                self._tell("answer", *unasked, error=error)
+                self._report("answer", *unasked, error=error)
             raise
 
     @property
-    def _over(self) -> CloseInfo | None:
+    def _close_info(self) -> CloseInfo | None:
         """How the session ended that was begun last; None: it has not."""
-        return self._end[1] if self._end is not None and self._end[0] >= (self._begun or 0.0) else None
+        return (
+            self._session_end[1]
+            if self._session_end is not None and self._session_end[0] >= (self._session_began or 0.0)
+            else None
+        )
 
     def _wait_until(self, ready: Callable[[], object], deadline: Deadline) -> None:
         if not self._dispatcher.queue.manual:
@@ -357,32 +361,36 @@ class MeasuredClient(RTVIClient):
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 
-    def _connected(self, _client: RTVIClient, event: Event) -> None:
+    def _on_connected(self, _client: RTVIClient, event: Event) -> None:
         track = self.tracks().local.audio
-        self._sent = track.frames(buffer=_KEPT) if track is not None else None
-        self._begun = max(self._begun or 0.0, event.received_at)  # it may be a session that replaces a lost one
+        self._sent_audio = track.frames(buffer=_KEPT_SECONDS) if track is not None else None
+        self._session_began = max(
+            self._session_began or 0.0, event.received_at
+        )  # it may be a session that replaces a lost one
 
-    def _user_stopped(self, _client: RTVIClient, event: Event) -> None:
-        end = end_of_voice(self._sent.queued(), event.received_at) if self._sent is not None else None
-        with self._clock_lock:
-            self._clock.ask(event.received_at if end is None else end, aloud=True)
+    def _on_user_stopped(self, _client: RTVIClient, event: Event) -> None:
+        end = end_of_voice(self._sent_audio.queued(), event.received_at) if self._sent_audio is not None else None
+        with self._timer_lock:
+            self._answer_timer.start(event.received_at if end is None else end, aloud=True)
 
-    def _heard(self, _client: RTVIClient, event: Event) -> None:
-        with self._clock_lock:
-            told = self._clock.take(event)
-        for name, began, seconds in told:
-            self._tell("answer", name, began, seconds)
+    def _on_bot_event(self, _client: RTVIClient, event: Event) -> None:
+        with self._timer_lock:
+            completed = self._answer_timer.handle_event(event)
+        for name, began, seconds in completed:
+            self._report("answer", name, began, seconds)
             if name == "whole":
                 self._notifier.notify_all()
 
-    def _disconnected(self, _client: RTVIClient, event: Event) -> None:
+    def _on_disconnected(self, _client: RTVIClient, event: Event) -> None:
         info: CloseInfo = event.data
-        with self._clock_lock:
-            self._end = event.received_at, info
-            unanswered = self._clock.end(event.received_at)
+        with self._timer_lock:
+            self._session_end = event.received_at, info
+            unanswered = self._answer_timer.end_session(event.received_at)
         if unanswered is not None and info.initiator != "client":
             missing, began = unanswered
-            self._tell("answer", missing, began, event.received_at - began, error=info.as_error("the answer was over"))
+            self._report(
+                "answer", missing, began, event.received_at - began, error=info.as_error("the answer was over")
+            )
         self._notifier.notify_all()
 
 
