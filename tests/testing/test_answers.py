@@ -25,26 +25,26 @@ def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple
 @pytest.mark.parametrize(
     ("aloud", "events", "told"),
     [
-        (True, SPOKEN, [("first text", 2), ("first sound", 3), ("whole", 5)]),
+        (True, SPOKEN, [("first text", 2), ("first audio", 3), ("complete", 5)]),
         # It writes longer than it speaks.
         (
             True,
             [E.BOT_LLM_STARTED, E.BOT_STARTED_SPEAKING, E.BOT_STOPPED_SPEAKING, E.BOT_TTS_TEXT, E.BOT_LLM_STOPPED],
-            [("first sound", 2), ("first text", 4), ("whole", 5)],
+            [("first audio", 2), ("first text", 4), ("complete", 5)],
         ),
         # It says nothing of a language model.
         (
             True,
             [E.BOT_STARTED_SPEAKING, E.BOT_OUTPUT, E.BOT_STOPPED_SPEAKING],
-            [("first sound", 1), ("first text", 2), ("whole", 3)],
+            [("first audio", 1), ("first text", 2), ("complete", 3)],
         ),
         # It does not say what it says.
-        (True, [E.BOT_STARTED_SPEAKING, E.BOT_STOPPED_SPEAKING], [("first sound", 1), ("whole", 2)]),
+        (True, [E.BOT_STARTED_SPEAKING, E.BOT_STOPPED_SPEAKING], [("first audio", 1), ("complete", 2)]),
         # In writing, it need not speak; a run that only calls a function says nothing.
         (
             False,
             [E.BOT_LLM_STARTED, E.BOT_LLM_STOPPED, E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_LLM_STOPPED],
-            [("first text", 4), ("whole", 5)],
+            [("first text", 4), ("complete", 5)],
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_an_answer(aloud: bool, events: list[RTVIEvent], told: list[tuple[str, f
     assert feed(timer, *events) == told
     seconds = dict(told)
     assert list(timer.completed) == [
-        Answer(text=seconds.get("first text"), sound=seconds.get("first sound"), whole=seconds["whole"])
+        Answer(text=seconds.get("first text"), audio=seconds.get("first audio"), complete=seconds["complete"])
     ]
     assert feed(timer, *SPOKEN) == []
     assert timer.cancel() is None
@@ -66,11 +66,11 @@ def test_handlers_lag() -> None:
     timer = AnswerTimer()
     timer.start(10.0, aloud=True)
     assert feed(timer, *SPOKEN, at=1.0) == []  # a greeting that was over
-    assert feed(timer, *SPOKEN) == [("first text", 2), ("first sound", 3), ("whole", 5)]
+    assert feed(timer, *SPOKEN) == [("first text", 2), ("first audio", 3), ("complete", 5)]
     timer.start(20.0, aloud=True)
     assert feed(timer, *SPOKEN[:3], E.BOT_LLM_TEXT, at=17.5) == []  # one that was not
     assert feed(timer, *SPOKEN[3:], at=21.0) == []
-    assert feed(timer, *SPOKEN, at=23.0) == [("first text", 4), ("first sound", 5), ("whole", 7)]
+    assert feed(timer, *SPOKEN, at=23.0) == [("first text", 4), ("first audio", 5), ("complete", 7)]
 
 
 def test_nobody_asked() -> None:
@@ -90,11 +90,11 @@ def test_a_question_into_the_midst_of_an_answer(sign: RTVIEvent) -> None:
 @pytest.mark.parametrize(
     ("aloud", "events", "missing"),
     [
-        (True, [], "first sound"),
-        (True, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "first sound"),
-        (True, [E.BOT_STARTED_SPEAKING], "whole"),
+        (True, [], "first audio"),
+        (True, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "first audio"),
+        (True, [E.BOT_STARTED_SPEAKING], "complete"),
         (False, [], "first text"),
-        (False, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "whole"),
+        (False, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "complete"),
     ],
 )
 def test_an_answer_that_does_not_come(aloud: bool, events: list[RTVIEvent], missing: str) -> None:

@@ -50,7 +50,7 @@ def test_speech_between_silences_is_found_whole() -> None:
     assert [said.pcm for said in utterances(heard)] == [silence(0.1) + tone(1) + silence(0.1)]
 
 
-def test_a_pause_shorter_than_the_hang_over_is_part_of_the_speech() -> None:
+def test_a_pause_shorter_than_the_hangover_is_part_of_the_speech() -> None:
     """Breathing does not end an utterance."""
     pcm = tone(0.5) + silence(0.5) + tone(0.5) + silence(0.6)
 

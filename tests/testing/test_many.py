@@ -71,7 +71,7 @@ class TestRunning:
         ]
         assert report.failed == ()
         for row in report.rows:
-            assert list(row.durations) == ["connect", "request order", "answer first text", "answer whole"]
+            assert list(row.durations) == ["connect", "request order", "answer first text", "answer complete"]
             assert 0 <= row.began < row.began + row.seconds <= report.seconds
             assert sum(row.durations.values()) - row.durations["answer first text"] <= row.seconds
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-scenario")]

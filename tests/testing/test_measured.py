@@ -29,7 +29,7 @@ from tests.garbage import collect
 from tests.slowness import GUARD
 
 SOON = GUARD
-HANG_OVER = 0.15
+HANGOVER = 0.15
 
 
 def handle(session: BotSession, message: dict[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def refuse(_: object) -> None:
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    with EmbeddedBot(hangover=HANG_OVER, replies="No.", handler=handle, on_request={"refused": refuse}) as bot:
+    with EmbeddedBot(hangover=HANGOVER, replies="No.", handler=handle, on_request={"refused": refuse}) as bot:
         yield bot
 
 
@@ -207,15 +207,15 @@ class TestAnswers:
             spoken = client.wait_for_answer(SOON)
             client.send_text("Well?", audio_response=False)
             written = client.wait_for_answer(SOON)
-        assert [name for _, name, _ in names(told)] == ["first text", "first sound", "whole", "first text", "whole"]
+        assert [name for _, name, _ in names(told)] == ["first text", "first audio", "complete", "first text", "complete"]
         assert spoken.text is not None
-        assert spoken.sound is not None
-        assert 0 < spoken.text < spoken.whole
-        assert spoken.whole > 0.1  # a word of sound
-        assert written.sound is None
+        assert spoken.audio is not None
+        assert 0 < spoken.text < spoken.complete
+        assert spoken.complete > 0.1  # a word of sound
+        assert written.audio is None
         assert [done.seconds for done in told] == [
-            *(spoken.text, spoken.sound, spoken.whole),
-            *(written.text, written.whole),
+            *(spoken.text, spoken.audio, spoken.complete),
+            *(written.text, written.complete),
         ]
 
     def test_spoken(self, bot: EmbeddedBot, told: list[Measurement]) -> None:
@@ -228,11 +228,11 @@ class TestAnswers:
             assert source.wait(SOON)
             sent = time.monotonic()
             answer = client.wait_for_answer(SOON)
-        whole = next(done for done in told if done.name == "whole")
-        assert began + 0.28 <= whole.began <= sent  # when the last 20 ms of 0.3 s were sent
-        assert answer.sound is not None
-        assert answer.sound > HANG_OVER
-        assert answer.whole > answer.sound + 0.2  # the bot says what it heard
+        complete = next(done for done in told if done.name == "complete")
+        assert began + 0.28 <= complete.began <= sent  # when the last 20 ms of 0.3 s were sent
+        assert answer.audio is not None
+        assert answer.audio > HANGOVER
+        assert answer.complete > answer.audio + 0.2  # the bot says what it heard
 
     def test_what_is_not_asked(self, client: MeasuredClient, told: list[Measurement]) -> None:
         """A text that joins the context only is no question."""
@@ -240,7 +240,7 @@ class TestAnswers:
             client.send_text("By the way.", run_immediately=False)
             with pytest.raises(RequestTimeoutError):
                 client.wait_for_answer(0.05)
-        assert names(told)[1:] == [("answer", "first sound", "RequestTimeoutError")]
+        assert names(told)[1:] == [("answer", "first audio", "RequestTimeoutError")]
         assert 0.05 <= told[1].seconds < SOON
 
     def test_other_questions(self, client: MeasuredClient, told: list[Measurement]) -> None:
@@ -251,7 +251,7 @@ class TestAnswers:
         with EmbeddedBot(version="1.4.0", replies="No.") as bot, MeasuredClient.for_url(bot.ws_url) as older:
             older.append_to_context("user", "By the way.")
             older.append_to_context("user", "Well?", run_immediately=True)
-            assert older.wait_for_answer(SOON).sound is not None
+            assert older.wait_for_answer(SOON).audio is not None
 
     def test_none_in_time(self, client: MeasuredClient, told: list[Measurement]) -> None:
         """A bot that is silent fails one answer, and may answer the next."""
@@ -264,7 +264,7 @@ class TestAnswers:
         assert names(told)[1:] == [
             ("answer", "first text", "RequestTimeoutError"),
             ("answer", "first text", None),
-            ("answer", "whole", None),
+            ("answer", "complete", None),
         ]
 
     def test_the_bot_leaves(self, client: MeasuredClient, told: list[Measurement]) -> None:
@@ -283,10 +283,10 @@ class TestAnswers:
         client.wait_for_answer(SOON)
         assert names(told)[1:] == [
             ("answer", "first text", "DisconnectedError"),
-            ("answer", "first sound", "BotNotReadyError"),
+            ("answer", "first audio", "BotNotReadyError"),
             ("connect", "connect", None),
             ("answer", "first text", None),
-            ("answer", "whole", None),
+            ("answer", "complete", None),
         ]
 
     def test_the_user_leaves(self, client: MeasuredClient, told: list[Measurement]) -> None:

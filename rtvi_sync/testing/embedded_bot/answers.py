@@ -31,7 +31,7 @@ _BREAKS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTV
 # Answers that nobody asked for by `wait_for_answer()` are kept up to this number.
 _MAX_ANSWERS: Final = 100
 
-AnswerPart: TypeAlias = Literal["first text", "first sound", "whole"]
+AnswerPart: TypeAlias = Literal["first text", "first audio", "complete"]
 """A part of an answer that is timed."""
 
 
@@ -41,13 +41,13 @@ class Answer:
 
     Attributes:
         text: until the first text of the bot's came.
-        sound: until the bot began to speak.
-        whole: until it had said everything.
+        audio: until the bot began to speak.
+        complete: until it had said everything.
     """
 
     text: float | None = None
-    sound: float | None = None
-    whole: float
+    audio: float | None = None
+    complete: float
 
 
 @attrs.define
@@ -55,14 +55,14 @@ class _PendingAnswer:
     asked: float
     aloud: bool
     text: float | None = None
-    sound: float | None = None
+    audio: float | None = None
 
     @property
     def missing(self) -> AnswerPart:
         """What would have come next."""
         if self.aloud:
-            return "first sound" if self.sound is None else "whole"
-        return "first text" if self.text is None else "whole"
+            return "first audio" if self.audio is None else "complete"
+        return "first text" if self.text is None else "complete"
 
 
 class AnswerTimer:
@@ -114,15 +114,15 @@ class AnswerTimer:
         if event.type in BOT_TEXTS and pending.text is None:
             pending.text = after
             return [("first text", pending.asked, after)]
-        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and pending.sound is None:
-            pending.sound = after
-            return [("first sound", pending.asked, after)]
-        begun = pending.sound if pending.aloud else pending.text
+        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and pending.audio is None:
+            pending.audio = after
+            return [("first audio", pending.asked, after)]
+        begun = pending.audio if pending.aloud else pending.text
         if begun is None or self._writing or self._speaking or event.type in BOT_TEXTS:
             return []
         self._pending = None
-        self.completed.append(Answer(text=pending.text, sound=pending.sound, whole=after))
-        return [("whole", pending.asked, after)]
+        self.completed.append(Answer(text=pending.text, audio=pending.audio, complete=after))
+        return [("complete", pending.asked, after)]
 
     def end_session(self, moment: float) -> tuple[AnswerPart, float] | None:
         """The session has ended. Returns what `give_up()` does, unless what was asked last was asked of another one."""

@@ -55,8 +55,8 @@ class Measurement:
     Attributes:
         kind: "connect"; "request": a call that waits for the bot's answer to it; "answer": to what the user said;
             "step": what the program measured by `MeasuredClient.measure()`.
-        name: "connect", "start_bot" or "start_bot_and_connect"; the type of the request; "first text", "first sound" or
-            "whole" of an answer; that of the step.
+        name: "connect", "start_bot" or "start_bot_and_connect"; the type of the request; "first text", "first audio" or
+            "complete" of an answer; that of the step.
         began: monotonic seconds.
         seconds: how long it took, until it failed if it did.
         size: characters of JSON in the answer to a request, of a stream in all its messages; 0 for others.
@@ -173,7 +173,7 @@ class MeasuredClient(RTVIClient):
             if self._answer_timer.completed:
                 return self._answer_timer.completed.popleft()
             close_info = self._close_info
-            missing, began = (not close_info and self._answer_timer.cancel()) or ("first sound", called)
+            missing, began = (not close_info and self._answer_timer.cancel()) or ("first audio", called)
         if close_info is not None:
             raise close_info.as_error("the answer was over")
         error = RequestTimeoutError(f"The bot's answer was not over within {timeout} s: no {missing}")
@@ -378,7 +378,7 @@ class MeasuredClient(RTVIClient):
             completed = self._answer_timer.handle_event(event)
         for name, began, seconds in completed:
             self._report("answer", name, began, seconds)
-            if name == "whole":
+            if name == "complete":
                 self._notifier.notify_all()
 
     def _on_disconnected(self, _client: RTVIClient, event: Event) -> None:
