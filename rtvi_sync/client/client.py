@@ -201,7 +201,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler too, that of
         `disconnected` for instance.
         """
-        return self._manager.connect(given=connection_params)
+        return self._observe("connect", lambda: self._manager.connect(given=connection_params))
 
     def start_bot(
         self,
@@ -228,7 +228,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             BotAlreadyStartedError: a session is active, or one is under way, or another call of `start_bot()` is.
             DisconnectedError: `disconnect()` was called on another thread.
         """
-        return self._manager.start_bot(api_request(endpoint, request_data, headers, timeout))
+        request = api_request(endpoint, request_data, headers, timeout)
+        return self._observe("start_bot", lambda: self._manager.start_bot(request))
 
     def start_bot_and_connect(
         self,
@@ -238,7 +239,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         timeout: Seconds | None = None,
     ) -> BotReadyData:
         """`start_bot()` and `connect()` in one, under one limit. Arguments as of `start_bot()`, errors as of both."""
-        return self._manager.connect(start=api_request(endpoint, request_data, headers, timeout))
+        request = api_request(endpoint, request_data, headers, timeout)
+        return self._observe("start_bot_and_connect", lambda: self._manager.connect(start=request))
 
     def disconnect(self) -> None:
         """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
@@ -257,7 +259,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """`disconnect()` for good: `connect()` raises from now on."""
         self._manager.close()
 
-    def __enter__(self) -> RTVIClient:
+    def __enter__(self: ClientT) -> ClientT:
         self.connect()
         return self
 
