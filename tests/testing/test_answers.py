@@ -23,7 +23,7 @@ def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple
 
 
 @pytest.mark.parametrize(
-    ("aloud", "events", "told"),
+    ("spoken", "events", "told"),
     [
         (True, SPOKEN, [("first text", 2), ("first audio", 3), ("complete", 5)]),
         # It writes longer than it speaks.
@@ -48,10 +48,10 @@ def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple
         ),
     ],
 )
-def test_an_answer(aloud: bool, events: list[RTVIEvent], told: list[tuple[str, float]]) -> None:
+def test_an_answer(spoken: bool, events: list[RTVIEvent], told: list[tuple[str, float]]) -> None:
     """Its parts are told once each, from the end of the user's turn; what follows belongs to no question."""
     timer = AnswerTimer()
-    timer.start(10.0, aloud=aloud)
+    timer.start(10.0, spoken=spoken)
     assert feed(timer, *events) == told
     seconds = dict(told)
     assert list(timer.completed) == [
@@ -64,10 +64,10 @@ def test_an_answer(aloud: bool, events: list[RTVIEvent], told: list[tuple[str, f
 def test_handlers_lag() -> None:
     """What arrived before the question is no answer to it though it is seen after it, and neither is the rest of it."""
     timer = AnswerTimer()
-    timer.start(10.0, aloud=True)
+    timer.start(10.0, spoken=True)
     assert feed(timer, *SPOKEN, at=1.0) == []  # a greeting that was over
     assert feed(timer, *SPOKEN) == [("first text", 2), ("first audio", 3), ("complete", 5)]
-    timer.start(20.0, aloud=True)
+    timer.start(20.0, spoken=True)
     assert feed(timer, *SPOKEN[:3], E.BOT_LLM_TEXT, at=17.5) == []  # one that was not
     assert feed(timer, *SPOKEN[3:], at=21.0) == []
     assert feed(timer, *SPOKEN, at=23.0) == [("first text", 4), ("first audio", 5), ("complete", 7)]
@@ -83,12 +83,12 @@ def test_a_question_into_the_midst_of_an_answer(sign: RTVIEvent) -> None:
     """What the bot had begun to say before is no answer; from the sign that it has stopped on, it may be one."""
     timer = AnswerTimer()
     feed(timer, E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_STARTED_SPEAKING, at=1.0)
-    timer.start(10.0, aloud=True)
+    timer.start(10.0, spoken=True)
     assert feed(timer, E.BOT_LLM_TEXT, E.BOT_TTS_TEXT, sign, E.BOT_LLM_TEXT) == [("first text", 4)]
 
 
 @pytest.mark.parametrize(
-    ("aloud", "events", "missing"),
+    ("spoken", "events", "missing"),
     [
         (True, [], "first audio"),
         (True, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "first audio"),
@@ -97,10 +97,10 @@ def test_a_question_into_the_midst_of_an_answer(sign: RTVIEvent) -> None:
         (False, [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT], "complete"),
     ],
 )
-def test_an_answer_that_does_not_come(aloud: bool, events: list[RTVIEvent], missing: str) -> None:
+def test_an_answer_that_does_not_come(spoken: bool, events: list[RTVIEvent], missing: str) -> None:
     """Who gives up is told what would have come next, once; what comes late is not told."""
     timer = AnswerTimer()
-    timer.start(10.0, aloud=aloud)
+    timer.start(10.0, spoken=spoken)
     feed(timer, *events)
     assert timer.cancel() == (missing, 10.0)
     assert timer.cancel() is None
@@ -110,12 +110,12 @@ def test_an_answer_that_does_not_come(aloud: bool, events: list[RTVIEvent], miss
 def test_the_end_of_a_session() -> None:
     """It ends what was asked before, and not what has been asked in the next one by then."""
     timer = AnswerTimer()
-    timer.start(10.0, aloud=False)
+    timer.start(10.0, spoken=False)
     assert timer.end_session(9.0) is None
     assert timer.end_session(11.0) == ("first text", 10.0)
     feed(timer, E.BOT_STARTED_SPEAKING)
     timer.end_session(20.0)
-    timer.start(21.0, aloud=True)
+    timer.start(21.0, spoken=True)
     assert feed(timer, E.BOT_LLM_TEXT, at=22.0) == [("first text", 1)]
 
 

@@ -71,13 +71,13 @@ def test_a_test_can_see_what_came() -> None:
 def test_waiting_has_a_limit(talk: Talk) -> None:
     """What does not come raises in time; what can no longer come raises at once."""
     with EmbeddedBot() as bot:
-        with pytest.raises(RequestTimeoutError, match=r"no client connected within 0\.01 s"):
+        with pytest.raises(RequestTimeoutError, match=r"No client connected to the bot within 0\.01 s"):
             bot.wait_for_session(0.01)
         client = talk(bot)
         session = bot.wait_for_session()
         with pytest.raises(RequestTimeoutError, match="'send-text'"):
             session.wait_for_message("send-text", 0.01)
-        with pytest.raises(RequestTimeoutError, match="still lives"):
+        with pytest.raises(RequestTimeoutError, match="still open"):
             session.wait_ended(0.01)
         client.connection.close()
         with pytest.raises(DisconnectedError, match="'send-text'") as caught:

@@ -1,4 +1,4 @@
-"""The actions of the embedded bot, as bots of RTVI 0.3 and early 1.x have them."""
+"""Actions of the embedded bot, as bots of RTVI 0.3 and early 1.x have them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ActionName: TypeAlias = str | tuple[str, str]
 
 @attrs.frozen(kw_only=True)
 class ActionCall:
-    """An action that a client asks for."""
+    """A client's call of an action."""
 
     received: Message
     name: str
@@ -34,10 +34,10 @@ class ActionCall:
 
 
 def read_call(received: Message) -> ActionCall:
-    """What a client's `action` message asks for.
+    """Return the call in a client's `action` message.
 
     Raises:
-        InvalidMessageError: the message says it wrongly.
+        InvalidMessageError: the message is malformed.
     """
     data = received.get("data") or {}
     name = f"{field(data, 'service', str)}:{field(data, 'action', str)}"
@@ -46,16 +46,16 @@ def read_call(received: Message) -> ActionCall:
 
 
 class NeverAnsweredError(Exception):
-    """Nothing answers this action, nor any after it: what bots of Pipecat make of a failure."""
+    """A failed action that stays unanswered, as all actions after it do: the behaviour of bots of Pipecat."""
 
 
 class ActionRegistry:
-    """The actions of one session: the user's, and those that every bot has.
+    """The actions of one session: the application's, and those that every bot has.
 
     Args:
-        functions: the user's, by ``service:action``.
-        context: what ``llm:...`` works on.
-        speaker: what ``llm:run`` and ``tts:...`` make speak.
+        functions: the application's, by ``service:action``.
+        context: the messages that ``llm:...`` reads and changes.
+        reply_control: speaks and stops for ``llm:run`` and ``tts:...``.
         quirks: True: an action that fails or returns None is never answered.
     """
 
@@ -65,7 +65,7 @@ class ActionRegistry:
         self._context = context
         self._reply_control = reply_control
         self._quirks = quirks
-        self._wants_run = False
+        self._run_requested = False
         self._functions: dict[str, Action] = {
             "llm:get_context": self._get_context,
             "llm:set_context": self._set_context,
@@ -77,15 +77,15 @@ class ActionRegistry:
         }
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every action with the names and types of its arguments and the type of its result."""
+        """Describe every action: the names and types of its arguments and the type of its result."""
         return [describe(name, function) for name, function in self._functions.items()]
 
     def perform(self, call: ActionCall, messenger: Messenger) -> None:
-        """Run an action, answer it, and let the language model answer if the action wants that.
+        """Run an action, answer it, and run the language model if the action requested that.
 
         Raises:
-            NeverAnsweredError
-            DisconnectedError: nobody is there to be answered.
+            NeverAnsweredError: the action failed or returned None, and the bot has `quirks`.
+            DisconnectedError: the client has disconnected.
         """
         function = self._functions.get(call.name)
         if function is None:
@@ -103,9 +103,9 @@ class ActionRegistry:
             if self._quirks:
                 raise NeverAnsweredError from error
             messenger.send_error_response(call.received, str(error) or type(error).__name__)
-        # A real bot's language model answers in its pipeline, behind the action's own answer.
-        wants_run, self._wants_run = self._wants_run, False
-        if wants_run:
+        # A real bot's language model runs in its pipeline, so its reply follows the action's own answer.
+        run_requested, self._run_requested = self._run_requested, False
+        if run_requested:
             self._reply_control.respond()
 
     def _get_context(self) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ class ActionRegistry:
     def _run(self, interrupt: bool = True) -> bool:
         if interrupt:
             self._reply_control.stop_speaking()
-        self._wants_run = True
+        self._run_requested = True
         return True
 
     def _say(self, text: str, interrupt: bool = False) -> bool:
@@ -147,10 +147,12 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
 
 
 class ActionHandlers:
-    """Runs the actions of a session one after the other, in a thread of their own; other messages overtake them.
+    """Handlers that run a session's actions one after the other, on a thread of their own.
+
+    Other messages overtake the actions.
 
     Args:
-        line: to the client.
+        messenger: to the client.
         actions: of the session.
     """
 
@@ -163,11 +165,11 @@ class ActionHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """By type of message."""
+        """Return the handlers by type of message."""
         return {"describe-actions": self._describe, "action": self._action}
 
     def close(self) -> None:
-        """End the thread, after the action that it is at. The session has ended: no message comes any more."""
+        """End the thread after its current action. Called when the session has ended and no message follows."""
         self._closed = True
         if self._thread is not None:
             self._calls.put(None)
@@ -182,15 +184,15 @@ class ActionHandlers:
             self._thread = start_thread("bot-action", self._perform)
 
     def _perform(self) -> None:
-        """The body of the thread."""
+        """Run actions until the end; runs on the thread of actions."""
         while (call := self._calls.get()) is not None and not self._closed:
             try:
                 self._actions.perform(call, self._messenger)
             except NeverAnsweredError:
-                logger.warning("%s failed: it and all later actions stay unanswered", call.name, exc_info=True)
+                logger.warning("Action %s failed: it and all later actions stay unanswered", call.name, exc_info=True)
                 return
             except DisconnectedError:
                 return
             except Exception as error:
-                logger.exception("the bot could not answer after %s", call.name)
-                self._messenger.error(f"Error processing frame: {error}")
+                logger.exception("The bot's reply after action %s failed", call.name)
+                self._messenger.send_error(f"Error processing frame: {error}")

@@ -1,4 +1,4 @@
-"""What a bot of some protocol version knows, by the table of dialects, and how it meets a client. Pure."""
+"""Messages that a bot of a protocol version knows, by the table of dialects, and version negotiation. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NEWEST: Final = f"{_NEWEST[0]}.{_NEWEST[1]}.0"
 
 @attrs.frozen
 class BotVersion:
-    """A bot of one version.
+    """The protocol version of a bot.
 
     Attributes:
-        text: as `bot-ready` says it. A string that is no version makes a bot of the newest one that says so.
-        number: major and minor number of it.
+        text: as in `bot-ready`. A string that is no version stands for the newest one, but is sent as it is.
+        number: its major and minor number.
     """
 
     text: str
@@ -39,21 +39,21 @@ class BotVersion:
 
     @property
     def generation(self) -> int:
-        """0, 1 or 2: the major number, where later ones are as the second."""
+        """Return 0, 1 or 2: the major number, where later ones count as 2."""
         return min(2, self.number[0])
 
     def accepts(self, type: str) -> bool:
-        """Does such a bot know this message of a client's?"""
+        """Tell whether such a bot knows a client's message of this type."""
         spec = OUTBOUND.get(type)
         return spec is not None and self._knows(spec)
 
     def sends(self, type: str) -> bool:
-        """Does such a bot send this message? What the table does not have is the user's own, and is sent."""
+        """Tell whether such a bot sends messages of this type; types that are not in the table are always sent."""
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
     def accepts_field(self, field: str) -> bool:
-        """Does such a bot take this field ("type.field") of a client's message?"""
+        """Tell whether such a bot knows this field ("type.field") of a client's message."""
         return self._knows(FIELDS[field])
 
     def _knows(self, spec: MessageSpec | FieldSpec) -> bool:
@@ -62,12 +62,12 @@ class BotVersion:
 
 @attrs.frozen(kw_only=True)
 class Negotiation:
-    """How a bot answers the version of a client.
+    """A bot's answer to the version of a client.
 
     Attributes:
         version: the version in `bot-ready`.
         generation: whose `bot-output` the client gets.
-        warning: what is wrong with the client's version, sent before `bot-ready`; "" if nothing is.
+        warning: sent before `bot-ready` if the client's version does not fit; else "".
         tells_config: True if `bot-ready` holds the bot's config.
     """
 
@@ -78,13 +78,13 @@ class Negotiation:
 
 
 def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: bool) -> Negotiation:
-    """Negotiate a version, as bots of Pipecat do.
+    """Negotiate a version as bots of Pipecat do.
 
     Args:
         mode: the bot's.
-        client_version: what `client-ready` says, anything or None.
-        has_services: the bot has a config or actions. Those of 1.x that have (Pipecat before 1.0) complain of nobody,
-            and take who does not tell otherwise for a client of 0.3.
+        client_version: the version in `client-ready`, any JSON or None.
+        has_services: True if the bot has a config or actions. Such bots of 1.x (Pipecat before 1.0) warn no client,
+            and take a client without a valid version for one of 0.3.
     """
     if bot_version.generation == 0:
         return Negotiation(version=bot_version.text, generation=0, includes_config=True)
@@ -105,6 +105,6 @@ def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: boo
 
 
 def _numbers(version: Any) -> list[int]:
-    """The numbers of a version; none for what is not one."""
+    """Return the numbers of a version; an empty list for anything that is no version."""
     parts = version.split(".") if isinstance(version, str) else []
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []

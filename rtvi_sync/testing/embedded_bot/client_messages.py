@@ -1,4 +1,4 @@
-"""What clients tell a bot besides sound: requests, texts, files, keys, events of their pages, results of functions."""
+"""Client messages other than audio: requests, texts, files, DTMF, UI events, results of functions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _KEYS: Final = frozenset("0123456789*#")
 
 
 class ClientMessageHandlers:
-    """Deals with the messages of one client, on the thread of the session.
+    """Handlers of one client's messages, called on the thread of the session.
 
     Args:
-        line: takes the answers.
-        turns: answer what is asked of the language model.
-        context: takes what is not asked at once.
+        messenger: sends the responses.
+        reply_player: runs the language model and plays its replies.
+        context: receives texts and files.
         options: of the bot.
     """
 
@@ -36,7 +36,7 @@ class ClientMessageHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """By type of message. What has no effect here is checked, and kept by the session."""
+        """Return the handlers by type of message. Messages that have no effect here are only checked."""
         return {
             "client-message": self._client_message,
             "send-text": self._send_text,
@@ -59,7 +59,7 @@ class ClientMessageHandlers:
         if callable(answer):
             try:
                 answer = answer(data.get("d"))
-            except Exception as error:  # noqa: BLE001 - a script says by raising that the bot refuses
+            except Exception as error:  # noqa: BLE001 - a script raises to make the bot refuse
                 self._messenger.send_error_response(received, str(error))
                 return
         response = {"t": kind} if answer is None else {"t": kind, "d": answer}
@@ -67,14 +67,14 @@ class ClientMessageHandlers:
 
     def _send_text(self, received: Message) -> None:
         data = received.get("data") or {}
-        text, run, aloud = field(data, "content", str), *_turn_options(data)
+        text, run, spoken = field(data, "content", str), *_run_options(data)
         if run:
             self._reply_player.interrupt()
         chat = {"text": text, "input_type": "chat", "timestamp": now(), "final": True, "msg_id": received["id"]}
         self._messenger.emit("user-input", chat)
         self._context.add("user", text)
         if run:
-            self._reply_player.respond(aloud=aloud)
+            self._reply_player.respond(spoken=spoken)
 
     def _send_file(self, received: Message) -> None:
         data = received.get("data") or {}
@@ -84,12 +84,12 @@ class ClientMessageHandlers:
         if field(source, "type", str) not in ("bytes", "url"):
             raise invalid("file.source.type", "Input should be 'bytes' or 'url'")
         field(source, source["type"], str)
-        run, aloud = _turn_options(data)
+        run, spoken = _run_options(data)
         if run:
             self._reply_player.interrupt()
         self._context.add("user", text)
         if run:
-            self._reply_player.respond(aloud=aloud)
+            self._reply_player.respond(spoken=spoken)
 
     def _append_to_context(self, received: Message) -> None:
         data = received.get("data") or {}
@@ -105,7 +105,7 @@ class ClientMessageHandlers:
 
     def _dtmf(self, received: Message) -> None:
         data = received.get("data") or {}
-        # Once one key in a message; now a list, and the one is refused.
+        # Older bots take one key in "button"; newer ones take a list in "buttons" and refuse "button".
         name = "button" if self._messenger.bot_version.accepts_field("dtmf.button") else "buttons"
         keys = [field(data, name, str)] if name == "button" else field(data, name, list)
         if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
@@ -117,7 +117,7 @@ def _check(received: Message, **fields: Any) -> None:
         field(received.get("data") or {}, name, kind)
 
 
-def _turn_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
-    """`run_immediately` and `audio_response` of a client's text or file."""
+def _run_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return `run_immediately` and `audio_response` of a client's text or file."""
     options = optional(data, "options", dict) or {}
     return bool(options.get("run_immediately", True)), bool(options.get("audio_response", True))

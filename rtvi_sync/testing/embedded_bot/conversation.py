@@ -1,4 +1,4 @@
-"""A conversation of the embedded bot: its parts, and who of them deals with what the client sends."""
+"""A conversation of the embedded bot, and the dispatch of the client's messages to their handlers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class BotConversation:
-    """Speaks RTVI with one client as a bot of a real framework does, on the thread of the session.
+    """A conversation with one client as a bot of a real framework holds it, on the thread of the session.
 
     Args:
         session: the connection.
         state: of the session.
         options: of the bot.
-        wished_config: what the connect request wanted set, anything; None if it wanted nothing.
+        requested_config: the config in the connect request, any JSON; None if it had none.
     """
 
-    def __init__(self, session: BotSession, state: SessionState, options: BotOptions, wished_config: Any) -> None:
+    def __init__(self, session: BotSession, state: SessionState, options: BotOptions, requested_config: Any) -> None:
         self._session = session
         self._options = options
         context = state.context
@@ -41,24 +41,24 @@ class BotConversation:
         self._speech_input = SpeechInput(session, self._messenger, self._reply_player, context, options)
         actions = ActionRegistry(options.actions or {}, context, self._reply_player, quirks=options.quirks)
         self._actions = ActionHandlers(self._messenger, actions)
-        parts: list[HandlerProvider] = [
-            Handshake(self._messenger, state.config, wished_config, options),
+        providers: list[HandlerProvider] = [
+            Handshake(self._messenger, state.config, requested_config, options),
             ClientMessageHandlers(self._messenger, self._reply_player, context, options),
             self._speech_input,
         ]
         if options.has_config:
-            parts.append(ConfigHandlers(self._messenger, state.config, self._reply_player))
+            providers.append(ConfigHandlers(self._messenger, state.config, self._reply_player))
         if options.has_actions:
-            parts.append(self._actions)
+            providers.append(self._actions)
         self._handlers: dict[str, MessageHandler] = {"disconnect-bot": lambda _: session.close()}
-        for part in parts:
-            self._handlers |= part.handlers
+        for provider in providers:
+            self._handlers |= provider.handlers
 
     def run(self) -> None:
-        """Serve the client. Called once.
+        """Serve the client until the connection ends. Called once.
 
         Raises:
-            DisconnectedError: always, in the end: the connection has ended.
+            DisconnectedError: the connection has ended; `run()` never returns.
         """
         if self._options.metrics:
             zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
@@ -67,10 +67,10 @@ class BotConversation:
             self._receive()
 
     def close(self) -> None:
-        """End what `run` began: waits for the thread of the turn, and for an action that runs."""
+        """End the threads of `run()`: wait for the current reply and the current action."""
         self._reply_player.stop()
         self._actions.close()
-        self._reply_player.stop()  # what the last action may have begun
+        self._reply_player.stop()  # the last action may have started another reply
 
     def _receive(self) -> None:
         try:
@@ -96,7 +96,7 @@ class BotConversation:
             return
         for name, kinds in (("type", str), ("id", str), ("data", dict | None)):
             if not isinstance(received.get(name), kinds):
-                self._messenger.error(f"Invalid RTVI transport message: 1 validation error for Message\n{name}")
+                self._messenger.send_error(f"Invalid RTVI transport message: 1 validation error for Message\n{name}")
                 return
         try:
             if self._options.handler is None or not self._options.handler(self._session, received):
@@ -106,7 +106,7 @@ class BotConversation:
         except InvalidMessageError as error:
             self._messenger.send_error_response(received, f"Invalid message: {error}")
         except Exception as error:
-            logger.exception("a message of type %r failed", received["type"])
+            logger.exception("Processing a message of type %r failed", received["type"])
             self._messenger.send_error_response(received, f"Exception processing message: {error}")
 
     def _handle(self, received: Message) -> None:

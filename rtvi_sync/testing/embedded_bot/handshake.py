@@ -1,4 +1,4 @@
-"""How the bot answers `client-ready`."""
+"""Handshake of the embedded bot: its response to `client-ready`."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from rtvi_sync.testing.embedded_bot.script import Message
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# The protocol versions from which on bots of Pipecat tell these in `bot-ready`.
-_TELLS_ABOUT: Final = (1, 1)
-_TELLS_CAPABILITIES: Final = (2, 2)
+# The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
+_ABOUT_SINCE: Final = (1, 1)
+_CAPABILITIES_SINCE: Final = (2, 2)
 
 
 class Handshake:
-    """Meets one client, on the thread of the session.
+    """The handshake with one client, on the thread of the session.
 
     Args:
-        line: takes the answer, and learns which generation the client is of.
+        messenger: sends the response, and is given the client's generation.
         config: of the session.
-        wished: what the connect request wanted set in it, anything; None if it wanted nothing.
+        requested: the config in the connect request, any JSON; None if it had none.
         options: of the bot.
     """
 
-    def __init__(self, messenger: Messenger, config: LiveConfig, wished: Any, options: BotOptions) -> None:
+    def __init__(self, messenger: Messenger, config: LiveConfig, requested: Any, options: BotOptions) -> None:
         self._messenger = messenger
         self._config = config
-        self._wished = wished
+        self._requested = requested
         self._options = options
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """By type of message."""
+        """Return the handlers by type of message."""
         return {"client-ready": self._client_ready}
 
     def _client_ready(self, received: Message) -> None:
@@ -52,9 +52,9 @@ class Handshake:
         if not self._configure():
             return
         ready: dict[str, Any] = {"version": negotiation.version}
-        if bot_version.number >= _TELLS_ABOUT:
+        if bot_version.number >= _ABOUT_SINCE:
             ready["about"] = {"library": "rtvi_sync.testing", "library_version": __version__}
-        if bot_version.number >= _TELLS_CAPABILITIES:
+        if bot_version.number >= _CAPABILITIES_SINCE:
             ready["capabilities"] = {
                 "audio_in": True,
                 "audio_out": True,
@@ -68,12 +68,12 @@ class Handshake:
         self._messenger.emit("bot-ready", ready, received["id"])
 
     def _configure(self) -> bool:
-        """Set what the connect request wished. A real bot that fails at it never gets ready, and says nothing."""
+        """Set the config of the connect request. A real bot that fails at it never becomes ready, and sends nothing."""
         try:
-            if self._wished is not None:
-                self._config.update(read_config(self._wished))
+            if self._requested is not None:
+                self._config.update(read_config(self._requested))
         except Exception:
-            logger.warning("no bot-ready: the config of the connect request cannot be set", exc_info=True)
+            logger.warning("No bot-ready is sent: the config of the connect request cannot be set", exc_info=True)
             return False
-        self._wished = None
+        self._requested = None
         return True

@@ -1,4 +1,4 @@
-"""What the embedded bot answers over HTTP: where its WebSocket is, and actions without a session."""
+"""HTTP interface of the embedded bot: the address of its WebSocket, and actions without a session."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rtvi_sync.testing.embedded_bot.script import Message, llm_run, message
 from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries, field, invalid
 
 _NOT_FOUND: Final = HTTPResponse(404, {"detail": "Not Found"})
-# Servers of single-turn actions are of the time of RTVI 0.3, and negotiate nothing.
+# Servers of actions without a session are of the time of RTVI 0.3, and negotiate nothing.
 _ACTION_VERSION: Final = BotVersion("0.3.0")
 
 
 class BotAPI:
-    """Answers HTTP requests. Any thread may use it.
+    """The responses to HTTP requests. Any thread may use it.
 
     Args:
         options: of the bot.
-        ws_url: the address that it hands out.
+        ws_url: the WebSocket address in the responses.
     """
 
     def __init__(self, options: BotOptions, ws_url: str) -> None:
@@ -41,12 +41,12 @@ class BotAPI:
 
     @property
     def requests(self) -> list[BotRequest]:
-        """Every request so far, in order."""
+        """Return every request so far, in order."""
         with self._lock:
             return list(self._requests)
 
-    def wished_config(self, path: str) -> Any:
-        """The config that the connect request wanted which led a client to this path of the WebSocket, or None."""
+    def requested_config(self, path: str) -> Any:
+        """Return the config in the connect request that led a client to this path of the WebSocket, or None."""
         number = parse_qs(urlsplit(path).query).get("request", [""])[0]
         requests = self.requests
         if not number.isdecimal() or len(number) > 9 or int(number) >= len(requests):
@@ -55,10 +55,10 @@ class BotAPI:
         return body.get("config") if isinstance(body, dict) else None
 
     def answer(self, request: BotRequest) -> HTTPResponse | Iterator[Message]:
-        """Answer a request: with a document, or message by message.
+        """Answer a request, with a document or message by message.
 
         Raises:
-            SilenceError: it is never answered.
+            NoResponseError: the request must stay unanswered.
         """
         with self._lock:
             number = len(self._requests)
@@ -75,13 +75,13 @@ class BotAPI:
         return self._start(request) if request.endpoint == "/start" else self._act(request)
 
     def _connect(self, request: BotRequest, number: int) -> HTTPResponse:
-        wishes = isinstance(request.body, dict) and request.body.get("config") is not None
-        if wishes and self._bot_version.accepts("update-config"):
+        has_config = isinstance(request.body, dict) and request.body.get("config") is not None
+        if has_config and self._bot_version.accepts("update-config"):
             return HTTPResponse(200, {"ws_url": f"{self._ws_url}?request={number}"})
         return HTTPResponse(200, {"ws_url": self._ws_url})
 
     def _start(self, request: BotRequest) -> HTTPResponse:
-        """Speak like the development runner of a bot framework."""
+        """Answer as the development runner of a bot framework does."""
         body = {} if request.body is None else request.body
         if not isinstance(body, dict):
             return HTTPResponse(500, {"detail": "Internal Server Error"})
@@ -107,7 +107,7 @@ class BotAPI:
 
 
 class HTTPActionRun:
-    """A bot for the actions of one request: it writes and does not speak.
+    """A bot for the actions of one HTTP request, which writes and does not speak.
 
     Args:
         options: of the bot.
@@ -119,20 +119,20 @@ class HTTPActionRun:
         self._wants_run = False
 
     def stop_speaking(self) -> None:
-        """Nothing is being said."""
+        """Do nothing: this bot does not speak."""
 
     def say(self, text: str) -> None:
-        """There is no voice."""
+        """Do nothing: this bot does not speak."""
 
     def respond(self) -> None:
-        """Run the language model, once all actions have been answered."""
+        """Run the language model after all actions have been answered."""
         self._wants_run = True
 
     def events(self, received: list[Message]) -> Iterator[Message]:
-        """Run actions, and tell what comes of it when it comes.
+        """Run the actions and yield their messages as they arise.
 
         Raises:
-            SilenceError: an action failed, in a bot that then says nothing.
+            NoResponseError: an action failed, in a bot that then sends nothing more.
         """
         answers: deque[Message] = deque()
         messenger = Messenger(_ACTION_VERSION, answers.append)
@@ -145,7 +145,7 @@ class HTTPActionRun:
                 raise NoResponseError from error
             yield from answers
             answers.clear()
-        # With an action of their own such servers end their bot, and its answer goes out like the others'.
+        # Real servers end their bot with an action of their own, whose response is sent like the others.
         yield message("action-response", {"result": True}, "END")
         if self._wants_run:
             said, reply = self._context.run()

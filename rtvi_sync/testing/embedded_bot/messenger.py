@@ -1,4 +1,4 @@
-"""What the parts of a conversation have to do with each other, and the line that they send through."""
+"""Protocols between the classes of a conversation, and the messenger through which they send."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ MessageHandler: TypeAlias = Callable[[Message], None]
 
 
 class HandlerProvider(Protocol):
-    """A part of a conversation: it deals with some types of messages, on the thread of the session."""
+    """A class with handlers of some types of messages, which are called on the thread of the session."""
 
     @property
-    def handlers(self) -> Mapping[str, MessageHandler]: ...
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message."""
 
 
 class ReplyControl(Protocol):
-    """What config and actions make the bot do."""
+    """The control of the bot's speech by config and actions."""
 
     def stop_speaking(self) -> None:
-        """Stop what is being said, without a word about an interruption."""
+        """Stop the current reply without reporting an interruption."""
 
     def respond(self) -> None:
-        """Run the language model on the context, and say what it answers."""
+        """Run the language model on the context and play its reply."""
 
     def say(self, text: str) -> None:
-        """Say a text that is not from the language model."""
+        """Speak a text that is not from the language model."""
 
 
 class Messenger:
-    """The way of messages to one client: leaves out what bots of its version do not send. Any thread may send.
+    """A sender of messages to one client, which drops those that bots of its version do not send. Any thread may send.
 
     Args:
-        mode: decides which messages there are.
+        bot_version: decides which messages are sent.
         send: sends one; raises DisconnectedError when the connection has ended.
 
     Attributes:
-        mode: the same.
-        generation: whose `bot-output` the client gets; the handshake may change it.
+        bot_version: as given.
+        generation: of the `bot-output` that the client gets; the handshake may change it.
     """
 
     def __init__(self, bot_version: BotVersion, send: Callable[[Message], None]) -> None:
@@ -49,18 +50,18 @@ class Messenger:
         self._send = send
 
     def send(self, sent: Message) -> None:
-        """Send a message, if bots of this version send such."""
+        """Send a message if bots of this version send its type."""
         if self.bot_version.sends(sent["type"]):
             self._send(sent)
 
     def emit(self, type: str, data: Any = None, id: str | None = None) -> None:
-        """Send a message made of these parts, if bots of this version send such."""
+        """Build a message and send it if bots of this version send its type."""
         self.send(message(type, data, id))
 
     def send_error_response(self, received: Message, error: str) -> None:
-        """Answer a message with an error-response."""
+        """Answer a message with an `error-response`."""
         self.emit("error-response", {"error": error}, received["id"])
 
-    def error(self, text: str) -> None:
-        """Tell of an error that answers no message."""
+    def send_error(self, text: str) -> None:
+        """Send an `error`, which answers no message."""
         self.emit("error", {"error": text, "fatal": False})

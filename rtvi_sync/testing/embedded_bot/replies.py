@@ -1,4 +1,4 @@
-"""What the bot says, and how it is interrupted: one thread while it speaks."""
+"""Playback of the bot's replies, on one thread while the bot speaks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TONES_HZ: Final = 24000
 
 
 class ReplyPlayer:
-    """The bot's turns in one session, one at a time. Any thread may call.
+    """A player of the bot's replies in one session, one at a time. Any thread may call it.
 
     Args:
-        session: takes the audio.
-        line: takes the messages.
-        context: is what the bot answers.
+        session: sends the audio.
+        messenger: sends the messages.
+        context: the conversation that the bot replies to.
         options: of the bot.
     """
 
@@ -41,49 +41,50 @@ class ReplyPlayer:
         self._segment_ids = itertools.count(1, 100)
         self._output_rate = options.audio_out_sample_rate_hz
         self._input_rate: int | None = None
-        # Lets one turn begin or end at a time. Held by the threads of the session and of its actions until the turn
-        # that they stop has ended; the thread of a turn does not take it.
+        # Lets one reply begin or end at a time. Held by the threads of the session and of its actions until the reply
+        # that they stop has ended; the thread of a reply does not take it.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._cancelled = threading.Event()
         self._speaking = False
 
     def set_input_rate(self, sample_rate: int) -> None:
-        """Note the rate of the user's audio; the first is that of the bot's too, unless it has one by then."""
+        """Note the rate of the user's audio. The first one becomes the bot's, unless the bot has a rate by then."""
         self._input_rate = self._input_rate or sample_rate
 
     def interrupt(self) -> None:
-        """Stop the turn under way. Like real bots it tells so in any case, also when it was silent."""
+        """Stop the current reply and report the interruption; like real bots, also if the bot was silent."""
         with self._lock:
             self._stop()
-            if self._messenger.bot_version.sends("bot-interrupted"):  # the frame for the audio came with the message
+            # Bots got the interruption frame in the same version as the message.
+            if self._messenger.bot_version.sends("bot-interrupted"):
                 self._session.send_frame(InterruptionFrame())
                 self._messenger.emit("bot-interrupted")
             self._emit_stopped_speaking()
 
     def stop_speaking(self) -> None:
-        """Stop the turn under way; only the end of the speech tells of it."""
+        """Stop the current reply; report only the end of the speech."""
         with self._lock:
             self._stop()
             self._emit_stopped_speaking()
 
     def stop(self) -> None:
-        """Stop the turn under way without a message."""
+        """Stop the current reply without a message."""
         with self._lock:
             self._stop()
 
-    def respond(self, utterance: Utterance | None = None, *, aloud: bool = True) -> None:
-        """Run the language model on the context, and say what it answers.
+    def respond(self, utterance: Utterance | None = None, *, spoken: bool = True) -> None:
+        """Run the language model on the context and play its reply.
 
         Args:
-            utterance: what the user's last message sounded like, if it was spoken.
-            aloud: False: what it answers is not spoken.
+            utterance: the audio of the user's last message, if it was spoken.
+            spoken: False: the reply is text only.
         """
         said, reply = self._context.run()
-        self._begin(self._turn(reply, utterance, aloud=aloud), heard=said)
+        self._begin(self._turn(reply, utterance, spoken=spoken), heard=said)
 
     def say(self, text: str) -> None:
-        """Say a text that is not from the language model."""
+        """Speak a text that is not from the language model."""
         self._begin(self._speech(text), heard=None)
 
     def _begin(self, script: Iterator[Step], *, heard: str | None) -> None:
@@ -97,8 +98,8 @@ class ReplyPlayer:
     def _stop(self) -> None:
         if self._thread is not None:
             self._cancelled.set()
-            # So that nothing of the old turn comes after what is sent next. Its waits end with the event, its sends
-            # when the client reads or the connection is cut.
+            # The join ensures that nothing of the old reply follows the next message. The thread's waits end with the
+            # event, its sends when the client reads or the connection is cut.
             self._thread.join()
             self._thread = None
 
@@ -107,12 +108,12 @@ class ReplyPlayer:
             self._speaking = False
             self._messenger.emit("bot-stopped-speaking")
 
-    def _turn(self, reply: str, utterance: Utterance | None, *, aloud: bool) -> Iterator[Step]:
+    def _turn(self, reply: str, utterance: Utterance | None, *, spoken: bool) -> Iterator[Step]:
         rate, words = self._choose_output_rate(), words_of(reply)
         speech: ReplyAudio | None = None
-        if aloud and utterance is not None and self._options.echo:
+        if spoken and utterance is not None and self._options.echo:
             speech = echo(utterance, words, rate)
-        elif aloud:
+        elif spoken:
             speech = tones(words, rate)
         yield from bot_turn(
             reply, speech, first_segment_id=next(self._segment_ids), generation=self._messenger.generation
@@ -125,12 +126,12 @@ class ReplyPlayer:
         )
 
     def _choose_output_rate(self) -> int:
-        """A bot has one rate: it is settled when it first speaks."""
+        """Return the bot's rate, which is chosen when it first speaks and then stays."""
         self._output_rate = self._output_rate or self._input_rate or _TONES_HZ
         return self._output_rate
 
     def _play(self, script: Iterator[Step], cancelled: threading.Event) -> None:
-        """Send a turn at its pace; the body of the turn's own thread."""
+        """Send a reply in real time; runs on the reply's own thread."""
         began = time.monotonic()
         with contextlib.suppress(DisconnectedError):
             for due, item in script:

@@ -1,4 +1,4 @@
-"""What the bot hears: audio from frames and messages, until somebody has said something."""
+"""Speech input of the embedded bot: the user's audio, from frames and messages, becomes transcripts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, 
 from rtvi_sync.testing.embedded_bot.validation import field
 
 _USER: Final = "user-1"
-# How fast a scripted transcript comes out while the user is still speaking.
+# The pace of interim transcripts while the user is still speaking.
 _SECONDS_PER_WORD: Final = 0.35
 
 
 class SpeechInput:
-    """Listens to one user, on the thread of the session.
+    """The speech input of one user, on the thread of the session.
 
     Args:
-        session: is closed for audio that no real bot survives.
-        line: takes the transcripts.
-        turns: are interrupted, and answer.
-        context: takes what was said.
+        session: closed if audio arrives that makes real bots fail.
+        messenger: sends the transcripts.
+        reply_player: is interrupted when the user speaks, and replies afterwards.
+        context: receives the transcripts.
         options: of the bot.
     """
 
@@ -54,33 +54,33 @@ class SpeechInput:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """By type of message: audio may come in messages too."""
+        """Return the handlers by type of message: audio may come in messages too."""
         return {"raw-audio": self._raw_audio, "raw-audio-batch": self._raw_audio}
 
     @property
     def silence_timeout(self) -> float | None:
-        """Seconds without audio that end what the user says; None while nobody speaks."""
-        # Who stops sending in the middle of a sentence has said it, like one who sends silence. Twice the time,
-        # because what is late is not silence.
+        """Return the seconds without audio that end the user's utterance; None while the user is silent."""
+        # A client that stops sending ends its utterance, like one that sends silence. The limit is twice the hangover,
+        # because late audio is not silence.
         return 2 * self._options.hangover if self._detector.speaking else None
 
     def end_speech(self) -> None:
-        """Nothing came for `patience`."""
+        """End the utterance, after `silence_timeout` without audio."""
         self._handle_speech_event(self._detector.end())
 
     def feed(self, frame: AudioRawFrame) -> None:
-        """Take a frame of the user's audio."""
+        """Process a frame of the user's audio."""
         if frame.num_channels == 0:
             self._session.close()
         elif frame.sample_rate == 0:
-            self._messenger.error("Error processing frame: Sample rate should be over 0")
+            self._messenger.send_error("Error processing frame: Sample rate should be over 0")
         elif len(frame.audio) % 2 == 0:
             self._reply_player.set_input_rate(frame.sample_rate)
             for heard in self._detector.feed(frame.audio, frame.sample_rate):
                 self._handle_speech_event(heard)
 
     def transcribe(self, text: str, *, final: bool) -> None:
-        """Tell what was understood."""
+        """Send a transcript to the client."""
         timestamp = now()
         data = {"text": text, "user_id": _USER, "timestamp": timestamp, "final": final}
         self._messenger.emit("user-input", {"input_type": "transcription", **data})
@@ -96,7 +96,7 @@ class SpeechInput:
     def _handle_speech_event(self, heard: SpeechEvent) -> None:
         if isinstance(heard, SpeechStarted):
             self._user_turn, self._interims = next(self._user_turns), 0
-            self._reply_player.stop()  # so that nothing of it comes after the next message
+            self._reply_player.stop()  # nothing of the reply may follow the next message
             self._messenger.emit("user-started-speaking")
             self._reply_player.interrupt()
         elif isinstance(heard, SpeechContinues):
@@ -122,5 +122,5 @@ class SpeechInput:
 
 
 def now() -> str:
-    """The time as bots write it."""
+    """Return the current time as bots write it: ISO 8601 in UTC, with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

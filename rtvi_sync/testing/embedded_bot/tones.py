@@ -1,4 +1,4 @@
-"""What the embedded bot sounds like: the user's own voice, or a tone for each word. Pure."""
+"""Audio of the embedded bot's replies: the user's own voice, or a tone for each word. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import attrs
 
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
-# A pentatonic scale over A3: whatever words follow each other, their tones sound well together.
+# A pentatonic scale over A3, in which any sequence of tones is consonant.
 _PITCHES_HZ: Final = tuple(220.0 * 2 ** (step / 12) for step in (0, 2, 4, 7, 9, 12, 14, 16))
 _LOUDNESS: Final = 6000
 _EDGE: Final = 0.02
@@ -22,12 +22,12 @@ _GAP: Final = 0.06
 
 @attrs.frozen(kw_only=True)
 class ReplyAudio:
-    """A reply as sound.
+    """The audio of a reply.
 
     Attributes:
         pcm: signed 16 bit, little endian, mono.
         sample_rate: samples per second.
-        word_starts: seconds from the beginning at which each word of the reply is said.
+        word_starts: seconds from the beginning at which each word of the reply begins.
     """
 
     pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
@@ -36,7 +36,7 @@ class ReplyAudio:
 
 
 def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyAudio:
-    """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
+    """Return the audio of `utterance` as that of `words`, bit exact unless `sample_rate` differs from the user's."""
     pcm = utterance.pcm
     if sample_rate != utterance.sample_rate:
         pcm = _resample(pcm, utterance.sample_rate, sample_rate)
@@ -45,7 +45,7 @@ def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyA
 
 
 def tones(words: Sequence[str], sample_rate: int) -> ReplyAudio:
-    """Say each of `words` as a tone: the same word always the same one, longer words longer."""
+    """Return a tone for each of `words`: the same tone for the same word, a longer one for a longer word."""
     parts: list[bytes] = []
     starts: list[float] = []
     size = 0
@@ -73,7 +73,7 @@ def _tone(word: str, sample_rate: int) -> bytes:
 
 
 def _resample(pcm: bytes, old_rate: int, new_rate: int) -> bytes:
-    """Linear interpolation: good enough to tell by ear what was said."""
+    """Resample by linear interpolation, which leaves speech intelligible."""
     old = array("h", pcm)
     last = len(old) - 1
     new = array("h", bytes(2 * (len(old) * new_rate // old_rate)))

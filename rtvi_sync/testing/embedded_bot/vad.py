@@ -1,4 +1,4 @@
-"""Where speech begins and ends, by level alone. Pure: no thread, socket or clock."""
+"""Voice activity detection by level alone. Pure: no thread, socket or clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 
 _WINDOW: Final = 0.01
 _START_WINDOWS: Final = 5
-# Kept before and after the loud part, so that soft first and last sounds are not cut off.
+# Kept before and after the loud part, so that its soft beginning and end are not cut off.
 _MARGIN_WINDOWS: Final = 10
 _PROGRESS_WINDOWS: Final = 50
 
@@ -24,7 +24,7 @@ class SpeechStarted:
 
 @attrs.frozen
 class SpeechContinues:
-    """The user is still speaking; comes twice a second.
+    """The user is still speaking; repeated twice a second.
 
     Attributes:
         duration: seconds since the user began.
@@ -35,10 +35,10 @@ class SpeechContinues:
 
 @attrs.frozen(kw_only=True)
 class Utterance:
-    """What the user said, from the first sound to the last.
+    """The audio of one utterance of the user, from its beginning to its end.
 
     Attributes:
-        pcm: signed 16 bit, little endian, mono; a slice of what was heard, not one bit changed.
+        pcm: signed 16 bit, little endian, mono; a slice of the received audio, bit exact.
         sample_rate: samples per second.
     """
 
@@ -47,7 +47,7 @@ class Utterance:
 
     @property
     def duration(self) -> float:
-        """Length in seconds."""
+        """Return the length in seconds."""
         return len(self.pcm) / 2 / self.sample_rate
 
 
@@ -55,13 +55,13 @@ SpeechEvent: TypeAlias = SpeechStarted | SpeechContinues | Utterance
 
 
 class SpeechDetector:
-    """Finds utterances in PCM. Time is counted in samples, so a burst and real time give the same result.
+    """Detector of utterances in PCM. Time is counted in samples, so a burst and real time give the same result.
 
     Not for two threads.
 
     Args:
-        threshold: RMS, of 32768, from which 10 ms of sound count as loud.
-        hangover: seconds of quiet that end an utterance.
+        threshold: RMS, of 32768, from which 10 ms of audio count as loud.
+        hangover: seconds of silence that end an utterance.
         max_speech: seconds after which an utterance is ended in any case.
     """
 
@@ -78,11 +78,11 @@ class SpeechDetector:
 
     @property
     def speaking(self) -> bool:
-        """True between a `SpeechStarted` and its `Utterance`."""
+        """Tell whether a `SpeechStarted` has come and its `Utterance` has not."""
         return bool(self._speech)
 
     def feed(self, pcm: bytes, sample_rate: int) -> Iterator[SpeechEvent]:
-        """Take in PCM (signed 16 bit, little endian, mono) and tell what it brings. A new rate ends the utterance."""
+        """Process PCM (signed 16 bit, little endian, mono) and yield its events. A new rate ends the utterance."""
         if sample_rate != self._sample_rate:
             if self.speaking:
                 yield self.end()
@@ -100,7 +100,7 @@ class SpeechDetector:
             yield from self._continue_speech(window, loud) if self.speaking else self._listen(window, loud)
 
     def end(self) -> Utterance:
-        """End the utterance under way now, because nothing more is heard."""
+        """End the current utterance now and return it."""
         if not self._quiet_run:
             self._speech.append(bytes(self._pending))
         self._pending.clear()

@@ -163,8 +163,8 @@ class MeasuredClient(RTVIClient):
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. One that asks for an answer starts the measurement of that answer."""
-        aloud = _asks_aloud(message)
-        with self._timing_answer(aloud) if aloud is not None else contextlib.nullcontext():
+        spoken = _asks_spoken(message)
+        with self._timing_answer(spoken) if spoken is not None else contextlib.nullcontext():
             super().send_message(message)
 
     # -- measuring ----------------------------------------------------------------------------------------------------
@@ -232,10 +232,10 @@ class MeasuredClient(RTVIClient):
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     @contextlib.contextmanager
-    def _timing_answer(self, aloud: bool) -> Iterator[None]:
+    def _timing_answer(self, spoken: bool) -> Iterator[None]:
         with self._timer_lock:
             self._answer_timer.completed.clear()
-            self._answer_timer.start(time.monotonic(), aloud=aloud)
+            self._answer_timer.start(time.monotonic(), spoken=spoken)
         try:
             yield
         except BaseException as error:
@@ -268,7 +268,7 @@ class MeasuredClient(RTVIClient):
     def _on_user_stopped(self, _client: RTVIClient, event: Event) -> None:
         end = end_of_voice(self._sent_audio.queued(), event.received_at) if self._sent_audio is not None else None
         with self._timer_lock:
-            self._answer_timer.start(event.received_at if end is None else end, aloud=True)
+            self._answer_timer.start(event.received_at if end is None else end, spoken=True)
 
     def _on_bot_event(self, _client: RTVIClient, event: Event) -> None:
         with self._timer_lock:
@@ -309,7 +309,7 @@ def _size_of(data: Any) -> int:
     return len(json.dumps(data))
 
 
-def _asks_aloud(message: RTVIMessage) -> bool | None:
+def _asks_spoken(message: RTVIMessage) -> bool | None:
     """Tell whether the answer that `message` asks for is to be spoken; None: it asks for no answer."""
     if not isinstance(message, RTVIMessage) or not isinstance(message.data, Mapping):
         return None
