@@ -1,4 +1,4 @@
-"""One direction of a faulty connection: bytes go in, and come out when and as its faults will have it. Pure."""
+"""One direction of a connection with faults, which delay and change its bytes. Pure."""
 
 from __future__ import annotations
 
@@ -23,37 +23,40 @@ from rtvi_sync.testing.faults import (
     Throttle,
 )
 
-# More is not taken in, so that a slow line slows its sender.
+# The limit of queued bytes: beyond it the sender gets back-pressure, as on a slow connection.
 _MAX_QUEUED_BYTES: Final = 256 * 1024
-# A throttled line moves this often.
+# Seconds between two sends of a throttled connection.
 _THROTTLE_INTERVAL: Final = 0.01
 
 F = TypeVar("F", bound=Fault)
 
 
 class InjectedFault(Protocol):
-    """A fault as somebody ordered it."""
+    """A fault that was injected into a pipe."""
 
     @property
-    def fault(self) -> Fault: ...
+    def fault(self) -> Fault:
+        """Return the fault."""
 
     @property
-    def directions(self) -> tuple[Direction, ...]: ...
+    def directions(self) -> tuple[Direction, ...]:
+        """Return the directions in which it acts."""
 
     @property
-    def lifted(self) -> bool: ...
+    def lifted(self) -> bool:
+        """Tell whether it was lifted."""
 
     def strike(self) -> None:
-        """It takes effect now."""
+        """Mark the fault as in effect."""
 
 
 @attrs.frozen
 class StreamEnd:
-    """Comes out of a pipe after its last byte.
+    """The end of a stream, which follows its last byte.
 
     Attributes:
         reset: True: the connection is reset; False: the stream ends.
-        order: what caused it; None: the sender did.
+        injected: the fault that caused it; None: the sender did.
     """
 
     reset: bool
@@ -70,12 +73,12 @@ class _Entry:
 
 
 class FaultPipe:
-    """Takes a stream in and gives it out, shaped by faults. It is told the time. Not for two threads at once.
+    """A queue of the bytes in one direction, shaped by faults. Callers pass the time. Not thread-safe.
 
     Attributes:
-        received: bytes that came in so far.
-        over: the sender has ended the stream.
-        closed: the stream has ended for the receiver; what still comes in vanishes.
+        received: the number of bytes received so far.
+        ended: True if the sender has ended the stream.
+        closed: True if the stream has ended for the receiver; later bytes are dropped.
     """
 
     def __init__(self) -> None:
@@ -89,17 +92,17 @@ class FaultPipe:
         self._queued_bytes = 0
         self._held = bytearray()  # coalesced
         self._held_until = 0.0
-        self._next_send_at = 0.0  # when a throttled line may move again
+        self._next_send_at = 0.0  # when a throttled connection may send again
 
-    # What goes in
+    # -- input --------------------------------------------------------------------------------------------------------
 
     def add_trigger(self, position: int, action: Callable[[float], None], now: float) -> None:
-        """Call `action(now)` when `position` bytes have come in; at once if they have."""
+        """Call `action(now)` when `position` bytes have been received; immediately if they have."""
         bisect.insort(self._triggers, (position, action), key=lambda trigger: trigger[0])
         self._run_triggers(now)
 
     def strike(self, injected: InjectedFault, now: float) -> None:
-        """Let a fault act on everything that comes in from now on."""
+        """Apply a fault to all later bytes."""
         if injected.lifted:
             return
         fault = injected.fault
@@ -115,13 +118,13 @@ class FaultPipe:
 
     @property
     def wants_input(self) -> bool:
-        """True if more may come in."""
+        """Tell whether more bytes may be fed."""
         if self.ended:
             return False
         return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Take in what the sender sent."""
+        """Process bytes from the sender."""
         rest = memoryview(data)
         while rest:
             size = len(rest)
@@ -133,7 +136,7 @@ class FaultPipe:
             self._run_triggers(now)
 
     def end(self, *, reset: bool, now: float) -> None:
-        """The sender has ended the stream, or reset the connection."""
+        """Process the end of the sender's stream, or its reset."""
         self.ended = True
         self._append(StreamEnd(reset), now)
 
@@ -185,7 +188,7 @@ class FaultPipe:
             self._queued_bytes += len(item)
         delay = self._active(Delay)
         due = now + (delay.seconds if delay is not None else 0.0)
-        # A delay that was lifted or shortened lets nothing overtake.
+        # After a delay was lifted or shortened, bytes must not overtake earlier ones.
         self._queue.append(_Entry(max(due, self._queue[-1].due) if self._queue else due, item))
 
     def _release_held(self, now: float) -> None:
@@ -193,10 +196,10 @@ class FaultPipe:
             held, self._held = memoryview(bytes(self._held)), bytearray()
             self._append(held, now)
 
-    # What comes out
+    # -- output -------------------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> memoryview | StreamEnd | None:
-        """The piece that goes out next, or the end; None if there is nothing yet. Bytes stay until `sent()`."""
+        """Return the next chunk to send, or the end; None if nothing is due. Bytes stay queued until `sent()`."""
         if self.closed:
             return None
         if self._held and (now >= self._held_until or self._active(Coalesce) is None):
@@ -214,7 +217,7 @@ class FaultPipe:
         return None
 
     def sent(self, size: int, now: float) -> None:
-        """So many bytes of the next piece have gone out."""
+        """Remove `size` bytes of the next chunk, which have been sent."""
         entry = self._queue[0]
         assert isinstance(entry.item, memoryview)
         entry.item = entry.item[size:]
@@ -226,14 +229,14 @@ class FaultPipe:
             self._next_send_at = max(now, self._next_send_at) + size / throttle.bytes_per_second
 
     def close(self) -> None:
-        """Nothing goes out any longer."""
+        """Drop all queued and later bytes."""
         self.closed = True
         self._queue.clear()
         self._held.clear()
         self._queued_bytes = 0
 
     def due(self) -> float | None:
-        """When `next()` may have something; None: not before something else happens."""
+        """Return when `next()` may return data; None: not before another call changes the pipe."""
         if self.closed:
             return None
         times = [self._held_until] if self._held else []
