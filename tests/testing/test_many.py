@@ -119,7 +119,10 @@ class TestRunning:
     def test_not_a_measured_client(self) -> None:
         """Another client is refused, by name."""
         (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
-        assert row.error == "TypeError: run_many() needs what makes a MeasuredClient, not object"
+        assert row.error == (
+            "TypeError: `client` of run_many() must return a MeasuredClient, not object; "
+            "make the client with MeasuredClient(...)"
+        )
 
     @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"concurrency": 0}), (1, {"spawn_rate": 0})])
     def test_impossible(self, n: int, options: dict[str, Any]) -> None:
@@ -204,7 +207,7 @@ class TestEnding:
 
         report = run_many(stubborn, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
         assert [(row.outcome, row.error) for row in report.rows] == [
-            ("failed", "TimeoutError: the session was not over within 0.2 s")
+            ("failed", "TimeoutError: the session did not end within 0.2 s")
         ] * 3
         assert all(0.2 <= row.seconds < SOON for row in report.rows)
 
@@ -223,7 +226,7 @@ class TestEnding:
         """Then the calling one closes."""
         no_thread(monkeypatch, "scenario-end".__eq__)
         report = run_many(never, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
-        assert [row.error for row in report.rows] == ["TimeoutError: the session was not over within 0.2 s"] * 3
+        assert [row.error for row in report.rows] == ["TimeoutError: the session did not end within 0.2 s"] * 3
         assert all(row.seconds < SOON for row in report.rows)
 
     def test_given_up_while_its_row_is_told(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
