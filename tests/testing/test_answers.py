@@ -1,4 +1,4 @@
-"""What an answer is and when it is over, from events alone."""
+"""The parts of an answer and their durations, from events alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SPOKEN = [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_STARTED_SPEAKING, E.BOT_LLM_S
 
 
 def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple[str, float]]:
-    """One event each second; what they complete, with its seconds."""
-    told = []
+    """Process one event each second; return the parts that they complete, with their seconds."""
+    completed = []
     for second, type_ in enumerate(events):
-        told += timer.handle_event(Event(type=type_, data=None, received_at=at + second))
-    return [(name, seconds) for name, _, seconds in told]
+        completed += timer.handle_event(Event(type=type_, data=None, received_at=at + second))
+    return [(name, seconds) for name, _, seconds in completed]
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple
             [E.BOT_LLM_STARTED, E.BOT_STARTED_SPEAKING, E.BOT_STOPPED_SPEAKING, E.BOT_TTS_TEXT, E.BOT_LLM_STOPPED],
             [("first audio", 2), ("first text", 4), ("complete", 5)],
         ),
-        # It says nothing of a language model.
+        # It sends no events of a language model.
         (
             True,
             [E.BOT_STARTED_SPEAKING, E.BOT_OUTPUT, E.BOT_STOPPED_SPEAKING],
             [("first audio", 1), ("first text", 2), ("complete", 3)],
         ),
-        # It does not say what it says.
+        # It sends no text.
         (True, [E.BOT_STARTED_SPEAKING, E.BOT_STOPPED_SPEAKING], [("first audio", 1), ("complete", 2)]),
-        # In writing, it need not speak; a run that only calls a function says nothing.
+        # A written answer needs no speech; a run that only calls a function has no text.
         (
             False,
             [E.BOT_LLM_STARTED, E.BOT_LLM_STOPPED, E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_LLM_STOPPED],
@@ -49,7 +49,7 @@ def feed(timer: AnswerTimer, *events: RTVIEvent, at: float = 11.0) -> list[tuple
     ],
 )
 def test_an_answer(spoken: bool, events: list[RTVIEvent], told: list[tuple[str, float]]) -> None:
-    """Its parts are told once each, from the end of the user's turn; what follows belongs to no question."""
+    """Each part is reported once, from the end of the user's turn; later events belong to no question."""
     timer = AnswerTimer()
     timer.start(10.0, spoken=spoken)
     assert feed(timer, *events) == told
@@ -62,7 +62,7 @@ def test_an_answer(spoken: bool, events: list[RTVIEvent], told: list[tuple[str, 
 
 
 def test_handlers_lag() -> None:
-    """What arrived before the question is no answer to it though it is seen after it, and neither is the rest of it."""
+    """An event that arrived before the question does not answer it though it is handled later, nor does its rest."""
     timer = AnswerTimer()
     timer.start(10.0, spoken=True)
     assert feed(timer, *SPOKEN, at=1.0) == []  # a greeting that was over
@@ -73,14 +73,14 @@ def test_handlers_lag() -> None:
     assert feed(timer, *SPOKEN, at=23.0) == [("first text", 4), ("first audio", 5), ("complete", 7)]
 
 
-def test_nobody_asked() -> None:
-    """A bot that greets answers nothing."""
+def test_without_a_question() -> None:
+    """A greeting is no answer."""
     assert feed(AnswerTimer(), *SPOKEN) == []
 
 
 @pytest.mark.parametrize("sign", [E.BOT_INTERRUPTED, E.BOT_STOPPED_SPEAKING, E.BOT_LLM_STARTED])
-def test_a_question_into_the_midst_of_an_answer(sign: RTVIEvent) -> None:
-    """What the bot had begun to say before is no answer; from the sign that it has stopped on, it may be one."""
+def test_a_question_during_an_answer(sign: RTVIEvent) -> None:
+    """What the bot was saying before is no answer; after the sign that it has stopped, its events may be one."""
     timer = AnswerTimer()
     feed(timer, E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_STARTED_SPEAKING, at=1.0)
     timer.start(10.0, spoken=True)
@@ -98,7 +98,7 @@ def test_a_question_into_the_midst_of_an_answer(sign: RTVIEvent) -> None:
     ],
 )
 def test_an_answer_that_does_not_come(spoken: bool, events: list[RTVIEvent], missing: str) -> None:
-    """Who gives up is told what would have come next, once; what comes late is not told."""
+    """cancel() returns the part that would have come next, once; later events are not reported."""
     timer = AnswerTimer()
     timer.start(10.0, spoken=spoken)
     feed(timer, *events)
@@ -108,7 +108,7 @@ def test_an_answer_that_does_not_come(spoken: bool, events: list[RTVIEvent], mis
 
 
 def test_the_end_of_a_session() -> None:
-    """It ends what was asked before, and not what has been asked in the next one by then."""
+    """It ends an earlier question, and not one that was asked in the next session by then."""
     timer = AnswerTimer()
     timer.start(10.0, spoken=False)
     assert timer.end_session(9.0) is None
@@ -120,12 +120,12 @@ def test_the_end_of_a_session() -> None:
 
 
 def frame(level: int, at: float) -> AudioFrame:
-    """20 ms of noise."""
+    """Return 20 ms of noise."""
     return AudioFrame(pcm=array("h", [level, -level] * 160).tobytes(), sample_rate_hz=16_000, timestamp=at)
 
 
-def test_the_end_of_a_voice() -> None:
-    """It is where the last loud piece was sent: neither the silence after it counts nor what is left of the room."""
+def test_the_end_of_the_voice() -> None:
+    """It is when the last loud frame was sent: neither the silence nor the room noise after it counts."""
     voice = [frame(3000, 1.0), frame(3000, 1.02), frame(50, 1.04), frame(0, 1.06), frame(0, 1.08)]
     assert end_of_voice(voice, 2.0) == 1.02
     assert end_of_voice(voice, 1.01) == 1.0
