@@ -129,7 +129,7 @@ def test_a_malformed_answer(measurements: list[Measurement]) -> None:
     def handle(session: BotSession, message: dict[str, Any]) -> bool:
         if message["type"] == "get-config":
             session.send({"label": "rtvi-ai", "type": "config", "id": message["id"], "data": {"config": 5}})
-        return message["type"] == "get-config"
+        return bool(message["type"] == "get-config")
 
     with EmbeddedBot(version="0.3.0", handler=handle) as bot, MeasuredClient.for_url(bot.ws_url) as client:
         client.on_measurement = measurements.append
