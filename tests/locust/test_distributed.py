@@ -171,6 +171,11 @@ def test_the_sample(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     counts = {(row["Type"], row["Name"]): row for row in rows(tmp_path / "run_stats.csv")}
-    for entry_of in [("CONNECT", "connect"), ("REQUEST", "get-order"), ("ANSWER", "first text"), ("ANSWER", "complete")]:
+    for entry_of in [
+        ("CONNECT", "connect"),
+        ("REQUEST", "get-order"),
+        ("ANSWER", "first text"),
+        ("ANSWER", "complete"),
+    ]:
         assert int(counts[entry_of]["Request Count"]) >= 2
         assert counts[entry_of]["Failure Count"] == "0"
