@@ -95,7 +95,7 @@ def test_it_shows_the_conversation(executed: tuple[Executed, Executed]) -> None:
     own, _ = executed
     transcript = re.sub(r"<[^>]*>", "", own.html("display(talk)"))
     assert "you Can you hear me?" in transcript
-    assert "bot You printed: Thank you." in transcript
+    assert "bot You said: Thank you." in transcript
     assert transcript.endswith("This client ended the session")
     assert own.html("talk.audio").count("<audio") == 5
     assert len(re.findall(r"<td>\d+</td><td>\d+</td><td>\d+</td><td>\d+</td>", own.html("talk.latency"))) == 2
