@@ -15,6 +15,7 @@ try:
     import ast
     import contextlib
     import os
+    import re
     import shutil
     import signal
     import subprocess
@@ -57,10 +58,12 @@ usage: python3 run.py COMMAND ...
 
   demo [--url URL] ...                     hold a spoken conversation with the built-in bot, or with the bot at URL
   sample [NAME [--url URL] ...]            run a program of samples/; without a name, list them
-  test [--real | --matrix] [--require] [pytest arguments]
+  test [--quick | --real | --matrix] [--require] [pytest arguments]
                                            run the tests; --real adds those with real parts (Pipecat, PulseAudio,
                                            Chromium), --matrix also every version and the long runs; with --require
                                            an unavailable part fails the run instead of skipping its tests.
+                                           --quick runs only the tests of pure and in-memory modules, which start
+                                           no process and no server and open no device, meant for less than 90 s.
                                            Without pytest arguments several processes share the tests
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            open and close sessions under injected faults; nothing may grow. Writes
@@ -117,6 +120,25 @@ DEVICES = {
         ("libgl1", "libglib2.0-0"),
     ),
 }
+
+# `test --quick` runs the test files in these folders of tests/, except files that match NOT_QUICK: they start a process
+# or a server, or need a real part. A folder that does not exist is skipped.
+QUICK_FOLDERS = (
+    "protocol",
+    "concurrency",
+    "session",
+    "client",
+    "media",
+    "recording",
+    "notes",
+    "testing",
+    "notebook",
+    "cli",
+)
+NOT_QUICK = re.compile(
+    r"subprocess|run_python|os\.fork|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
+    r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|mark\.(?:real|matrix)"
+)
 
 DEMO_SECONDS = 1800.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
@@ -225,6 +247,12 @@ def set_up_real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, 
     return variables, unavailable
 
 
+def quick_files() -> list[str]:
+    """Return the test files that `test --quick` runs, as paths relative to the project."""
+    files = (file for folder in QUICK_FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
+    return [file.relative_to(ROOT).as_posix() for file in files if not NOT_QUICK.search(file.read_text("utf-8"))]
+
+
 def run_tests(name: str, python: Path, arguments: Sequence[str], **variables: str) -> Result:
     """Run pytest with its output visible, and return its counts. A run that is stopped counts as failed."""
     print_step(f"Testing with {name}")
@@ -302,8 +330,12 @@ def summary_of(program: Path) -> str:
 
 def test(arguments: list[str]) -> int:
     """Run pytest with its own arguments unchanged; without any, in several processes."""
-    own_options = {"--real", "--matrix", "--require"} & set(arguments)
+    own_options = {"--quick", "--real", "--matrix", "--require"} & set(arguments)
+    rest = [argument for argument in arguments if argument not in own_options] or ["-n", str(PROCESSES)]
     python = own_environment(TEST_PARTS)
+    if "--quick" in own_options:
+        command = [python, "-m", "pytest", "-m", "not real and not matrix", *rest, *quick_files()]
+        return run_command(command, TEST_SECONDS, ROOT, **FOR_TESTS)
     unavailable: list[str] = []
     variables = FOR_TESTS.copy()
     try:
@@ -330,7 +362,6 @@ def test(arguments: list[str]) -> int:
     selected = (
         "" if "--matrix" in own_options else "not matrix" if "--real" in own_options else "not real and not matrix"
     )
-    rest = [argument for argument in arguments if argument not in own_options] or ["-n", str(PROCESSES)]
     if "--matrix" in own_options:
         main_run = f"Python 3.{sys.version_info[1]}, real parts and long runs"
         results.append(run_tests(main_run, python, ["-m", selected, *rest], **variables))

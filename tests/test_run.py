@@ -478,6 +478,30 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
 
 
 @posix
+def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
+    """Test files of pure modules run, in several processes by default; those that start a server do not."""
+    for name, text in (("protocol/test_pure.py", ""), ("client/test_server.py", "EmbeddedBot"), ("life/test_x.py", "")):
+        file = ready.project / "tests" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    plain, one_process = ready.run("test", "--quick"), ready.run("test", "-x", "--quick")
+    shutil.rmtree(ready.project / "tests")
+    begin, end = "pytest ['-m', 'not real and not matrix', ", "'tests/protocol/test_pure.py'] None"
+    assert plain.stdout.splitlines()[-1] == f"{begin}'-n', '{run.PROCESSES}', {end}", plain.stderr
+    assert one_process.stdout.splitlines()[-1] == f"{begin}'-x', {end}", one_process.stderr
+
+
+def test_quick_covers_the_pure_packages() -> None:
+    """Each pure or in-memory package has quick tests, and none of them names a process, a server or a device."""
+    files = run.quick_files()
+    assert {"protocol", "concurrency", "client", "media"} <= {file.split("/")[1] for file in files}
+    assert len(files) > 50
+    assert not any(
+        re.search(r"import (subprocess|multiprocessing)|EmbeddedBot", Path(file).read_text()) for file in files
+    )
+
+
+@posix
 def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
     """Every missing part is named, the tests still run, and only `--require` fails the run."""
     plain = ready.run("test", "--real")
