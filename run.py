@@ -19,7 +19,7 @@ try:
     import shutil
     import signal
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import ThreadPoolExecutor
     from functools import partial
     from pathlib import Path
@@ -58,12 +58,14 @@ usage: python3 run.py COMMAND ...
 
   demo [--url URL] ...                     hold a spoken conversation with the built-in bot, or with the bot at URL
   sample [NAME [--url URL] ...]            run a program of samples/; without a name, list them
-  test [--quick | --real | --matrix] [--require] [pytest arguments]
+  test [--quick | --real | --matrix] [--require] [--coverage] [pytest arguments]
                                            run the tests; --real adds those with real parts (Pipecat, PulseAudio,
                                            Chromium), --matrix also every version and the long runs; with --require
                                            an unavailable part fails the run instead of skipping its tests.
                                            --quick runs only the tests of pure and in-memory modules, which start
                                            no process and no server and open no device, meant for less than 90 s.
+                                           --coverage measures lines and branches, also in the processes that tests
+                                           start, and fails if a folder has less than pyproject.toml demands.
                                            Without pytest arguments several processes share the tests
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            open and close sessions under injected faults; nothing may grow. Writes
@@ -330,46 +332,79 @@ def summary_of(program: Path) -> str:
 
 def test(arguments: list[str]) -> int:
     """Run pytest with its own arguments unchanged; without any, in several processes."""
-    own_options = {"--quick", "--real", "--matrix", "--require"} & set(arguments)
-    rest = [argument for argument in arguments if argument not in own_options] or ["-n", str(PROCESSES)]
+    options = {"--quick", "--real", "--matrix", "--require", "--coverage"} & set(arguments)
+    if {"--coverage", "--matrix"} <= options:
+        raise SetupError("--coverage measures one Python: use it without --matrix")
+    rest = [argument for argument in arguments if argument not in options] or ["-n", str(PROCESSES)]
     python = own_environment(TEST_PARTS)
-    if "--quick" in own_options:
-        command = [python, "-m", "pytest", "-m", "not real and not matrix", *rest, *quick_files()]
-        return run_command(command, TEST_SECONDS, ROOT, **FOR_TESTS)
-    unavailable: list[str] = []
-    variables = FOR_TESTS.copy()
-    try:
-        own_environment(LINT_PARTS)
-    except SetupError as error:
-        unavailable.append(str(error))
-    if own_options & {"--real", "--matrix"}:
-        found, more = set_up_real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in own_options else ())])
-        variables |= found
-        unavailable += more
-    unavailable += install_devices(python)
-    results: list[Result] = []
-    if "--matrix" in own_options:
-        for found, more in (bench_peers(), make_environments({"RTVI_AUTOBAHN": autobahn})):
-            variables |= found
-            unavailable += more
-        results, more = run_other_versions()
-        unavailable += more
-    required = "--require" in own_options
+    if "--quick" in options:
+        words = ["-m", "not real and not matrix", *rest, *quick_files()]
+        return run_pytest(python, words, FOR_TESTS, measure="--coverage" in options)
+    variables, unavailable = set_up_tests(python, options)
+    results, more = run_other_versions() if "--matrix" in options else ([], [])
+    unavailable += more
+    required = "--require" in options
     for line in unavailable:
         print_step(f"Unavailable, what needs it {'fails' if required else 'is skipped by name'}: {line}")
     if required:
         variables["RTVI_REQUIRE_REAL"] = "1"
-    selected = (
-        "" if "--matrix" in own_options else "not matrix" if "--real" in own_options else "not real and not matrix"
-    )
-    if "--matrix" in own_options:
-        main_run = f"Python 3.{sys.version_info[1]}, real parts and long runs"
-        results.append(run_tests(main_run, python, ["-m", selected, *rest], **variables))
+    selected = "" if "--matrix" in options else "not matrix" if "--real" in options else "not real and not matrix"
+    if "--matrix" in options:
+        name = f"Python 3.{sys.version_info[1]}, real parts and long runs"
+        results.append(run_tests(name, python, ["-m", selected, *rest], **variables))
         print(*summary(results, unavailable), sep="\n", flush=True)
         status = int(not all(result.good for result in results))
     else:
-        status = run_command([python, "-m", "pytest", "-m", selected, *rest], TEST_SECONDS, ROOT, **variables)
+        whole = options == set(arguments)
+        status = run_pytest(python, ["-m", selected, *rest], variables, measure="--coverage" in options, judge=whole)
     return 1 if required and unavailable else status
+
+
+def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Set up what the tests need. Return environment variables for them, and one line for each unavailable part."""
+    variables, unavailable = FOR_TESTS.copy(), []
+    try:
+        own_environment(LINT_PARTS)
+    except SetupError as error:
+        unavailable.append(str(error))
+    found: list[tuple[dict[str, str], list[str]]] = []
+    if "--real" in options or "--matrix" in options:
+        found.append(set_up_real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in options else ())]))
+    found.append(({}, install_devices(python)))
+    if "--matrix" in options:
+        found += [bench_peers(), make_environments({"RTVI_AUTOBAHN": autobahn})]
+    for more_variables, lines in found:
+        variables |= more_variables
+        unavailable += lines
+    return variables, unavailable
+
+
+def run_pytest(
+    python: Path, words: Sequence[str], variables: dict[str, str], *, measure: bool, judge: bool = False
+) -> int:
+    """Run pytest with its output visible, and return its exit status.
+
+    Args:
+        python: of the environment.
+        words: the arguments.
+        variables: environment variables.
+        measure: print the coverage.
+        judge: fail if the coverage is less than pyproject.toml demands.
+    """
+    if not measure:
+        return run_command([python, "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
+    coverage = [python, "-m", "coverage"]
+    (CACHE / "coverage").mkdir(exist_ok=True)
+    run_quietly([*coverage, "erase"], cwd=ROOT)
+    status = run_command([*coverage, "run", "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
+    run_quietly([*coverage, "combine"], cwd=ROOT)
+    run_command([*coverage, "report", "--skip-empty"], STEP_SECONDS, ROOT)
+    least = read_project(python)["tool"]["rtvi_sync"]["coverage"] if judge else {}
+    for folder, percent in least.items():
+        limit = ["--format=total", f"--fail-under={percent}", f"--include={folder}/*"]
+        print_step(f"Coverage of {folder} in percent, at least {percent}:")
+        status = run_command([*coverage, "report", *limit], STEP_SECONDS, ROOT) or status
+    return status
 
 
 def soak(arguments: list[str]) -> int:

@@ -50,10 +50,12 @@ video = ["absent-video"]
 soak = []
 bench = []
 samples = ["throwaway-samples"]
-test = ["pytest"]
+test = ["pytest", "coverage"]
 peer-websockets = []
 lint = ["throwaway-linters"]
 pyright = []
+[tool.rtvi_sync.coverage]
+"rtvi_sync" = 90
 """
 
 # Replaces the package: prints its arguments, and ends as they say.
@@ -82,6 +84,13 @@ print("pytest", sys.argv[1:], os.environ.get("RTVI_REQUIRE_REAL"), flush=True)
 if "RTVI_TEST_RESULTS" in os.environ:
     with open(os.environ["RTVI_TEST_RESULTS"], "w") as file:
         json.dump({"passed": 3, "failed": 0, "skipped": {"no such device": 2}}, file)
+"""
+
+# Replaces coverage: prints its arguments; the total is too little.
+COVERAGE = """
+import sys
+print("coverage", sys.argv[1:], flush=True)
+sys.exit(2 if "--format=total" in sys.argv else 0)
 """
 
 # Replaces every tool that checks the source: prints its arguments.
@@ -117,6 +126,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("throwaway", "throwaway_testing", "throwaway_samples"):
         make_wheel(folder, name, "1.0", {f"{name}.py": b""})
     make_wheel(folder, "pytest", "1.0", {"pytest.py": PYTEST.encode()})
+    make_wheel(folder, "coverage", "1.0", {"coverage.py": COVERAGE.encode()})
     make_wheel(folder, "throwaway_linters", "1.0", LINTERS)
     pip = metadata.distribution("pip")
     package = Path(str(pip.locate_file("pip")))
@@ -489,6 +499,23 @@ def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
     begin, end = "pytest ['-m', 'not real and not matrix', ", "'tests/protocol/test_pure.py'] None"
     assert plain.stdout.splitlines()[-1] == f"{begin}'-n', '{run.PROCESSES}', {end}", plain.stderr
     assert one_process.stdout.splitlines()[-1] == f"{begin}'-x', {end}", one_process.stderr
+
+
+@posix
+def test_coverage_is_judged_for_the_whole_suite(ready: Machine) -> None:
+    """pytest runs under coverage; too little coverage fails the whole suite, but not a selection of tests."""
+    whole, selection, matrix = (ready.run("test", "--coverage", *more) for more in ((), ("tests/x",), ("--matrix",)))
+    command = "coverage ['run', '-m', 'pytest', '-m', 'not real and not matrix', "
+    report = "coverage ['report', '--skip-empty']"
+    assert whole.stdout.splitlines()[-4:] == [
+        f"{command}'-n', '{run.PROCESSES}']",
+        report,
+        "Coverage of rtvi_sync in percent, at least 90:",
+        "coverage ['report', '--format=total', '--fail-under=90', '--include=rtvi_sync/*']",
+    ], whole.stderr
+    assert selection.stdout.splitlines()[-2:] == [f"{command}'tests/x']", report]
+    assert [done.returncode for done in (whole, selection, matrix)] == [2, 0, 1]
+    assert matrix.stderr.splitlines()[-1] == "run.py: --coverage measures one Python: use it without --matrix"
 
 
 def test_quick_covers_the_pure_packages() -> None:
