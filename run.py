@@ -66,9 +66,9 @@ usage: python3 run.py COMMAND ...
                                            sessions come and go, faults strike, and nothing may grow: a plot, a
                                            table and a judgement in DIR, .cache/soak if none is given
   bench [--quick] [--only NAME] ...        how fast the package is, beside other clients: docs/performance.md
-  lint [--require] [ruff arguments]        ruff, mypy, pyright, the import contracts, bandit and pip-audit; with
-                                           --require it fails, too, where pyright cannot be had or no list of known
-                                           vulnerabilities can be reached
+  lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, bandit and
+                                           pip-audit; with --require it fails, too, where pyright cannot be had or no
+                                           list of known vulnerabilities can be reached
 
 All that is needed is set up first, in .venv/ and .cache/ of this folder."""
 
@@ -402,6 +402,7 @@ def lint(arguments: list[str]) -> int:
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     checks = [
         ["-m", "ruff", "check", *(argument for argument in arguments if argument != "--require")],
+        ["-m", "ruff", "format", "--check"],
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
