@@ -87,17 +87,17 @@ def parts() -> dict[str, Callable[[], object]]:
     engine, data, spec = Engine({}), json.loads(TEXT)["data"], INBOUND["user-transcription"]
     return {
         "frame reader, a message": _reading(message),
-        "frame reader, a piece of audio": _reading(audio),
-        "frame writer, a piece of audio": _times(lambda: masked_frame(_BINARY, audio)),
+        "frame reader, an audio frame": _reading(audio),
+        "frame writer, an audio frame": _times(lambda: masked_frame(_BINARY, audio)),
         "codec, decode a message": _times(lambda: frames.decode(message)),
-        "codec, decode a piece of audio": _times(lambda: frames.decode(audio)),
+        "codec, decode an audio frame": _times(lambda: frames.decode(audio)),
         "codec, encode a message": _times(lambda: frames.encode(frames.MessageFrame(data=TEXT))),
-        "codec, encode a piece of audio": _times(lambda: frames.encode(AUDIO)),
+        "codec, encode an audio frame": _times(lambda: frames.encode(AUDIO)),
         "envelope, decode": _times(lambda: envelope.decode(TEXT)),
         "payload, decode": _times(lambda: decode_payload(spec, data)),
         "engine, an event": _times(lambda: engine.receive(TEXT)),
         "queue, post and run": _posting(),
-        "signal, nobody listens": _sending(0),
+        "signal, no receiver": _sending(0),
         "signal, one receiver": _sending(1),
     }
 

@@ -16,7 +16,7 @@ from .scenarios.many import NUMBERS
 
 _BARS: Final = (
     ("events", "per_second", "events a second"),
-    ("audio-down", "per_second", "pieces of audio a second, down"),
+    ("audio-down", "per_second", "audio frames a second, down"),
 )
 _LATENCIES: Final = (
     ("latency-idle", "two a second"),
