@@ -63,7 +63,7 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     if exit_deadline is None:
         session.ask_successor()  # the program's own rule may decide, and take its time
     info = attrs.evolve(session.info, reconnecting=session.is_replaced)
-    if info.by_program and publisher.was_ready:
+    if info.by_application and publisher.was_ready:
         info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
     delivered = publisher.finish(info)
     session.release_transport()

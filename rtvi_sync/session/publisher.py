@@ -197,7 +197,7 @@ class EventPublisher:
             return True
 
         # An attempt to replace a session is not the program's `connect()`: its state afterwards is that of the loss.
-        failed = not (self.was_ready or info.by_program or info.reconnecting)
+        failed = not (self.was_ready or info.by_application or info.reconnecting)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()

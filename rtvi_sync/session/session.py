@@ -209,7 +209,7 @@ class Session:
     def ask_successor(self) -> None:
         """Find out, once, whether the session is to be replaced."""
         info = self.info
-        if self._successor is not None and not info.by_program:
+        if self._successor is not None and not info.by_application:
             # A failed attempt to replace a session is the successor's affair anyway.
             self.is_replaced = self._successor.replaces(info) if self.publisher.was_ready else self._is_replacement
 

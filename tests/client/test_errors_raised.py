@@ -268,7 +268,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.InvalidTransportParamsError, no_transport, "pass RTVIClient"),
     (errors.InvalidTransportParamsError, no_address, "ws_url"),
     (errors.DeviceError, a_microphone_that_is_not_there, "Plug one in"),
-    (errors.ProtocolError, a_bot_that_makes_no_sense, "Is it an RTVI bot"),
+    (errors.ProtocolError, a_bot_that_makes_no_sense, "Check that the server is an RTVI bot"),
     (errors.ProtocolError, a_config_that_makes_no_sense, "See what in the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
     (errors.ForkedProcessError, a_forked_child, "connect a client in the child process"),

@@ -337,7 +337,7 @@ kept = [[] for _ in range(200)]
 gc.set_threshold(1)
 for _ in range(300):
     notifier._sleepers.extend(sleepers)
-    notifier.ring()
+    notifier.notify_all()
     kept += ([], [], [], [])
 """
 

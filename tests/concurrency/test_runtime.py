@@ -225,7 +225,7 @@ def test_a_forked_child_gets_a_hub_of_its_own():
 
 
 def test_a_child_cannot_retire_the_parents_hub():
-    """Releasing an inherited runtime in a child touches none of its locks, which may be held for ever, nor its threads."""
+    """Releasing an inherited runtime in a child uses neither its locks, which may be held for ever, nor its threads."""
     runtime = acquire_runtime()
 
     def child() -> object:

@@ -211,7 +211,7 @@ def test_an_item_waits_for_the_io_thread(crew):
 
 
 def test_items_keep_their_order(crew):
-    """What a queue is given on the io thread and elsewhere runs in that order, one at a time, however often it turns."""
+    """Items posted on the I/O thread and on others run in their order, one at a time, across many swaps of roles."""
     queue, seen, busy = SerialQueue(), [], threading.Lock()
 
     def item(n: int) -> None:

@@ -133,9 +133,9 @@ def test_why_there_is_no_session() -> None:
 
 def test_who_wanted_the_end() -> None:
     """Only an end of the program's own, without an error, is what it wanted."""
-    assert CloseInfo().by_program
-    assert not CloseInfo(error=OSError()).by_program
-    assert not CloseInfo(initiator="server").by_program
+    assert CloseInfo().by_application
+    assert not CloseInfo(error=OSError()).by_application
+    assert not CloseInfo(initiator="server").by_application
 
 
 def test_close_info() -> None:
