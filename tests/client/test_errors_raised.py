@@ -263,7 +263,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.ActionEndpointNotSetError, an_action_without_an_endpoint, "set client.params"),
     (errors.UnsupportedFeatureError, an_action_of_a_new_bot, r"send_client_request\(\)"),
     (errors.UnsupportedFeatureError, keys_of_an_old_bot, "Update the bot"),
-    (errors.UnsupportedFeatureError, a_feature_that_was_left_out, "Add it to the bot"),
+    (errors.UnsupportedFeatureError, a_feature_that_was_left_out, "Add the feature to the bot"),
     (errors.UnsupportedFeatureError, a_camera_without_video, "Use one that carries video"),
     (errors.InvalidTransportParamsError, no_transport, "pass RTVIClient"),
     (errors.InvalidTransportParamsError, no_address, "ws_url"),

@@ -294,7 +294,7 @@ def test_a_future_bot_knows_what_is_not_known_to_be_gone(type: str) -> None:
 )
 @pytest.mark.parametrize("type", ["dtmf", "update-config"])
 def test_an_unknown_version_passes(type: str, version: str | None) -> None:
-    """Without a version that makes sense nobody knows what the bot knows, so it is asked."""
+    """Without a valid version only the bot's answer tells what it knows."""
     require_feature(type, version)
 
 

@@ -74,7 +74,7 @@ BOTS = {
         remark=incompatible("3.0.0"), data={"version": "3.0.0", "new": 1}, version="3.0.0", knows=OF_2_2
     ),
     "2.1, without a patch level": Bot(data={"version": "2.1"}, version="2.1", knows=OF_2_1),
-    "abc: nobody knows what it knows": Bot(data={"version": "abc"}, version="abc", knows=ALL),
+    "abc: no valid version": Bot(data={"version": "abc"}, version="abc", knows=ALL),
     "no version": Bot(data={}, version="", knows=ALL),
     "no data": Bot(data=None, version="", knows=ALL),
     "finds our version malformed": Bot(
