@@ -234,7 +234,7 @@ class SessionManager:
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
         """Wait for a session that is on its way out; what remains takes a moment."""
         if previous is not None and previous.ending and not previous.in_other_process:
-            previous.wait_closed(Deadline(deadline.sooner(ending.TEARDOWN_LIMIT)))
+            previous.wait_closed(Deadline(deadline.at_most(ending.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
             previous.runtime.io.check()  # if its descriptors are gone, its end begins
 

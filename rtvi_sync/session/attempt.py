@@ -138,7 +138,7 @@ class ConnectAttempt:
 
     def _fetch_config(self, session: Session) -> None:
         try:
-            session.fetch_config(Deadline(self._deadline.sooner(self._config_timeout)))
+            session.fetch_config(Deadline(self._deadline.at_most(self._config_timeout)))
         except DisconnectedError:
             session.end_and_wait(session.info, linger=_LINGER_TIMEOUT)
             # It was ready, so its loss may be the successor's affair, as it were a moment later.
@@ -251,7 +251,7 @@ def was_disconnected() -> DisconnectedError:
 
 def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
     """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
-    while not latch.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+    while not latch.wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
         if deadline.timeout is None:

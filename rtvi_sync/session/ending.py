@@ -45,19 +45,19 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     """End a session whose end has begun. On its close thread, or, with a deadline, at the exit of the interpreter."""
     publisher = session.publisher
     limit = TEARDOWN_LIMIT * _OWN_SHARE
-    deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
-    media_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _MEDIA_SHARE))
+    deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
+    media_deadline = Deadline(deadline.at_most(TEARDOWN_LIMIT * _MEDIA_SHARE))
     # At exit all sessions share one limit, so a slow sink must not take the others' time.
-    flush = Deadline(deadline.sooner(TEARDOWN_LIMIT * _SINK_SHARE)) if exit_deadline is None else Deadline(0.0)
+    flush = Deadline(deadline.at_most(TEARDOWN_LIMIT * _SINK_SHARE)) if exit_deadline is None else Deadline(0.0)
     unsent: DisconnectedError | None = None
     _abandon_attempt(session)
     if session.was_opened:
         session.move(TransportState.DISCONNECTING)
     if session.initialized:
         session.media.pause()
-        session.transport_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))
+        session.transport_deadline = Deadline(deadline.at_most(TEARDOWN_LIMIT * _TRANSPORT_SHARE))
         unsent = _close(session.transport, session.transport_deadline)
-        timeout = media_deadline.sooner(_FLUSH_TIMEOUT)
+        timeout = media_deadline.at_most(_FLUSH_TIMEOUT)
         threads = session.media.stop(timeout, max(timeout, flush.remaining() or 0.0))
         log_stack_of(threads, "A source, a sink or a device does not return")
     if exit_deadline is None:
@@ -71,7 +71,7 @@ def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
     session.connect_done.set()
     if not publisher.manual:
         if exit_deadline is not None:
-            publisher.deliver_queued(delivered, deadline.sooner(1.0))
+            publisher.deliver_queued(delivered, deadline.at_most(1.0))
         _await_delivery(session, delivered, deadline)
         _await_functions(session, deadline)
     session.runtime.release()
@@ -101,7 +101,7 @@ def _abandon_attempt(session: Session) -> None:
 def time_to_close(deadline: Deadline | None) -> float:
     """Return how many seconds a transport, whose `disconnect()` has the limit `deadline`, may spend on sending."""
     limit = TEARDOWN_LIMIT * _TRANSPORT_SHARE
-    return _SENDING_SHARE * (limit if deadline is None else deadline.sooner(limit))
+    return _SENDING_SHARE * (limit if deadline is None else deadline.at_most(limit))
 
 
 def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None:
@@ -131,7 +131,7 @@ def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None
 
 def _await_functions(session: Session, deadline: Deadline) -> None:
     """Wait a little for functions that the bot called."""
-    busy = session.functions.join(Deadline(deadline.sooner(_FUNCTIONS_TIMEOUT)))
+    busy = session.functions.join(Deadline(deadline.at_most(_FUNCTIONS_TIMEOUT)))
     if busy:
         log_stack_of(
             busy, "A function that the bot called is still running though its session ended; its result is lost"

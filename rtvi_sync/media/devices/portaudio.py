@@ -259,7 +259,7 @@ class PortAudio:
     def _held_after_renewal(self) -> Iterator[None]:
         deadline = Deadline(LIMIT)
         while self._notifier.wait_for(lambda: self._renewer is None, deadline):
-            with self._held(deadline.sooner(LIMIT)):
+            with self._held(deadline.at_most(LIMIT)):
                 if self._renewer is None:
                     yield
                     return
