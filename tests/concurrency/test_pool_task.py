@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
+from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.pool_task import PoolTask
 
 from ..client.helpers import until
@@ -23,7 +23,7 @@ from ..loopback import LIMIT
 @pytest.fixture(autouse=True)
 def nobody_free():
     """No thread of another test is free."""
-    send_idle_home()
+    stop_idle_threads()
 
 
 def made(target, *args) -> PoolTask:
@@ -144,7 +144,7 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
     before, module._pool.idle_threads = module._pool.idle_threads, Offers()
     try:
         made(lambda: None)
-        send_idle_home()
+        stop_idle_threads()
     finally:
         module._pool.idle_threads = before
     assert outcome == ["began", "made", True]
@@ -211,7 +211,7 @@ def test_from_many_threads(monkeypatch):
         thread.join(4 * LIMIT)
         assert not thread.is_alive()
     assert made_by == [200] * 8
-    send_idle_home()
+    stop_idle_threads()
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("rtvi-")])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import runtime as module
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 
@@ -67,10 +67,8 @@ def test_a_runtime_that_is_unused_for_a_while_is_retired_for_good(monkeypatch):
     new.release()
 
 
-def test_all_threads_go_home_when_they_are_sent():
-    """I/O thread, queue workers and timer thread have ended when `send_idle_home()` returns, unless somebody uses the
-    runtime.
-    """
+def test_the_threads_of_an_unused_runtime_are_stopped():
+    """I/O thread, workers and timer thread have ended when `stop_idle_threads()` returns, if the runtime is unused."""
     runtime = acquire_runtime()
     queue, ran, stepped = SerialQueue(), threading.Event(), threading.Event()
     queue.post(ran.set, runtime.workers)
@@ -79,19 +77,19 @@ def test_all_threads_go_home_when_they_are_sent():
     assert stepped.wait(LIMIT)
     assert {t.name.split("-")[1] for t in package_threads()} == {"io", "worker", "timer"}
     runtime.release()
-    send_idle_home()
+    stop_idle_threads()
     assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
 
 
 def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
-    """A handler that hangs holds `send_idle_home()` up to its limit only."""
+    """A handler that hangs holds `stop_idle_threads()` up to its limit only."""
     monkeypatch.setattr(lifecycle, "_IDLE_LIMIT", 0.05)
     runtime = acquire_runtime()
     queue, begun, let_go = SerialQueue(), threading.Event(), threading.Event()
     queue.post(lambda: (begun.set(), let_go.wait(LIMIT)), runtime.workers)
     assert begun.wait(LIMIT)
     runtime.release()
-    send_idle_home()
+    stop_idle_threads()
     (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-worker-"))
     let_go.set()
     late.join(LIMIT)
@@ -106,7 +104,7 @@ def test_a_thread_of_the_runtime_does_not_wait_for_itself():
 
         def retire(runtime=runtime, done=done) -> None:
             runtime.release()
-            send_idle_home()
+            stop_idle_threads()
             done.set()
 
         if where == "io":
@@ -124,7 +122,7 @@ def test_a_surplus_release_takes_the_runtime_from_no_user():
     runtime.release()
     runtime.release()
     assert acquire_runtime() is runtime
-    send_idle_home()
+    stop_idle_threads()
     assert answers(runtime)
     runtime.release()
 
@@ -148,7 +146,7 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
             assert done.wait(LIMIT)
             runtime.release()
             if rng.random() < 0.1:
-                send_idle_home()
+                stop_idle_threads()
 
     threads = [threading.Thread(target=use, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -195,7 +193,7 @@ def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
             super().__init__()
             both.wait(LIMIT)
 
-    send_idle_home()
+    stop_idle_threads()
     monkeypatch.setattr(module, "Runtime", Slow)
     with running(acquire_runtime) as one, running(acquire_runtime) as other:
         runtimes = {one.get(), other.get()}
@@ -215,7 +213,7 @@ def test_a_forked_child_gets_a_runtime_of_its_own():
         new = acquire_runtime()
         answered = answers(new)
         new.release()
-        send_idle_home()
+        stop_idle_threads()
         return new is not runtime, answered, new.io.thread.is_alive()
 
     with module._slot._lock:
@@ -230,7 +228,7 @@ def test_a_child_cannot_retire_the_parents_runtime():
 
     def child() -> object:
         runtime.release()
-        send_idle_home()
+        stop_idle_threads()
         return runtime.users
 
     with runtime.workers._lock, runtime.timer._lock:

@@ -74,7 +74,7 @@ def test_what_comes_of_it():
 
 
 def test_which_thread_does_it():
-    """Another one if the main thread asks; a thread that no signal interrupts does it itself."""
+    """Work of the main thread runs on another one; a thread that no signal interrupts does it itself."""
     assert shielded(threading.current_thread) is not threading.current_thread()
     with running(lambda: shielded(threading.current_thread) is threading.current_thread()) as outcome:
         assert outcome.get() is True
@@ -131,12 +131,12 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
     def refuse(*_: object) -> None:
         raise lifecycle.NoThreadError("none to be had")
 
-    lifecycle.send_idle_home()
+    lifecycle.stop_idle_threads()
     monkeypatch.setattr(job, "start_thread", refuse)
     assert shielded(threading.current_thread) is threading.current_thread()
 
 
-# Python can do no more than report an exception that interrupts inside the callback of a weak reference.
+# Python can do no more than report an exception that is raised inside the callback of a weak reference.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
     """At whatever instruction the interrupt comes, the work is done once or not at all, and nothing hangs."""
