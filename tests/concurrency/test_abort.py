@@ -192,7 +192,7 @@ def test_a_callback_after_the_abort_is_called_at_once(controller):
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_a_callback_that_raises_hurts_nobody(controller, caplog, error):
+def test_a_callback_that_raises_stops_no_other(controller, caplog, error):
     """What a callback raises is logged; the abort goes on, and so do the other callbacks."""
     calls: list[int] = []
 
@@ -222,7 +222,7 @@ def test_a_callback_may_use_the_signal(controller, pair):
     assert calls == [False, "inner"]
 
 
-def test_aborted_is_true_for_whoever_aborted_second():
+def test_aborted_is_true_after_the_second_abort():
     """Once any `abort()` has returned, True or False, the signal says so: no thread may see it in between.
 
     The latch of the signal is opened last, so the test holds the first abort there and checks on another thread.

@@ -349,7 +349,7 @@ def test_unregistering_twice_is_no_error(io):
         on(io, lambda: io.unregister(line))
 
 
-def test_a_descriptor_that_somebody_else_closed(io, caplog):
+def test_a_descriptor_that_the_application_closed(io, caplog):
     """A descriptor closed behind a channel's back ends this channel at most; the others are served on."""
     with caplog.at_level(logging.ERROR), Line(io) as bad, Line(io) as good:
         os.close(bad.sock.fileno())

@@ -304,7 +304,7 @@ def test_a_latch_in_a_forked_child():
         assert other.get() is True
 
 
-def test_nobody_waits_where_nobody_may():
+def test_a_wait_on_a_sleepless_thread():
     """A thread that all others wait for refuses to wait, but may check and open latches."""
     latch = Latch()
 

@@ -21,7 +21,7 @@ from ..loopback import LIMIT
 
 
 @pytest.fixture(autouse=True)
-def nobody_free():
+def no_idle_threads():
     """No thread of another test is free."""
     stop_idle_threads()
 
@@ -215,7 +215,7 @@ def test_from_many_threads(monkeypatch):
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("rtvi-")])
 
 
-def test_exit_sends_them_home():
+def test_exit_stops_them():
     """When the sessions have ended at exit, what is free leaves."""
     made(lambda: None)
     lifecycle._at_exit()

@@ -1,4 +1,4 @@
-"""Lanes: order, isolation, few workers, limits."""
+"""Serial queues: order, isolation, few workers, limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..loopback import LIMIT, running
 
 @pytest.fixture
 def workers():
-    """Workers that are sent home after the test; none may stay."""
+    """Workers that are stopped after the test; all must end."""
     workers = WorkerPool()
     yield workers
     workers.close()
@@ -222,7 +222,7 @@ def test_work_that_comes_as_the_worker_leaves_is_done(workers, monkeypatch):
             pass
 
 
-def test_close_sends_idle_workers_home_and_busy_ones_after_their_work(workers):
+def test_close_ends_idle_workers_and_busy_ones_after_their_work(workers):
     """After `close()` the idle threads end at once; a busy one runs its queue empty first."""
     idle, busy = SerialQueue(), SerialQueue()
     blocker, done = Blocker(), []

@@ -362,7 +362,7 @@ class TestConfig:
         voices = [entries and entries[0].options[0].value for entries in told]
         assert voices == ["a", "b", "c", "d", "d", "d", ()]
 
-    def test_whoever_has_the_message_does_not_change_it(self, engine: Engine) -> None:
+    def test_changes_of_the_message_do_not_change_it(self, engine: Engine) -> None:
         """Changes of a message, or of its payload, by the application do not reach the engine's config."""
         data: dict[str, Any] = {"config": [{"service": "llm", "options": [{"name": "messages", "value": []}]}]}
         ready(engine, "0.3.0", **data)

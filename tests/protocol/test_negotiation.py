@@ -134,7 +134,7 @@ def test_every_version_is_among_these_bots() -> None:
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0", "3.0.0", "abc", ""])
 def test_what_a_bot_sends_is_understood_whatever_it_announces(version: str) -> None:
-    """The table's versions gate what is sent. What comes is taken as what it is: a bot may be ahead of its version."""
+    """The table's versions limit outbound messages, not inbound ones: a bot may be ahead of its version."""
     engine = Engine(ABOUT)
     engine.receive(RTVIMessage("bot-ready", {"version": version}, engine.client_ready.id))
     for type_, spec in INBOUND.items():
