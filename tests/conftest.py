@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from tests import slowness
 from tools.results import VARIABLE
 
@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def package_threads() -> set[threading.Thread]:
     """The live threads that this package started, without those that only wait for something to do."""
-    send_idle_home()
+    stop_idle_threads()
     # One that was sent home by somebody else may be on its way out.
     threads = threading.enumerate()
     return {

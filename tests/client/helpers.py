@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTransport
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
@@ -128,7 +128,7 @@ class InThread:
 
 def threads_of_package() -> list[str]:
     """Names of the live threads that the package started, without those that only wait for something to do."""
-    send_idle_home()
+    stop_idle_threads()
     # One that was sent home by somebody else may be on its way out.
     names = (thread.name for thread in threading.enumerate())
     return sorted(name for name in names if name.startswith("rtvi-") and not name.startswith("rtvi-idle-"))
@@ -139,13 +139,13 @@ def own_threads() -> list[str]:
     return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
 
 
-def lanes_of_package() -> list[str]:
+def workers_of_package() -> list[str]:
     return [name for name in threads_of_package() if "-worker-" in name]
 
 
 def descriptors() -> int:
     """How many descriptors the process has open, without those of threads that only wait for something to do."""
-    send_idle_home()
+    stop_idle_threads()
     return len(os.listdir("/proc/self/fd"))
 
 
