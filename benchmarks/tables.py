@@ -1,4 +1,4 @@
-"""Which figures are shown, in which tables, and which targets they have to reach."""
+"""The tables of the page, their figures, and the targets of these."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Row:
     """A figure of a scenario, as a row of a table.
 
     Attributes:
-        words: what it is.
-        unit: of the figure; "" if the words say it.
-        digits: decimals that are shown of the figure itself.
-        has_ratio: whether its ratio to another's says anything.
+        words: the description.
+        unit: the unit of the figure; "" if the words say it.
+        digits: the number of decimals.
+        has_ratio: whether its ratio to another peer's is meaningful.
     """
 
     words: str
@@ -30,7 +30,7 @@ class Row:
 
     @property
     def heading(self) -> str:
-        """Words and unit."""
+        """The description and the unit."""
         return ", ".join(filter(None, (self.words, self.unit)))
 
 
@@ -93,7 +93,7 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
     ),
 }
 
-#: The table of other Pythons has these.
+#: The rows of the table of Python versions.
 PYTHON_ROWS: Final = tuple(
     row
     for row in TABLES["session"]
@@ -112,12 +112,12 @@ PYTHON_PEERS: Final = ("ours", "ours-default", "ref")
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What a figure has to reach: at least, or at most, so much.
+    """The limit of a figure: its least or its greatest value.
 
     Attributes:
-        words: the figure.
-        over: the peer that it is divided by; "" if it is the figure itself that counts.
-        signed: whether it may be off to either side.
+        words: the description.
+        over: the peer by whose figure it is divided; "" for the figure itself.
+        signed: whether the figure may be negative, and its amount counts.
     """
 
     words: str
@@ -136,7 +136,7 @@ class Target:
         return f"{sign} {limit:g}" + (f" x {self.over}" if self.over else "")
 
     def judge(self, value: float) -> str:
-        """Whether it is met, and else by how much not."""
+        """Return whether the target is met, or by how much it is missed."""
         if self.least is not None:
             return "met" if value >= self.least else f"missed by {1 - value / self.least:.0%}"
         assert self.most is not None
