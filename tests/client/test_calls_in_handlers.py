@@ -109,7 +109,7 @@ class TestCallsInsideHandlers:
 
         with memory_client(deaf_bot, request_timeout=None) as client:
             asking = InThread(lambda: client.send_client_request("never"))
-            until(lambda: client._manager.session()._engine.pending._awaited)
+            until(lambda: client._manager.session().channel.engine.pending._awaited)
             self.outcome(client, client.disconnect)
             assert isinstance(asking.error(), DisconnectedError)
 

@@ -318,7 +318,7 @@ class TestBesideTheLane:
         until(lambda: len(heard) == 2)
         held.release.set()
         results(client, 5)
-        until(lambda: not client._manager.session().functions._running)
+        until(lambda: not client._manager.session().channel.functions._running)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
@@ -407,7 +407,7 @@ class TestAnnouncements:
         results(client, 3)
         settle(client)
         assert all(len(record.message) < 1000 for record in caplog.records)
-        calls = client._manager.session().functions
+        calls = client._manager.session().channel.functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
         until(lambda: not calls._running)
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import rtvi_sync.session.reconnect
+import rtvi_sync.session.message_channel
 import rtvi_sync.session.session
 from rtvi_sync import (
     BotAlreadyStartedError,
@@ -553,7 +554,7 @@ def test_disconnect_ends_an_attempt() -> None:
 def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """disconnect() in the moment in which an attempt makes its session, which nobody sees yet: nothing comes of it."""
     begins, go_on = threading.Event(), threading.Event()
-    about = rtvi_sync.session.session.about_this_client
+    about = rtvi_sync.session.message_channel.about_this_client
 
     def slowly() -> dict[str, str]:
         begins.set()
@@ -563,7 +564,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
-        monkeypatch.setattr(rtvi_sync.session.session, "about_this_client", slowly)
+        monkeypatch.setattr(rtvi_sync.session.message_channel, "about_this_client", slowly)
         lose(client)
         assert begins.wait(SOON)
         disconnecting = InThread(client.disconnect)

@@ -37,7 +37,7 @@ def sent(client: RTVIClient) -> list[RTVIMessage]:
 
 
 def waiting(client: RTVIClient) -> dict[str, Any]:
-    return client._manager.session()._engine.pending._awaited
+    return client._manager.session().channel.engine.pending._awaited
 
 
 def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:

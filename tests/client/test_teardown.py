@@ -192,7 +192,7 @@ class TestDisconnect:
         client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
-        until(lambda: client._manager.session()._engine.pending._awaited)
+        until(lambda: client._manager.session().channel.engine.pending._awaited)
         client.disconnect()
         assert seen == ["close", DisconnectedError, TransportState.DISCONNECTING, "gated", False]
 

@@ -159,7 +159,7 @@ def test_the_next_call_ends_what_waits(call: str) -> None:
         PREAMBLE
         + """
     def strike():
-        while not client._manager.session()._engine.pending._awaited:
+        while not client._manager.session().channel.engine.pending._awaited:
             threading.Event().wait(0.01)
         sleep()
         os.closerange(3, 4096)

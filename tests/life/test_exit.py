@@ -165,7 +165,7 @@ def test_a_thread_that_waits(run: Run) -> None:
         except DisconnectedError:
             sys.stdout.write("told\\n")
     threading.Thread(target=ask, daemon=True).start()
-    while not client._manager.session()._engine.pending._awaited:
+    while not client._manager.session().channel.engine.pending._awaited:
         threading.Event().wait(0.01)
     """)
     assert (code, err) == (0, "")

@@ -132,7 +132,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not client._manager.session()._engine.pending._awaited
+        assert not client._manager.session().channel.engine.pending._awaited
     assert transport_of(client).sent
 
 
