@@ -1,8 +1,9 @@
-"""What the parts of the client's interface share."""
+"""The base that the parts of the client's interface share."""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..concurrency.deadline import Deadline
 from ..errors import ProtocolError
@@ -13,9 +14,13 @@ from ..session.dispatcher import Dispatcher
 from ..session.params import Seconds
 from .session_manager import SessionManager
 
+T = TypeVar("T")
+
 
 class DefaultTimeout:
-    """Stands for the client's own `request_timeout`, since None means: no limit."""
+    """The default of `timeout=` in calls that wait for the bot: the client's `request_timeout`, since None means no
+    limit.
+    """
 
     def __repr__(self) -> str:
         return "request_timeout"
@@ -36,7 +41,7 @@ TIMEOUT: Final = Rule(
 
 
 class ClientPart:
-    """Base of the classes that `RTVIClient` is made of. None of them has logic."""
+    """Base of the classes that `RTVIClient` inherits. None of them has logic."""
 
     _manager: SessionManager
     _dispatcher: Dispatcher
@@ -46,16 +51,25 @@ class ClientPart:
         TIMEOUT.check(timeout=timeout)
         return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
 
+    def _observe(self, subject: str | RTVIMessage, call: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
+        """Run `call` and return what it returns; subclasses override it to measure calls.
+
+        Args:
+            subject: the name of a call that connects, or the request of a call that waits for the bot's answer.
+            call: does what the method is for; called once.
+        """
+        return call()
+
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        return self._manager.session().request(message, deadline)
+        return self._observe(message, lambda: self._manager.session().request(message, deadline))
 
 
 def payload_of(answer: RTVIMessage) -> Any:
-    """What an answer of the bot holds, decoded.
+    """Decode the data of a bot's answer.
 
     Raises:
-        ProtocolError: it is not of the shape that its type has.
+        ProtocolError: it does not have the shape of its type.
     """
     try:
         return decode_payload(INBOUND[answer.type], answer.data)

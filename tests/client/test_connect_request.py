@@ -367,7 +367,7 @@ class TestHandler:
         connecting = InThread(client.connect)
         assert called.wait(SOON)
         client._manager.session().runtime.io.call(
-            lambda: client._manager.session().end(rtvi_sync.CloseInfo(initiator="network"))
+            lambda: client._manager.session().ending.begin(rtvi_sync.CloseInfo(initiator="network"))
         )
         assert blocked.wait(SOON)
         client._manager.session().runtime.io.call(release.set)
@@ -427,7 +427,7 @@ class TestHandler:
 
 def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
     release = threading.Event()
     client = memory_client(connect_timeout=0.2)
 

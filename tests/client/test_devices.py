@@ -42,7 +42,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     fake = FakeBackend()
     monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
     # A speaker that finds the interpreter busy opens its device anew, whenever it likes. Here openings are counted.
-    monkeypatch.setattr("rtvi_sync.media.devices.speaker._HELD_UP", math.inf)
+    monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
     return fake
 
 
@@ -863,7 +863,7 @@ def test_nothing_is_opened_after_the_end(
         "enable_mic": lambda: client.enable_mic(True),
     }
     if call == "init_devices":
-        client._manager.media.switches.mic = True
+        client._manager.media.settings.mic = True
     opening = InThread(calls[call])
     assert entered.wait(SOON)
     client.disconnect()

@@ -148,6 +148,13 @@ class TestNothingIsLeft:
         assert all(thread.result() > 3 for thread in threads)
         assert threads_of_package() == []
 
+    def test_a_session_without_media_starts_no_timer_thread(self) -> None:
+        """A transport that carries neither audio nor video has no device that the timer thread would look after."""
+        stop_idle_threads()
+        with memory_client() as client:
+            assert client.send_client_request("ping", 1) == 1
+            assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
+
     def test_quiet_clients_need_no_worker(self) -> None:
         """A client without events holds no queue worker."""
         runtime = acquire_runtime()

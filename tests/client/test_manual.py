@@ -138,7 +138,7 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    client._manager.session().closed.wait(Deadline(SOON))
+    client._manager.session().ending.closed.wait(Deadline(SOON))
     assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]

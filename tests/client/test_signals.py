@@ -16,8 +16,9 @@ from rtvi_sync import (
     RTVIEvent,
     signals,
 )
-from tests.client.helpers import InThread, memory_client, say, settle
+from tests.client.helpers import InThread, memory_client, run_python, say, settle
 from tests.garbage import collect
+from tests.slowness import GUARD
 
 
 @pytest.fixture
@@ -199,3 +200,20 @@ class TestSignals:
             assert getattr(signals, event.snake) is signals.BY_EVENT[event]
             assert event.snake in dir(signals)
         assert signals.bot_text is signals.bot_llm_text
+
+
+def test_a_bound_method_is_no_complaint_at_exit() -> None:
+    """`weakref.WeakMethod` has a callback that fails at the exit of Python 3.11, where modules are gone."""
+    script = """
+        from rtvi_sync import MemoryTransport, RTVIClient, signals
+
+        class Application:
+            def on_ready(self, client, event):
+                print("ready", flush=True)
+
+        application = Application()
+        signals.bot_ready.connect(application.on_ready)
+        with RTVIClient(transport=MemoryTransport()):
+            pass
+        """
+    assert run_python(script, timeout=GUARD) == (0, "ready\n", "")

@@ -308,7 +308,7 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        client._manager.session().drained.wait(Deadline(SOON))
+        client._manager.session().ending.drained.wait(Deadline(SOON))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(event)
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")

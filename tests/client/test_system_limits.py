@@ -15,7 +15,8 @@ from tests.client.helpers import run_python, websocket_client
 SCRIPT = """
 import gc, json, resource, sys, threading
 
-from rtvi_sync import RTVIClient, WebSocketTransport, teardown
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.session import limits
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import NullSink, SilenceSource
 
@@ -28,7 +29,7 @@ CALLS = {
     "action": lambda client: client.action({"service": "tts", "action": "say"}),
     "init_devices": lambda client: client.init_devices(),
 }
-teardown.TEARDOWN_LIMIT = 0.5  # the end of a session waits so long for a thread
+limits.TEARDOWN_LIMIT = 0.5  # the end of a session waits so long for a thread
 begin = threading.Thread.start
 room = None
 

@@ -39,7 +39,7 @@ from tests.slowness import takes
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` promises half a second instead of five."""
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
 
 
 class TestDisconnect:
@@ -90,7 +90,7 @@ class TestDisconnect:
                     raise NoThreadError("can't start new thread")
                 super().start()
 
-        monkeypatch.setattr("rtvi_sync.session.session.PoolTask", Refused)
+        monkeypatch.setattr("rtvi_sync.session.ending.PoolTask", Refused)
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
@@ -107,7 +107,7 @@ class TestDisconnect:
         def leave() -> None:
             start.wait(SOON)
             client.disconnect()
-            assert client._manager.session().drained.is_set()
+            assert client._manager.session().ending.drained.is_set()
 
         for thread in [InThread(leave) for _ in range(10)]:
             thread.result()
@@ -301,9 +301,9 @@ class TestLimits:
 
     def test_limits(self) -> None:
         """`disconnect()` promises five seconds."""
-        from rtvi_sync.session import ending as teardown
+        from rtvi_sync.session import limits
 
-        assert teardown.TEARDOWN_LIMIT == 5.0
+        assert limits.TEARDOWN_LIMIT == 5.0
 
     def test_a_slow_disconnected_handler_that_reconnects(self) -> None:
         """A handler that works on the next session is no handler that hangs, and a failed attempt in it neither."""

@@ -24,7 +24,7 @@ runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """Return a port that is free now."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -175,7 +175,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
-    assert client._manager.session().closed.wait(Deadline(SOON))
+    assert client._manager.session().ending.closed.wait(Deadline(SOON))
     release.set()
     client.close()
     assert MB / 2 < kept < 4 * MB

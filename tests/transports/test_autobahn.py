@@ -32,7 +32,7 @@ AGENT = "rtvi_sync"
 
 # What the suite holds to be right, or not to be its business.
 GOOD = {"OK", "INFORMATIONAL"}
-# Broken text that comes in fragments is refused when the message is complete; to refuse it sooner would be better yet.
+# Invalid text in fragments is refused when the message is complete; earlier would be better.
 FAST_FAILING = ("6.4.",)
 # Compression, which is never asked for: a small message could grow to any size.
 COMPRESSION = ("12.", "13.")
@@ -98,7 +98,7 @@ class Echo:
 
 @pytest.fixture(scope="module")
 def io():
-    """One io thread for all cases."""
+    """One I/O thread for all cases."""
     thread = IOThread()
     yield thread
     thread.close()
