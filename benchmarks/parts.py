@@ -97,7 +97,7 @@ def parts() -> dict[str, Callable[[], object]]:
         "payload, decode": _times(lambda: decode_payload(spec, data)),
         "engine, an event": _times(lambda: engine.receive(TEXT)),
         "queue, post and run": _posting(),
-        "signal, nobody listens": _sending(0),
+        "signal, no receiver": _sending(0),
         "signal, one receiver": _sending(1),
     }
 
