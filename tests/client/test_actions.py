@@ -264,7 +264,7 @@ class TestAnswers:
             lambda: client.action({"service": "llm", "action": "dead"}, timeout=0.05),
             lambda: next(client.action_stream({"service": "llm", "action": "dead"}, timeout=0.05)),
         ):
-            told = r"the session goes on.* connect anew"
+            told = r"the session goes on.* reconnect"
             with takes(1.0), pytest.raises(RequestTimeoutError, match=told):
                 way()
         assert client.state is TransportState.READY

@@ -333,7 +333,7 @@ class TestBesideTheLane:
         held.wait_entered()
         session = client._manager.session()
         data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
-        session._receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
+        session.channel.receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
         assert session.publisher._queue.bytes_queued >= 100_000
         held.release.set()
         settle(client)
