@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import rtvi_sync.session.reconnect
 import rtvi_sync.session.message_channel
+import rtvi_sync.session.reconnect
 import rtvi_sync.session.session
 from rtvi_sync import (
     BotAlreadyStartedError,
