@@ -57,7 +57,7 @@ class Timing(Counting):
         super().__call__(stamp)
 
     def settled(self) -> list[float]:
-        """The ages, without those of the warm-up."""
+        """Return the ages, without those of the warm-up."""
         return self.ages[int(len(self.ages) * _WARM_UP) :]
 
 
