@@ -25,7 +25,7 @@ class Counting:
         self.expect(1)
 
     def expect(self, number: int) -> None:
-        """Count anew."""
+        """Count from 0 again."""
         self._left = self._number = number
         self._done = threading.Event()
 
@@ -86,7 +86,7 @@ def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: float) -> dict[str, float]:
-    """From the server's `send()` to the handler, so many times a second."""
+    """From the server's `send()` to the handler, a number of times a second."""
     timing = Timing()
     client = peer(url, timing)
     client.connect()

@@ -233,7 +233,7 @@ class Session:
                 return
         try:
             self.transport.start_media()
-        except BaseException as error:  # noqa: BLE001 - a transport may be anybody's
+        except BaseException as error:  # noqa: BLE001 - a transport may be the application's
             failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
             failure.__cause__ = error
             self.ending.begin(CloseInfo(initiator="client", error=failure))

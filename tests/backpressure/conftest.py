@@ -19,7 +19,7 @@ from tests.client.helpers import SOON
 from tests.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
-# A burst of so many messages on a machine that does other things as well.
+# The size of a burst in messages on a machine that does other things as well.
 PATIENCE = GUARD
 
 

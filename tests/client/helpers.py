@@ -58,7 +58,7 @@ def say(client: RTVIClient, *texts: Any) -> None:
 
 
 def settle(client: RTVIClient) -> None:
-    """Wait until everything that has arrived was delivered to everybody."""
+    """Wait until everything that has arrived was delivered to all listeners."""
     done = threading.Event()
     client.once("metrics", done.set)
     bot_says(client, "metrics", {})
@@ -129,7 +129,7 @@ class InThread:
 def threads_of_package() -> list[str]:
     """Names of the live threads that the package started, without those that only wait for something to do."""
     stop_idle_threads()
-    # One that was sent home by somebody else may be on its way out.
+    # One that was told to end by another test may be on its way out.
     names = (thread.name for thread in threading.enumerate())
     return sorted(name for name in names if name.startswith("rtvi-") and not name.startswith("rtvi-idle-"))
 

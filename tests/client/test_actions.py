@@ -215,7 +215,7 @@ class TestAnswers:
         assert list(stream) == []
 
     def test_foreign_ids(self, client: RTVIClient, bot: ActingBot) -> None:
-        """What answers somebody else, or nobody, is an event, and the call goes on waiting."""
+        """An answer to another request, or to none, is an event, and the call goes on waiting."""
         bot.results["slow"] = None
         heard: list[Any] = []
         client.on("action_response", lambda data: heard.append(data.result))
@@ -298,7 +298,7 @@ class TestAnswers:
     @pytest.mark.parametrize("how", ["action", "stream", "describe"])
     @pytest.mark.parametrize("data", [5, [], "text"])
     def test_malformed_answers(self, data: Any, how: str) -> None:
-        """Whoever asked is told what is wrong; the session goes on."""
+        """The calling thread gets the error; the session goes on."""
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
             answer = OUTBOUND[message.type].answer
@@ -405,7 +405,7 @@ class TestWhoCanBeAsked:
 
     @pytest.mark.parametrize("initiator", ["client", "server"])
     def test_the_session_ends(self, client: RTVIClient, bot: ActingBot, initiator: str) -> None:
-        """Whoever waits gets `DisconnectedError`."""
+        """A waiting call gets `DisconnectedError`."""
         bot.results["dead"] = None
         dead = {"service": "llm", "action": "dead"}
         calls = [InThread(lambda: client.action(dead)), InThread(lambda: list(client.action_stream(dead)))]

@@ -41,7 +41,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """The machine of the test's clients."""
     fake = FakeBackend()
     monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
-    # A speaker that finds the interpreter busy opens its device anew, whenever it likes. Here openings are counted.
+    # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
     monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
     return fake
 
@@ -181,7 +181,7 @@ def test_what_is_disabled_or_not_carried(backend: FakeBackend, client_of: Callab
 
 
 def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """What is chosen while no device is open is told by nobody, and leaves nothing to do."""
+    """What is chosen while no device is open is not reported, and leaves nothing to do."""
     client = client_of()
     heard: list[MediaDeviceInfo] = []
     client.on("mic_updated", heard.append)
@@ -531,7 +531,7 @@ def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str
 
 
 def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks for devices until somebody listens; then each list that has changed is told, and only that."""
+    """Devices are not listed before there is a listener; then each changed list is reported, and only that."""
     watches: list[Any] = []
 
     class Watch:
@@ -680,7 +680,7 @@ def test_a_client_is_closed_while_its_devices_are_opened(
 def test_speech_goes_on_while_the_speaker_is_switched(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes in the midst of it comes after what has waited, and an interruption is meant for all of it."""
+    """Audio that arrives meanwhile comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
         manager = client._manager.media
@@ -739,7 +739,7 @@ def test_a_microphone_that_hangs(
     client = client_of(mic=SilenceSource() if at_first == "a source" else None, speaker=NullSink())
     client.on("local_audio_level", levels.append)
     with client, client.events("device_error", timeout=SOON) as events:
-        threading.Event().wait(0.4)  # in which nobody has looked at devices for the first time, and found none
+        threading.Event().wait(0.4)  # in which no list of devices was requested
         client.update_mic("fake/mic_b")
         until(lambda: bool(levels) and levels[-1].level > 0)
         monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
@@ -834,7 +834,7 @@ def test_who_lacks_a_device_hears_of_new_ones(
     monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
     backend.there.clear()
     with client_of() as client:
-        threading.Event().wait(0.4)  # in which nobody listens
+        threading.Event().wait(0.4)  # without a listener
         with client.events("available_mics_updated"):
             until(lambda: len(watches) == 1)
 

@@ -58,7 +58,7 @@ def answers(client: RTVIClient) -> list[Any]:
 
 
 def results(client: RTVIClient, count: int = 1) -> list[Any]:
-    """The results of so many calls, once they were sent."""
+    """Return the results of a number of calls, once they were sent."""
     until(lambda: len(answers(client)) >= count)
     return [answer["result"] for answer in answers(client)]
 
@@ -115,7 +115,7 @@ class TestResults:
         assert calls == [FunctionCall("tool", "call_7", {"q": [1]})]
 
     def test_what_register_returns(self, client: RTVIClient) -> None:
-        """The function, so that a lambda can be kept; whoever registers again is called instead."""
+        """The function, so that a lambda can be kept; a second registration replaces the first."""
         first = client.register_function_call_handler("tool", lambda call: "first")
         assert first(FunctionCall("tool", "1")) == "first"
         client.register_function_call_handler("tool", lambda call: "second")
@@ -339,7 +339,7 @@ class TestBesideTheLane:
         settle(client)
 
     def test_too_many_that_cannot_be_answered(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A refusal that cannot be sent hurts nobody, the thread that delivers messages least."""
+        """A refusal that cannot be sent does no harm, to the thread that delivers messages least."""
         monkeypatch.setattr(functions, "MAX_RUNNING", 0)
         client.register_function_call_handler(None, lambda call: None)
         heard: list[Any] = []
@@ -370,7 +370,7 @@ class TestBesideTheLane:
         assert results(client) == [{"answer": 1, "first": "one", "found": "three"}]
 
     def test_it_is_an_event_too(self, client: RTVIClient) -> None:
-        """Whoever listens to the announcement hears it, once."""
+        """A listener of the announcement gets it, once."""
         client.register_function_call_handler("tool", lambda call: None)
         with client.events("llm_function_call_in_progress", timeout=SOON) as stream:
             call(client, "call_7", arguments={"q": 1})
@@ -720,7 +720,7 @@ class TestManualMode:
         client.process_events()
 
     def test_what_they_hold_is_counted(self) -> None:
-        """Calls that wait to be run are limited in bytes as events are, though nobody listens to the events."""
+        """Calls that wait to be run are limited in bytes as events are, also without a listener."""
         client = memory_client(events="manual", max_queued_bytes=100_000)
         client.register_function_call_handler("tool", lambda call: None)
         client.connect()

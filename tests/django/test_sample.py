@@ -18,7 +18,7 @@ from .server import LIMIT, ROOT, Browser, environ
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
+    """Return one without a server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

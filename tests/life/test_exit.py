@@ -121,7 +121,7 @@ def test_soon(run: Run) -> None:
 
 
 def test_manual_mode(run: Run) -> None:
-    """What nobody processes is dropped."""
+    """Events that are not processed are dropped."""
     code, out, err = run("""
     client = memory(events="manual")
     client.connect()

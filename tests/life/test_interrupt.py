@@ -183,7 +183,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     attempt = client._manager._attempt(None, None)
     if begun:
         attempt.begin()
-        attempt.abandoned = True  # it was given up in the midst of that
+        attempt.abandoned = True  # it was given up meanwhile
         with pytest.raises(DisconnectedError):
             attempt.run()
     else:
