@@ -15,10 +15,10 @@ import pytest
 from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices.device_watch import DeviceWatch
+from tests.support.forking import in_child
+from tests.support.threads import open_descriptors
+from tests.support.waiting import until
 
-from ..conftest import open_descriptors
-from ..forking import in_child
-from .pulse import wait_until
 from .stub import Stub, children, stub
 
 __all__ = ["stub"]
@@ -44,7 +44,7 @@ class Told:
 
 def settle(watch: DeviceWatch) -> None:
     """Waits until it knows what there is at first."""
-    wait_until(lambda: watch._known is not None, "nothing was listed")
+    until(lambda: watch._known is not None, "nothing was listed")
 
 
 def test_coming_and_going(stub: Stub) -> None:
@@ -52,12 +52,12 @@ def test_coming_and_going(stub: Stub) -> None:
     stub.set(devices=["desk"])
     told = Told()
     watch = DeviceWatch(told, INTERVAL)
-    wait_until(lambda: told.lists, "it was not told")
+    until(lambda: told.lists, "it was not told")
     stub.set(devices=["desk", "new"])
-    wait_until(lambda: len(told.lists) == 2, "it was not told")
+    until(lambda: len(told.lists) == 2, "it was not told")
     stub.set(devices=["new", "desk"])
     stub.set(devices=["desk"])
-    wait_until(lambda: len(told.lists) == 3, "it was not told")
+    until(lambda: len(told.lists) == 3, "it was not told")
     watch.close()
     assert told.lists == [["desk"], ["desk", "new"], ["desk"]]
     assert told.threads == {"rtvi-devices-"}
@@ -94,7 +94,7 @@ def test_watches_share_a_process(stub: Stub) -> None:
     settle(b)
     assert len(children()) == 1
     stub.set(devices=[])
-    wait_until(lambda: first.lists == second.lists == [["desk"], []], "one was not told")
+    until(lambda: first.lists == second.lists == [["desk"], []], "one was not told")
     a.close()
     assert len(children()) == 1
     b.close()
@@ -108,7 +108,7 @@ def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
     (before,) = children()
     stub.set(hang=True)
     # The process reads and answers in turn: one that has begun to hang has nothing to read and writes nothing.
-    wait_until(lambda: waits(before), "it does not hang")
+    until(lambda: waits(before), "it does not hang")
     process = process_of_watches()
     watch.close()
     assert process.returncode == -signal.SIGKILL
@@ -129,9 +129,9 @@ def test_a_crash_is_not_the_end(stub: Stub, caplog: pytest.LogCaptureFixture) ->
     watch = DeviceWatch(told, INTERVAL)
     settle(watch)
     stub.set(crash=True)
-    wait_until(lambda: "crashes" in caplog.text, "it has not crashed")
+    until(lambda: "crashes" in caplog.text, "it has not crashed")
     stub.set(devices=["desk", "new"])
-    wait_until(lambda: told.lists == [["desk"], ["desk", "new"]], "it was not told")
+    until(lambda: told.lists == [["desk"], ["desk", "new"]], "it was not told")
     watch.close()
 
 
@@ -146,7 +146,7 @@ def test_a_function_that_fails(stub: Stub, caplog: pytest.LogCaptureFixture) -> 
     settle(failing)
     settle(watch)
     stub.set(devices=["new"])
-    wait_until(lambda: told.lists[1:], "it was not told")
+    until(lambda: told.lists[1:], "it was not told")
     assert "mine" in caplog.text
     failing.close()
     watch.close()
@@ -159,14 +159,14 @@ def test_a_function_that_closes_its_watch(stub: Stub) -> None:
     told.then = watch.close
     settle(watch)
     stub.set(devices=["new"])
-    wait_until(lambda: told.lists and not children(), "it goes on")
+    until(lambda: told.lists and not children(), "it goes on")
 
 
 def test_without_pyaudio(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says what to install; nothing runs on."""
     stub.set(missing="No module named 'pyaudio'")
     watch = DeviceWatch(Told(), INTERVAL)
-    wait_until(lambda: "pip install" in caplog.text and not children(), "no warning")
+    until(lambda: "pip install" in caplog.text and not children(), "no warning")
     watch.close()
 
 
@@ -188,5 +188,5 @@ def test_a_forked_child(stub: Stub) -> None:
 
     assert in_child(child) is False
     stub.set(devices=["new"])
-    wait_until(lambda: told.lists[1:], "it was not told")
+    until(lambda: told.lists[1:], "it was not told")
     watch.close()

@@ -12,8 +12,8 @@ import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, device_probe, probing
+from tests.support.waiting import until
 
-from .pulse import wait_until
 from .stub import Stub, children, is_alive, stub
 
 __all__ = ["stub"]
@@ -103,7 +103,7 @@ sys.stdin.read()
         pid = int(parent.stdout.readline())
         assert is_alive(pid)
         parent.kill()
-    wait_until(lambda: not is_alive(pid), "it goes on")
+    until(lambda: not is_alive(pid), "it goes on")
 
 
 @pytest.mark.parametrize("python", ["", "/usr/bin/uwsgi", "/nonexistent/python3"])

@@ -21,9 +21,9 @@ from rtvi_sync.media.devices.audio_errors import crashed
 from rtvi_sync.media.devices.device_probe import describe
 from rtvi_sync.media.devices.probing import PortAudioDevice, described
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
-from tests.slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
 
-from ..forking import in_child
 from .fake_pyaudio import FakeDevice, FakeMachine, FakePyAudio
 
 SOON = GUARD

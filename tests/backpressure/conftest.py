@@ -15,8 +15,8 @@ import pytest
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
-from tests.client.helpers import SOON
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
+from tests.support.waiting import SOON
 
 ROOT = Path(__file__).parents[2]
 # A burst of so many messages on a machine that does other things as well.

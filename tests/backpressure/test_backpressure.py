@@ -19,7 +19,8 @@ from rtvi_sync import (
     RTVIMessage,
 )
 from rtvi_sync.media import AudioDroppedData, BytesSource, CallbackSink
-from tests.client.helpers import SOON, transport_of, until
+from tests.support.clients import session_of, transport_of
+from tests.support.waiting import SOON, until
 
 from .conftest import PATIENCE, BotProcess, client_of
 
@@ -46,7 +47,7 @@ def ending_of(client: RTVIClient) -> Callable[[], CloseInfo]:
     client.on("disconnected", ended.append)
 
     def wait() -> CloseInfo:
-        until(lambda: ended, PATIENCE)
+        until(lambda: ended)
         return ended[0]
 
     return wait
@@ -94,7 +95,7 @@ def test_a_handler_that_hangs(bot: BotProcess) -> None:
     most = 0
     with Peak() as peak:
         client.connect()
-        session = client._manager.session()
+        session = session_of(client)
         client.send_client_message("flood", {"count": 20_000, "size": 1000})
         while not session.ending:
             most = max(most, client.stats().event_bytes_queued)

@@ -16,7 +16,7 @@ import pytest
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.media import AudioSink, CallbackSink, WavSink
-from tests.client.helpers import python, run_python
+from tests.support.processes import python, run_python
 
 from .conftest import PATIENCE, BotProcess, client_of
 from .flooding_bot import RATE_HZ, speech

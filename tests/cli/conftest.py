@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .wavs import quiet, tone, write_wav
+from tests.support.wavs import quiet, tone, write_wav
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 def command(run: Callable[[Namespace], int]) -> Any:

@@ -18,7 +18,7 @@ from rtvi_sync.cli.meter import bar
 from rtvi_sync.cli.recording_file import writable
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 @pytest.mark.parametrize(

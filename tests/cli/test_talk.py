@@ -18,7 +18,7 @@ import pytest
 from rtvi_sync import cli
 from rtvi_sync.recording.level import rms
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 CONNECTED = "connected to rtvi_sync.testing 0.1.0, RTVI version 2.2.0"

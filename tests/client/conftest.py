@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from rtvi_sync import RTVIClient
-from tests.client.helpers import memory_client, threads_of_package, until
-from tests.client.http_server import ScriptedServer, scripted_server
+from tests.support.clients import memory_client
+from tests.support.http_server import ScriptedServer, scripted_server
+from tests.support.threads import threads_of_package
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -28,4 +30,4 @@ def client() -> Iterator[RTVIClient]:
 @pytest.fixture(autouse=True)
 def _no_threads_before() -> None:
     """Whatever an earlier test left to end by itself is gone."""
-    until(lambda: not threads_of_package(), 10.0)  # the test that has left some has failed already
+    until(lambda: not threads_of_package(), timeout=10.0)  # the test that has left some has failed already

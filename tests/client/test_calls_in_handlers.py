@@ -12,8 +12,10 @@ from rtvi_sync import (
     TransportState,
     WouldDeadlockError,
 )
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, transport_of, until
-from tests.slowness import GUARD
+from tests.support.clients import bot_says, memory_client, say, session_of, transport_of
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 class TestCallsInsideHandlers:
@@ -105,11 +107,11 @@ class TestCallsInsideHandlers:
 
     def test_pending_calls_have_failed_when_disconnect_returns(self) -> None:
         """`disconnect()` in a handler fails the requests of other threads."""
-        from tests.client.helpers import deaf_bot
+        from tests.support.clients import deaf_bot
 
         with memory_client(deaf_bot, request_timeout=None) as client:
             asking = InThread(lambda: client.send_client_request("never"))
-            until(lambda: client._manager.session()._pending._waiters)
+            until(lambda: session_of(client)._pending._waiters)
             self.outcome(client, client.disconnect)
             assert isinstance(asking.error(), DisconnectedError)
 

@@ -24,8 +24,9 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import InThread, own_threads, until
-from tests.slowness import takes
+from tests.support.slowness import takes
+from tests.support.threads import InThread, own_threads
+from tests.support.waiting import until
 
 SECONDS = 2.0
 
@@ -96,7 +97,7 @@ def endure(client: RTVIClient, threads: int) -> None:
     threading.Event().wait(SECONDS)
     stop.set()
     for thread in crowd:
-        assert thread.result() > 0
+        assert thread.get() > 0
     with takes(10):
         client.disconnect()
         # A handler of `disconnected` may connect anew.

@@ -21,16 +21,11 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    memory_client,
-    silent_bot,
-    transport_of,
-    until,
-)
-from tests.client.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
-from tests.slowness import takes
+from tests.support.clients import memory_client, silent_bot, transport_of
+from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 LIMIT = 1.0
 TOLERANCE = 0.2
@@ -94,7 +89,7 @@ class TestEveryPhase:
             assert hung.reached() is not False
             with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
                 hung.client.connect()
-            assert not connecting.done()
+            assert not connecting.done
             hung.client.disconnect()
             connecting.error()
 

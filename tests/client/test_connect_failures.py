@@ -17,14 +17,9 @@ from rtvi_sync import (
     TransportStartError,
     TransportState,
 )
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    memory_client,
-    silent_bot,
-    threads_of_package,
-    transport_of,
-)
+from tests.support.clients import memory_client, silent_bot, transport_of
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON
 
 
 def test_two_threads_connect_at_once() -> None:
@@ -41,7 +36,7 @@ def test_two_threads_connect_at_once() -> None:
         outcomes: list[Any] = []
         for attempt in attempts:
             try:
-                outcomes.append(attempt.result())
+                outcomes.append(attempt.get())
             except BotAlreadyStartedError as error:
                 outcomes.append(error)
         assert sorted(type(o).__name__ for o in outcomes) == ["BotAlreadyStartedError"] * 3 + ["BotReadyData"]

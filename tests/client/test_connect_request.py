@@ -24,8 +24,10 @@ from rtvi_sync import (
     StartBotError,
     TransportState,
 )
-from tests.client.helpers import SOON, InThread, memory_client, threads_of_package, transport_of
-from tests.client.http_server import Answer, ScriptedServer
+from tests.support.clients import memory_client, session_of, transport_of
+from tests.support.http_server import Answer, ScriptedServer
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON
 
 
 def bundle_of(client: RTVIClient) -> Any:
@@ -366,11 +368,9 @@ class TestHandler:
         client = memory_client(custom_connect_handler=handler)
         connecting = InThread(client.connect)
         assert called.wait(SOON)
-        client._manager.session().runtime.io.call(
-            lambda: client._manager.session().end(rtvi_sync.CloseInfo(initiator="network"))
-        )
+        session_of(client).runtime.io.call(lambda: session_of(client).end(rtvi_sync.CloseInfo(initiator="network")))
         assert blocked.wait(SOON)
-        client._manager.session().runtime.io.call(release.set)
+        session_of(client).runtime.io.call(release.set)
         connecting.error()
         assert names[0].startswith("rtvi-close-")
 

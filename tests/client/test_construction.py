@@ -24,11 +24,11 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.media import SilenceSource
-from tests.client.helpers import memory_client, server_message, silent_bot, transport_of
+from tests.support.clients import manager_of, memory_client, server_message, silent_bot, transport_of
 
 
 def limit_of(client: RTVIClient) -> float | None:
-    return client._manager._limit
+    return manager_of(client)._limit
 
 
 class TestTimeout:

@@ -29,9 +29,11 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from tests.client.helpers import SOON, InThread, threads_of_package, until
-from tests.loopback import Peer, Server
-from tests.slowness import GUARD
+from tests.support.clients import manager_of, transport_of
+from tests.support.loopback import Peer, Server
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 class LinesTransport(Transport):
@@ -152,7 +154,7 @@ def test_nobody_listens() -> None:
 def test_size_limit() -> None:
     """`max_message_size` is checked by `serialize()`."""
     with lines_client() as client:
-        client._manager.transport.max_message_size = 500  # type: ignore[union-attr]
+        transport_of(client).max_message_size = 500
         with client:
             with pytest.raises(MessageTooLargeError):
                 client.send_client_message("x", "y" * 500)
@@ -181,7 +183,7 @@ def test_its_state_and_expiry() -> None:
     """A transport may tell when its session will end; the client's state is the transport's too."""
     with lines_client() as client:
         assert client.transport_expiry is None
-        transport = client._manager.transport
+        transport = transport_of(client)
         assert transport is not None
         transport.expiry = 1_800_000_000.0
         assert client.transport_expiry == 1_800_000_000.0
@@ -265,7 +267,7 @@ def test_messages_from_a_thread_of_its_own() -> None:
     client, _ = scripted(
         connect=lambda t, _: pumps.append(InThread(lambda: pump(t))),
         send_message=lambda t, m: inbox.put(m),
-        disconnect=lambda t: (inbox.put(None), pumps[-1].result()),
+        disconnect=lambda t: (inbox.put(None), pumps[-1].get()),
     )
     for _ in range(3):
         with client:
@@ -315,7 +317,7 @@ def test_an_attempt_knows_its_limit() -> None:
         abort.raise_if_aborted()
 
     client, _ = scripted(connect=connect)
-    client._manager._limit = 0.3
+    manager_of(client)._limit = 0.3
     with pytest.raises(ConnectionTimeoutError):
         client.connect()
     until(lambda: len(seen) == 3)

@@ -31,9 +31,11 @@ from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.fake_devices import FakeBackend, FakeInput, info
-from tests.client.helpers import SOON, InThread, threads_of_package, until
-from tests.garbage import collect
+from tests.support.clients import manager_of
+from tests.support.fake_devices import FakeBackend, FakeInput, info
+from tests.support.garbage import collect
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 @pytest.fixture
@@ -547,7 +549,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
     client = client_of()
     with client:
         with client.events():  # who takes everything means nothing in particular
-            client._manager.media._session._hotplug.look()  # type: ignore[union-attr]
+            manager_of(client).media._session._hotplug.look()
             assert watches == []
         with client.events("available_mics_updated", "available_speakers_updated", timeout=SOON) as events:
             until(lambda: len(watches) == 1)
@@ -600,7 +602,7 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 
         switching = [InThread(lambda number=number: switch(number)) for number in range(4)]
         for each in switching:
-            each.result()
+            each.get()
         client.enable_mic(True)
         until(lambda: sorted(each[5] for each in backend.open) == ["m", "s"])
         assert client.send_client_request("ping", 1) == 1
@@ -634,7 +636,7 @@ def test_devices_that_are_opened_twice_at_once(
     threading.Event().wait(0.05)  # they may come to the devices meanwhile; nothing depends on it
     go_on.set()
     for each in under_way:
-        each.result()
+        each.get()
     assert client.state == "ready"
     assert sorted(backend.opened) == ["fake/mic_a", "fake/speaker_a"]
 
@@ -649,7 +651,7 @@ def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVICl
     until(lambda: client.is_mic_enabled)
     go_on.set()
     for each in (connecting, *switching):
-        each.result()
+        each.get()
     until(lambda: [each for each in backend.open if "mic" in each] == ["fake/mic_b"])
     assert client.selected_mic == backend.there[1]
     assert client.media_state.mic.state == "granted"
@@ -673,7 +675,7 @@ def test_a_client_is_closed_while_its_devices_are_opened(
     client.close()
     go_on.set()
     with pytest.raises(RTVIError, match="closed for good"):
-        opening.result()
+        opening.get()
     assert backend.open == []
 
 
@@ -683,7 +685,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
     """What comes in the midst of it comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
-        manager = client._manager.media
+        manager = manager_of(client).media
         say(session, struct.pack("<h", 1) * 240_000)
         until(lambda: client.stats().audio_received > 9.99)
         write, written = DeviceSpeaker.write, threading.Event()
@@ -699,7 +701,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
         assert written.wait(SOON)
         manager.interrupt()
         manager.receive_audio(struct.pack("<h", 2) * 24_000, 24000, 1)
-        switching.result()
+        switching.get()
         until(lambda: struct.pack("<h", 2) * 9600 in backend.heard.get("fake/speaker_b", b""))
         until(lambda: backend.heard["fake/speaker_b"].endswith(bytes(19200)))
         assert struct.pack("<h", 1) * 4800 not in backend.heard["fake/speaker_b"]
@@ -863,12 +865,12 @@ def test_nothing_is_opened_after_the_end(
         "enable_mic": lambda: client.enable_mic(True),
     }
     if call == "init_devices":
-        client._manager.media.switches.mic = True
+        manager_of(client).media.switches.mic = True
     opening = InThread(calls[call])
     assert entered.wait(SOON)
     client.disconnect()
     go_on.set()
     with contextlib.suppress(RTVIError):
-        opening.result()
+        opening.get()
     assert backend.open == []
     assert client.tracks().local.audio is None

@@ -31,9 +31,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-
-from ..loopback import Peer, Proxy, Server, serving, trusting
-from .helpers import SOON
+from tests.support.loopback import Peer, Proxy, Server, serving, trusting
+from tests.support.waiting import SOON
 
 SECRET = "canary81c2"
 RETRY = "Retry-After: 7"

@@ -23,9 +23,11 @@ from rtvi_sync import (
     errors,
 )
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import InThread, bot_says, deaf_bot, memory_client, silent_bot, transport_of, until
-from tests.client.http_server import Answer, scripted_server
-from tests.forking import in_child
+from tests.support.clients import bot_says, deaf_bot, memory_client, silent_bot, transport_of
+from tests.support.forking import in_child
+from tests.support.http_server import Answer, scripted_server
+from tests.support.threads import InThread
+from tests.support.waiting import until
 
 ACTION = {"service": "llm", "action": "run"}
 

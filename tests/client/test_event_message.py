@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage, signals
-from tests.client.helpers import memory_client
-from tests.slowness import GUARD
+from tests.support.clients import memory_client
+from tests.support.slowness import GUARD
 
 DATA = {"text": "Hello", "final": True, "new": [1, None]}
 SENT = {"label": "rtvi-ai", "type": "user-transcription", "id": "m1", "data": DATA}

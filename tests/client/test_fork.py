@@ -16,18 +16,19 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
+from tests.support.clients import (
     bot_says,
+    manager_of,
     memory_client,
+    session_of,
     silent_bot,
     transport_of,
-    until,
     websocket_client,
 )
-from tests.forking import in_child
-from tests.slowness import GUARD, takes
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 # Python warns of what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -97,7 +98,7 @@ class TestLiveSession:
             def child() -> None:
                 client.disconnect()
                 client.close()
-                client._manager.watch.collected()  # what a collection would do
+                manager_of(client).watch.collected()  # what a collection would do
 
             for n in range(5):
                 in_child(child)
@@ -250,12 +251,12 @@ class TestLocks:
             in_child(child)
         finally:
             release.set()
-            holding.result()
+            holding.get()
 
     @pytest.mark.parametrize(
         "lock",
         [
-            lambda client: client._manager._lock,
+            lambda client: manager_of(client)._lock,
             lambda client: client._dispatcher.queue._lock,
         ],
         ids=["connector", "queue"],
@@ -278,14 +279,14 @@ class TestLocks:
     @pytest.mark.parametrize(
         "lock",
         [
-            lambda client: client._manager._lock,
+            lambda client: manager_of(client)._lock,
             lambda client: client._dispatcher.queue._lock,
-            lambda client: client._manager.session()._lock,
-            lambda client: client._manager.session().abort.signal._lock,
+            lambda client: session_of(client)._lock,
+            lambda client: session_of(client).abort.signal._lock,
             lambda client: transport_of(client)._lock,
             lambda client: transport_of(client)._connection._writer.lock,
-            lambda client: client._manager.media._lock,
-            lambda client: client._manager.session().runtime.workers._lock,
+            lambda client: manager_of(client).media._lock,
+            lambda client: session_of(client).runtime.workers._lock,
         ],
         ids=[
             "connector",
@@ -309,7 +310,7 @@ class TestLocks:
                 client.disconnect()
                 assert client.state is TransportState.DISCONNECTED
                 client.enable_mic(False)
-                client._manager.watch.collected()  # what a collection would do
+                manager_of(client).watch.collected()  # what a collection would do
                 with websocket_client(bot) as other:
                     assert other.send_client_request("ping", 1) == 1
 

@@ -25,22 +25,12 @@ from rtvi_sync import (
 )
 from rtvi_sync.session import function_calls as functions
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    bot_says,
-    memory_client,
-    own_threads,
-    say,
-    settle,
-    threads_of_package,
-    transport_of,
-    until,
-    websocket_client,
-)
-from tests.forking import in_child
-from tests.garbage import collect
-from tests.slowness import takes
+from tests.support.clients import bot_says, memory_client, say, session_of, settle, transport_of, websocket_client
+from tests.support.forking import in_child
+from tests.support.garbage import collect
+from tests.support.slowness import takes
+from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.waiting import SOON, until
 
 IN_PROGRESS = "llm-function-call-in-progress"
 DEPRECATED = "llm-function-call"
@@ -318,7 +308,7 @@ class TestBesideTheLane:
         until(lambda: len(heard) == 2)
         held.release.set()
         results(client, 5)
-        until(lambda: not client._manager.session().functions._running)
+        until(lambda: not session_of(client).functions._running)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
@@ -331,7 +321,7 @@ class TestBesideTheLane:
         client.on("handler_error", held)
         call(client, "1")
         held.wait_entered()
-        session = client._manager.session()
+        session = session_of(client)
         data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
         session._receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
         assert session.publisher._queue.bytes_queued >= 100_000
@@ -361,7 +351,7 @@ class TestBesideTheLane:
             waiting = InThread(lambda: until(lambda: say(client, "three") or done.is_set()))
             found = client.wait_for("server_message", where=lambda e: e.data == "three", timeout=SOON).data
             done.set()
-            waiting.result()
+            waiting.get()
             return {"answer": answer, "first": first, "found": found}
 
         done = threading.Event()
@@ -407,7 +397,7 @@ class TestAnnouncements:
         results(client, 3)
         settle(client)
         assert all(len(record.message) < 1000 for record in caplog.records)
-        calls = client._manager.session().functions
+        calls = session_of(client).functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
         until(lambda: not calls._running)
 

@@ -13,7 +13,9 @@ import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TransportState, signals
 from rtvi_sync.protocol.dialects import INBOUND
-from tests.client.helpers import SOON, InThread, memory_client, transport_of
+from tests.support.clients import memory_client, transport_of
+from tests.support.threads import InThread
+from tests.support.waiting import SOON
 
 MESSAGES = 100_000
 
@@ -158,7 +160,7 @@ def test_a_hundred_thousand_messages(unhandled: list[Any], caplog: pytest.LogCap
                         assert client.send_client_request("still there?", number) == number
 
             # On the main thread each message would be received on a thread of its own.
-            InThread(speak).result(6 * SOON)
+            InThread(speak).get(6 * SOON)
             assert client.state is TransportState.READY
             assert client.send_client_request("ping", {"a": [1]}) == {"a": [1]}
         reader.join(SOON)

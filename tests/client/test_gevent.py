@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import python, rest_of
+from tests.support.processes import python, rest_of
 
 SCRIPT = """
     from gevent import monkey
@@ -12,7 +12,7 @@ SCRIPT = """
     import gevent
     from rtvi_sync import RTVIClient, WebSocketTransport
     from rtvi_sync.media import BytesSink, ToneSource
-    from tests.client.helpers import threads_of_package
+    from tests.support.threads import threads_of_package
 
     ticks = []
 

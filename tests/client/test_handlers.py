@@ -21,8 +21,10 @@ from rtvi_sync import (
     messages,
     signals,
 )
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, settle, transport_of
-from tests.garbage import collect
+from tests.support.clients import bot_says, memory_client, say, settle, transport_of
+from tests.support.garbage import collect
+from tests.support.threads import InThread
+from tests.support.waiting import SOON
 
 
 class TestRegistration:
@@ -240,7 +242,7 @@ class TestRegistration:
             client.on("server_message", lambda: heard.append(number))
 
         for thread in [InThread(functools.partial(work, n)) for n in range(8)]:
-            thread.result()
+            thread.get()
         say(client, 1)
         settle(client)
         assert sorted(heard) == list(range(8))

@@ -23,8 +23,10 @@ from rtvi_sync import (
     RTVIError,
     RTVIMessage,
 )
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, settle, transport_of, until
-from tests.garbage import collect
+from tests.support.clients import bot_says, memory_client, say, settle, transport_of
+from tests.support.garbage import collect
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 class SearchHelper(RTVIClientHelper):
@@ -224,7 +226,7 @@ class TestRegistration:
             return True
 
         threads = [InThread(register) for _ in range(8)]
-        assert sum(thread.result() for thread in threads) == 1
+        assert sum(thread.get() for thread in threads) == 1
         bot_says(client, "search-result", 1)
         settle(client)
         helper = client.get_helper("search")

@@ -13,8 +13,10 @@ from rtvi_sync import CloseInfo, ConnectionTimeoutError, RTVIClient, RTVIEvent, 
 from rtvi_sync.client.options import snake_case
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, memory_client, python, rest_of, say, transport_of, websocket_client
-from tests.slowness import takes
+from tests.support.clients import memory_client, say, transport_of, websocket_client
+from tests.support.processes import python, rest_of
+from tests.support.slowness import takes
+from tests.support.waiting import SOON
 
 
 def test_a_function_given_to_on_abort_that_hangs() -> None:

@@ -14,19 +14,10 @@ from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    bot_says,
-    descriptors,
-    lanes_of_package,
-    memory_client,
-    own_threads,
-    threads_of_package,
-    until,
-    websocket_client,
-)
-from tests.slowness import GUARD
+from tests.support.clients import bot_says, memory_client, session_of, websocket_client
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread, descriptors, lanes_of_package, own_threads, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 class TestNothingIsLeft:
@@ -78,7 +69,7 @@ class TestNothingIsLeft:
         before = descriptors()
         connecting = [InThread(client.connect) for client in clients]
         for thread in connecting:
-            thread.result()
+            thread.get()
         heard: list[int] = []
         for number, client in enumerate(clients):
             client.on("server_message", lambda n=number: heard.append(n))
@@ -88,10 +79,10 @@ class TestNothingIsLeft:
             assert client.send_client_request("ping", 1) == 1
         until(lambda: len(heard) == 100)
         # Workers that were busy with the connects are idle now and go after a while.
-        until(lambda: len(threads_of_package()) <= 5, timeout=GUARD)
+        until(lambda: len(threads_of_package()) <= 5)
         leaving = [InThread(client.disconnect) for client in clients]
         for thread in leaving:
-            thread.result()
+            thread.get()
         assert threads_of_package() == []
         assert descriptors() == before
 
@@ -100,12 +91,12 @@ class TestNothingIsLeft:
         with EmbeddedBot() as bot:
             clients = [websocket_client(bot, connect_timeout=GUARD) for _ in range(100)]
             for thread in [InThread(client.connect) for client in clients]:
-                thread.result()
+                thread.get()
             for client in clients:
                 assert client.send_client_request("ping", 1) == 1
-            until(lambda: len(own_threads()) <= 5, timeout=GUARD)
+            until(lambda: len(own_threads()) <= 5)
             for thread in [InThread(client.disconnect) for client in clients]:
-                thread.result()
+                thread.get()
             assert own_threads() == []
 
     def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:
@@ -114,18 +105,18 @@ class TestNothingIsLeft:
         first, second = memory_client(), memory_client()
         first.connect()
         second.connect()
-        runtime = first._manager.session().runtime
-        assert second._manager.session().runtime is runtime
+        runtime = session_of(first).runtime
+        assert session_of(second).runtime is runtime
         first.disconnect()
         assert runtime.io.thread.is_alive()
         assert second.send_client_request("ping", 1) == 1
         second.disconnect()
         with first:
-            assert first._manager.session().runtime is runtime
+            assert session_of(first).runtime is runtime
         send_idle_home()
         assert not runtime.io.thread.is_alive()
         with first:
-            assert first._manager.session().runtime is not runtime
+            assert session_of(first).runtime is not runtime
 
     def test_sessions_that_come_and_go_at_once(self) -> None:
         """Invariant "the last release retires the runtime": clients that connect while others leave never meet a
@@ -145,7 +136,7 @@ class TestNothingIsLeft:
         threads = [InThread(work) for _ in range(6)]
         threading.Event().wait(1.5)
         stop.set()
-        assert all(thread.result() > 3 for thread in threads)
+        assert all(thread.get() > 3 for thread in threads)
         assert threads_of_package() == []
 
     def test_quiet_clients_need_no_worker(self) -> None:

@@ -17,18 +17,10 @@ from rtvi_sync import (
     WouldDeadlockError,
 )
 from rtvi_sync.concurrency.deadline import Deadline
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    bot_says,
-    memory_client,
-    say,
-    silent_bot,
-    threads_of_package,
-    transport_of,
-    until,
-)
-from tests.slowness import GUARD, takes
+from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 def manual(**options: Any) -> tuple[RTVIClient, list[Any]]:
@@ -138,7 +130,7 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    client._manager.session().closed.wait(Deadline(SOON))
+    session_of(client).closed.wait(Deadline(SOON))
     assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]
@@ -254,7 +246,7 @@ def test_two_threads() -> None:
         until(lambda: len(heard) == 2000)
         stop.set()
         for thread in threads:
-            thread.result()
+            thread.get()
         assert sum(counts) == 2000
         assert heard == list(range(2000))
 
@@ -275,11 +267,11 @@ def test_a_waiting_thread_gets_its_event_while_another_is_in_a_handler() -> None
         bot_says(client, "bot-llm-stopped")
         processing = InThread(client.process_events)
         assert entered.wait(SOON)
-        assert InThread(lambda: next(stream)).result().type.snake == "bot_llm_started"
+        assert InThread(lambda: next(stream)).get().type.snake == "bot_llm_started"
         waiting = InThread(lambda: next(client.events("bot_ready", timeout=0.2)))
         assert isinstance(waiting.error(), RequestTimeoutError)
         release.set()
-        assert processing.result() == 2
+        assert processing.get() == 2
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])

@@ -13,7 +13,8 @@ from rtvi_sync import DeviceError, Event, RTVIClient, RTVIEvent, TransportState,
 from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.client.helpers import SOON, InThread, until
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_tracks(bot: EmbeddedBot) -> None:
         assert any(first.pcm)
         assert client.tracks().bot.audio is not None
         rest = InThread(lambda: len(list(frames)))
-    assert rest.result() >= 0
+    assert rest.get() >= 0
     assert track.ready_state == "ended"
     assert client.tracks().local.audio is None
 
@@ -100,7 +101,7 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
     assert called.wait(SOON)
     client.enable_mic(False)
     release.set()
-    connecting.result()
+    connecting.get()
     session = bot.wait_for_session()
     assert source.wait(0.3) is False
     client.disconnect()

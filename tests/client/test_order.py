@@ -11,8 +11,8 @@ import pytest
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
 from rtvi_sync.protocol import envelope
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import memory_client, server_message, transport_of
-from tests.slowness import GUARD
+from tests.support.clients import memory_client, server_message, session_of, transport_of
+from tests.support.slowness import GUARD
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with memory_client(bot, events="manual") as client:
         client.on("server_message", lambda: None)
-        pending = client._manager.session()._pending
+        pending = session_of(client)._pending
         resolve = pending.resolve
 
         def note(*answer: Any) -> bool:

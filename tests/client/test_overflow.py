@@ -10,7 +10,9 @@ import pytest
 
 from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIError, TransportState
 from rtvi_sync.concurrency.deadline import Deadline
-from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, transport_of, until
+from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, transport_of
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[Any]]:
@@ -33,7 +35,7 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
     """The session has ended with an error, and `disconnected` came in spite of the full queue."""
-    client._manager.session().closed.wait(Deadline(SOON))
+    session_of(client).closed.wait(Deadline(SOON))
     release.set()
     client.disconnect()
     assert client.state is TransportState.DISCONNECTED
@@ -81,7 +83,7 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 100})
     for _ in range(200):
         transport_of(client).receive(text)
-    client._manager.session().closed.wait(Deadline(SOON))
+    session_of(client).closed.wait(Deadline(SOON))
     client.disconnect()
     assert isinstance(ended[0].error, RTVIError)
     assert 45 <= len(list(stream)) < 100
@@ -107,7 +109,7 @@ def test_manual_mode() -> None:
     client.connect()
     for n in range(30):
         bot_says(client, "server-message", n)
-    client._manager.session().closed.wait(Deadline(SOON))
+    session_of(client).closed.wait(Deadline(SOON))
     assert client.process_events() == 21
     assert isinstance(ended[0].error, RTVIError)
     with client:

@@ -39,19 +39,12 @@ from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    deaf_bot,
-    memory_client,
-    threads_of_package,
-    transport_of,
-    until,
-    websocket_client,
-)
-from tests.client.http_server import Answer, Request, ScriptedServer
-from tests.forking import in_child
-from tests.slowness import Stopwatch, takes
+from tests.support.clients import deaf_bot, manager_of, memory_client, transport_of, websocket_client
+from tests.support.forking import in_child
+from tests.support.http_server import Answer, Request, ScriptedServer
+from tests.support.slowness import Stopwatch, takes
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 NETWORK = CloseInfo(initiator="network")
 QUICK = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, stable_after=0.05)
@@ -114,7 +107,7 @@ def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
 
 def pending(client: RTVIClient) -> None:
     """Wait until the client waits for its next attempt."""
-    until(lambda: client._manager._reconnector is not None and client._manager._reconnector.pending)
+    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
 
 
 # -- what happens -----------------------------------------------------------------------------------------------------
@@ -154,9 +147,9 @@ def test_over_a_real_socket() -> None:
         for end in ended:
             session = bot.wait_for_session()
             ready = InThread(lambda: client.wait_for("bot_ready", timeout=SOON))
-            until(lambda: client._manager._dispatcher._live_streams())
+            until(lambda: manager_of(client)._dispatcher._live_streams())
             end(session)
-            ready.result()
+            ready.get()
             assert not client.is_mic_enabled
             assert client.send_client_request("echo", 1) == 1
         client.disconnect()
@@ -219,11 +212,11 @@ def test_it_gives_up() -> None:
         client.connect()
         until(lambda: "bot_ready" in telling.names)
         waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=SOON))
-        until(lambda: client._manager._dispatcher._live_streams())
+        until(lambda: manager_of(client)._dispatcher._live_streams())
         lose(client)
         with pytest.raises(DisconnectedError, match="no 2"):
             client.wait_for("bot_ready", timeout=SOON)
-        assert waiting.result().data.attempts == 3
+        assert waiting.get().data.attempts == 3
         until(lambda: not threads_of_package())
         (failed,) = telling.data("reconnect_failed")
         assert (failed.attempts, str(failed.error)) == (3, "no 2")
@@ -567,9 +560,9 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
         lose(client)
         assert begins.wait(SOON)
         disconnecting = InThread(client.disconnect)
-        until(lambda: client._manager._reconnector is not None and client._manager._reconnector._run is None)
+        until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector._run is None)
         go_on.set()
-        disconnecting.result()
+        disconnecting.get()
         assert threads_of_package() == []
         assert client.state == "disconnected"
         assert telling.names.count("connected") == 1
@@ -791,13 +784,13 @@ def test_whoever_waits_for_a_session_is_told() -> None:
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._manager._dispatcher._live_streams())
+        until(lambda: manager_of(client)._dispatcher._live_streams())
         other = InThread(lambda: client.wait_for("server_message"))
-        until(lambda: len(client._manager._dispatcher._live_streams()) == 2)
+        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 2)
         lose(client)
         assert isinstance(other.error(), DisconnectedError)
         pending(client)
-        assert not waiting.done()
+        assert not waiting.done
         client.disconnect()
         assert isinstance(waiting.error(), DisconnectedError)
 
@@ -815,7 +808,7 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._manager._dispatcher._live_streams())
+        until(lambda: manager_of(client)._dispatcher._live_streams())
         lose(client)
         pending(client)
         client.disconnect()
@@ -831,7 +824,7 @@ def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
         client.on("disconnected", client.disconnect)
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: client._manager._dispatcher._live_streams())
+        until(lambda: manager_of(client)._dispatcher._live_streams())
         lose(client)
         assert isinstance(waiting.error(), DisconnectedError)
 

@@ -26,9 +26,11 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, silent_bot, transport_of, until
-from tests.loopback import Peer, Server
-from tests.slowness import takes
+from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, silent_bot, transport_of
+from tests.support.loopback import Peer, Server
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 def sent(client: RTVIClient) -> list[RTVIMessage]:
@@ -37,7 +39,7 @@ def sent(client: RTVIClient) -> list[RTVIMessage]:
 
 
 def waiting(client: RTVIClient) -> dict[str, Any]:
-    return client._manager.session()._pending._waiters
+    return session_of(client)._pending._waiters
 
 
 def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:
@@ -67,7 +69,7 @@ class TestOverALimit:
             assert type(error) is ProtocolError
             assert "MAX_DEPTH" in str(error)
             bot_says(client, "server-response", {"d": 1}, other_id)
-            assert other.result() == 1
+            assert other.get() == 1
 
     def test_a_config(self, caplog: pytest.LogCaptureFixture) -> None:
         """A config that `connect()` fetches by itself, and that is over a limit, is a warning."""
@@ -244,7 +246,7 @@ class TestRequests:
             calls = [ask(client, "ask", n) for n in range(10)]
             for number, (_, id_) in reversed(list(enumerate(calls))):
                 bot_says(client, "server-response", {"t": "ask", "d": number * 2}, id_)
-            assert [thread.result() for thread, _ in calls] == [n * 2 for n in range(10)]
+            assert [thread.get() for thread, _ in calls] == [n * 2 for n in range(10)]
 
     def test_twice(self) -> None:
         """A second answer is ignored, and so is one to a question that nobody asked."""
@@ -255,7 +257,7 @@ class TestRequests:
             bot_says(client, "server-response", {"t": "ask", "d": 3}, "nobodys")
             bot_says(client, "server-response", {"t": "ask", "d": 3}, None)
             bot_says(client, "error-response", {"error": "x"}, "nobodys")
-            assert thread.result() == 1
+            assert thread.get() == 1
             assert waiting(client) == {}
 
     def test_never(self) -> None:
@@ -270,7 +272,7 @@ class TestRequests:
             bot_says(client, "server-response", {"t": "ask", "d": 1}, sent(client)[0].id)
             thread, id_ = ask(client, "ask")
             bot_says(client, "server-response", {"t": "ask", "d": 2}, id_)
-            assert thread.result() == 2
+            assert thread.get() == 2
 
     def test_default_limit(self) -> None:
         """The client's `request_timeout` counts if the call names none."""
@@ -281,9 +283,9 @@ class TestRequests:
         """`timeout=None` waits as long as it takes, though the client has a limit."""
         with memory_client(deaf_bot, request_timeout=0.05) as client:
             thread, id_ = ask(client, "ask", timeout=None)
-            assert not thread.done(0.2)
+            assert thread.goes_on(0.2)
             bot_says(client, "server-response", {"t": "ask", "d": 1}, id_)
-            assert thread.result() == 1
+            assert thread.get() == 1
 
     @pytest.mark.parametrize(
         ("data", "text"),
@@ -317,7 +319,7 @@ class TestRequests:
         with memory_client(deaf_bot) as client:
             thread, id_ = ask(client, "ask")
             bot_says(client, "server-response", data, id_)
-            assert thread.result() is None
+            assert thread.get() is None
 
     def test_an_answer_is_an_event_too(self) -> None:
         """`server_response` fires for whoever listens."""
@@ -340,7 +342,7 @@ class TestRequests:
                 for n in range(8)
             ]
             for number, thread in enumerate(threads):
-                assert thread.result() == [[number, k] for k in range(100)]
+                assert thread.get() == [[number, k] for k in range(100)]
             assert waiting(client) == {}
 
     def test_a_write_that_fails(self) -> None:
@@ -396,9 +398,9 @@ class TestTheLineDies:
             assert isinstance(call.error(), DisconnectedError)
             with pytest.raises(BotNotReadyError):
                 client.send_text("late")
-            assert not leaving.done()
+            assert not leaving.done
             release.set()
-            leaving.result()
+            leaving.get()
 
     def test_a_fatal_error_of_the_bot(self) -> None:
         """Whoever waits learns the bot's reason."""

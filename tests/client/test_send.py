@@ -19,7 +19,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from tests.client.helpers import memory_client, transport_of
+from tests.support.clients import memory_client, transport_of
 
 
 def bot_of(version: str) -> Callable[[MemoryTransport, RTVIMessage], Any]:

@@ -13,7 +13,7 @@ from rtvi_sync import (
     RTVIEvent,
     TransportState,
 )
-from tests.client.helpers import memory_client, say, server_message, transport_of
+from tests.support.clients import memory_client, say, server_message, transport_of
 
 
 def test_states_and_events_of_a_session() -> None:

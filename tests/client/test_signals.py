@@ -16,8 +16,9 @@ from rtvi_sync import (
     RTVIEvent,
     signals,
 )
-from tests.client.helpers import InThread, memory_client, say, settle
-from tests.garbage import collect
+from tests.support.clients import memory_client, say, settle
+from tests.support.garbage import collect
+from tests.support.threads import InThread
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ class TestSignals:
         settle(client)
         stop.set()
         for thread in threads:
-            thread.result()
+            thread.get()
         assert all(count)
         del threads
         collect()

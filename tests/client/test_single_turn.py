@@ -32,10 +32,12 @@ from rtvi_sync import (
     RTVIMessage,
     TransportState,
 )
-from tests.client.helpers import SOON, InThread, run_python, threads_of_package, until
-from tests.garbage import collect
-from tests.loopback import Peer, Server
-from tests.slowness import GUARD, Stopwatch, takes
+from tests.support.garbage import collect
+from tests.support.loopback import Peer, Server
+from tests.support.processes import run_python
+from tests.support.slowness import Stopwatch, takes
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 RUN = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
 EVENTS = "Content-Type: text/event-stream; charset=utf-8"
@@ -206,9 +208,9 @@ def test_it_returns_after_the_end_of_the_stream() -> None:
         heard = listen(client, "bot_llm_text")
         acting = InThread(lambda: client.action(RUN))
         until(lambda: client.stats().events_queued == 1)
-        assert not acting.done(0.1)
+        assert acting.goes_on(0.1)
         may_end.set()
-        acting.result()
+        acting.get()
         assert heard == []  # in manual mode nobody but the program delivers them
         assert client.process_events() == 2
         assert [data.text for _, data in heard] == ["a", "b"]
@@ -315,7 +317,7 @@ def test_a_server_that_never_answers(respond: Callable[[Turn], None]) -> None:
     with serving(respond) as (client, _):
         with takes(2.0), pytest.raises(RequestTimeoutError, match=r"within 0\.3 s"):
             client.action(RUN, timeout=0.3)
-        until(lambda: not threads_of_package(), GUARD)
+        until(lambda: not threads_of_package())
 
 
 def test_the_clients_limit() -> None:
@@ -469,7 +471,7 @@ def test_a_stream_whose_next_message_does_not_come() -> None:
         with pytest.raises(RequestTimeoutError):
             next(stream)
         assert list(stream) == []
-        until(lambda: not threads_of_package(), GUARD)
+        until(lambda: not threads_of_package())
 
 
 def test_a_stream_of_a_refused_action() -> None:
@@ -508,7 +510,7 @@ def test_a_stream_that_is_left_early(way: str) -> None:
             del stream
         collect()
         assert ended.wait(SOON)
-        until(lambda: not threads_of_package(), GUARD)
+        until(lambda: not threads_of_package())
 
 
 def test_a_stream_is_read_no_faster_than_it_is_taken() -> None:
@@ -550,7 +552,7 @@ def test_it_is_abandoned(respond: Callable[[Turn], None], end: str) -> None:
         error = acting.error()
         assert isinstance(error, DisconnectedError)
         assert error.initiator == "client"
-        until(lambda: not threads_of_package(), GUARD)
+        until(lambda: not threads_of_package())
 
 
 def test_after_disconnect_and_close() -> None:
@@ -581,7 +583,7 @@ def test_ctrl_c(call: Callable[[RTVIClient, Any], Any]) -> None:
         with pytest.raises(KeyboardInterrupt):
             call(client, RUN)
         assert ended.wait(SOON)
-        until(lambda: not threads_of_package(), GUARD)
+        until(lambda: not threads_of_package())
         assert client.action(RUN).data == {"result": True}
 
 
@@ -665,7 +667,7 @@ def test_several_at_once() -> None:
             return client.action({**RUN, "arguments": [{"name": "n", "value": number}]}).data["result"]
 
         acting = [InThread(lambda number=number: act(number)) for number in range(count)]  # type: ignore[misc]
-        assert [each.result() for each in acting] == list(range(count))
+        assert [each.get() for each in acting] == list(range(count))
         until(lambda: len(heard) == count)
 
 
@@ -690,7 +692,7 @@ def test_beside_a_session() -> None:
         client.connect({"a": "bundle"})
         assert client.action(RUN).data == {"result": "in the session"}
         may_end.set()
-        assert acting.result().data == {"result": "over HTTP"}
+        assert acting.get().data == {"result": "over HTTP"}
         assert client.state is TransportState.READY
         client.disconnect()
         assert client.action(RUN).data == {"result": "over HTTP"}

@@ -27,19 +27,13 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.session.publisher import EventPublisher
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    memory_client,
-    own_threads,
-    run_python,
-    threads_of_package,
-    transport_of,
-    until,
-)
-from tests.client.http_server import Answer, Request, ScriptedServer, scripted_server
-from tests.forking import in_child
-from tests.loopback import Peer, Server
+from tests.support.clients import manager_of, memory_client, transport_of
+from tests.support.forking import in_child
+from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
+from tests.support.loopback import Peer, Server
+from tests.support.processes import run_python
+from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 def bundle_of(client: RTVIClient) -> Any:
@@ -221,8 +215,8 @@ class TestStartBot:
         client = memory_client()
 
         def answer(_: Request) -> Answer:
-            client._manager.announce(RTVIEvent.RECONNECT_FAILED, None)
-            client._manager.give_up(CloseInfo())
+            manager_of(client).announce(RTVIEvent.RECONNECT_FAILED, None)
+            manager_of(client).give_up(CloseInfo())
             return Answer({})
 
         server.answers["/start"] = answer
@@ -344,9 +338,9 @@ def test_nothing_else_begins_meanwhile(slow: SlowServer, call: str) -> None:
         WHAT_BEGINS[call](client, slow.url)
     assert client.state is TransportState.AUTHENTICATING
     slow.answer.set()
-    assert starting.result() == {"started": 1}
+    assert starting.get() == {"started": 1}
     assert client.state is TransportState.AUTHENTICATED
-    client.connect(starting.result())
+    client.connect(starting.get())
     client.disconnect()
     assert len(slow.requests) == 1
 
@@ -361,7 +355,7 @@ def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) ->
     with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
         client.start_bot(slow.url)
     slow.answer.set()
-    connecting.result()
+    connecting.get()
     assert client.state is TransportState.READY
     client.disconnect()
     assert len(slow.requests) == 1
@@ -377,12 +371,12 @@ def test_many_threads_start_a_bot(slow: SlowServer) -> None:
         return client.start_bot(slow.url)
 
     calls = [InThread(start) for _ in range(8)]
-    until(lambda: sum(call.done() for call in calls) == 7)
+    until(lambda: sum(call.done for call in calls) == 7)
     slow.answer.set()
     outcomes: list[Any] = []
     for call in calls:
         try:
-            outcomes.append(call.result())
+            outcomes.append(call.get())
         except BotAlreadyStartedError as error:
             outcomes.append(type(error))
     assert outcomes.count(BotAlreadyStartedError) == 7
@@ -439,7 +433,7 @@ def test_disconnect_as_the_answer_comes(server: ScriptedServer) -> None:
         client.disconnect()
         assert client.state is TransportState.DISCONNECTED
         with contextlib.suppress(DisconnectedError):
-            starting.result()
+            starting.get()
 
 
 def test_close_after_it(server: ScriptedServer) -> None:
@@ -461,7 +455,7 @@ def test_in_a_handler(slow: SlowServer) -> None:
     client.on("handler_error", lambda data: failures.append(data.error))
     client.connect()
     client.once("disconnected", lambda: client.start_bot(slow.url) and None)
-    InThread(client.disconnect).result()
+    InThread(client.disconnect).get()
     assert slow.asked.wait(SOON)
     with pytest.raises(BotAlreadyStartedError):
         client.start_bot(slow.url)
@@ -508,7 +502,7 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
     client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
     client.connect()
     transport_of(client).end(CloseInfo(initiator="network"))
-    until(lambda: client._manager._reconnector is not None and client._manager._reconnector.pending)
+    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
     slow.answer.set()
     bundle = client.start_bot(slow.url)
     until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
@@ -531,7 +525,7 @@ def test_in_a_forked_child(slow: SlowServer) -> None:
     assert in_child(child) == ("disconnected", {})
     assert client.state is TransportState.AUTHENTICATING
     slow.answer.set()
-    starting.result()
+    starting.get()
     client.disconnect()
 
 
@@ -566,7 +560,7 @@ def test_ctrl_c(slow: SlowServer) -> None:
     striking = InThread(strike)
     with pytest.raises(KeyboardInterrupt):
         client.start_bot(slow.url)
-    striking.result()
+    striking.get()
     assert client.state is TransportState.DISCONNECTED
     assert own_threads() == []
     slow.answer.set()

@@ -18,9 +18,11 @@ from rtvi_sync import (
     TransportState,
 )
 from rtvi_sync.concurrency.deadline import Deadline
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, silent_bot, transport_of, until
-from tests.garbage import collect
-from tests.slowness import takes
+from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
+from tests.support.garbage import collect
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 def waiting(client: RTVIClient, call: Any) -> InThread:
@@ -162,9 +164,9 @@ class TestEvents:
         iterating = waiting(client, lambda: list(client.events()))
         awaiting = waiting(client, lambda: client.wait_for("bot-ready"))
         client.close()
-        assert iterating.result() == []
+        assert iterating.get() == []
         with pytest.raises(DisconnectedError):
-            awaiting.result()
+            awaiting.get()
 
     def test_closed_by_another_thread(self) -> None:
         """Whoever waits in it stops."""
@@ -172,7 +174,7 @@ class TestEvents:
             stream = client.events("server_message")
             reading = InThread(lambda: list(stream))
             stream.close()
-            assert reading.result() == []
+            assert reading.get() == []
 
     def test_handlers_of_earlier_events_have_returned(self) -> None:
         """When an event is handed out, every handler of earlier events has returned, and those of the same one may
@@ -213,7 +215,7 @@ class TestEvents:
             readers = [InThread(lambda s=s: [next(s).data for _ in range(200)]) for s in streams]  # type: ignore[misc]
             say(client, *range(200))
             for reader in readers:
-                assert reader.result() == list(range(200))
+                assert reader.get() == list(range(200))
 
     def test_iteration_survives_the_client(self) -> None:
         """A client that is dropped while somebody iterates ends the iteration."""
@@ -225,7 +227,7 @@ class TestEvents:
             warnings.simplefilter("ignore", ResourceWarning)
             del client
             collect()
-        assert reading.result() == [RTVIEvent.DISCONNECTED]
+        assert reading.get() == [RTVIEvent.DISCONNECTED]
 
 
 class TestWaitFor:
@@ -234,7 +236,7 @@ class TestWaitFor:
         with memory_client() as client:
             call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
             say(client, "x", "y")
-            event = call.result()
+            event = call.get()
             assert isinstance(event, Event)
             assert event.data == "x"
 
@@ -243,7 +245,7 @@ class TestWaitFor:
         with memory_client() as client:
             call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: e.data > 3, timeout=SOON))
             say(client, 1, 2, 5, 6)
-            assert call.result().data == 5
+            assert call.get().data == 5
 
     def test_where_that_raises(self) -> None:
         """Its exception is the caller's."""
@@ -265,7 +267,7 @@ class TestWaitFor:
             with takes(1.0, at_least=0.2), pytest.raises(RequestTimeoutError):
                 client.wait_for("server_message", where=lambda e: False, timeout=0.2)
             stop.set()
-            talking.result()
+            talking.get()
 
     @pytest.mark.parametrize("initiator", ["server", "network", "client"])
     def test_the_session_ends_first(self, initiator: str) -> None:
@@ -288,7 +290,7 @@ class TestWaitFor:
         with memory_client() as client:
             call = waiting(client, lambda: client.wait_for(event, timeout=SOON))
             transport_of(client).end(CloseInfo(code=1000, initiator="server"))
-            assert call.result().type.snake == event
+            assert call.get().type.snake == event
 
     def test_awaiting_the_state_at_the_end(self) -> None:
         """So can the last state."""
@@ -300,7 +302,7 @@ class TestWaitFor:
                 ),
             )
             client.disconnect()
-            assert call.result().data == "disconnected"
+            assert call.get().data == "disconnected"
 
     @pytest.mark.parametrize("event", ["server_message", "disconnected"])
     def test_the_session_has_ended_already(self, event: str) -> None:
@@ -308,14 +310,14 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        client._manager.session().drained.wait(Deadline(SOON))
+        session_of(client).drained.wait(Deadline(SOON))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(event)
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")
         with client:
             call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
             say(client, 1)
-            assert call.result().data == 1
+            assert call.get().data == 1
 
     def test_the_beginning_may_be_awaited_before(self) -> None:
         """What begins a session may be waited for before there is one, after an earlier one too."""
@@ -323,7 +325,7 @@ class TestWaitFor:
         for _ in range(2):
             call = waiting(client, lambda: client.wait_for("bot_ready", timeout=SOON))
             client.connect()
-            assert call.result().type is RTVIEvent.BOT_READY
+            assert call.get().type is RTVIEvent.BOT_READY
             client.disconnect()
 
     def test_any_event_may_be_awaited_before_the_first_session(self) -> None:
@@ -332,7 +334,7 @@ class TestWaitFor:
         call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
         with client:
             say(client, 1)
-            assert call.result().data == 1
+            assert call.get().data == 1
 
     def test_nothing_is_left_of_a_wait(self) -> None:
         """Waits that are over cost nothing."""

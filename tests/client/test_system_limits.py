@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import run_python, websocket_client
+from tests.support.clients import websocket_client
+from tests.support.processes import run_python
 
 # Each call is made with room for no descriptor or thread more, for one more, and so on, until it succeeds. What could
 # serve a second call (threads without work, the selector of the io thread) is gone before each.

@@ -21,19 +21,18 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
+from tests.support.clients import (
     bot_says,
     deaf_bot,
     memory_client,
+    session_of,
     silent_bot,
-    threads_of_package,
     transport_of,
-    until,
     websocket_client,
 )
-from tests.slowness import takes
+from tests.support.slowness import takes
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 @pytest.fixture
@@ -107,10 +106,10 @@ class TestDisconnect:
         def leave() -> None:
             start.wait(SOON)
             client.disconnect()
-            assert client._manager.session().drained.is_set()
+            assert session_of(client).drained.is_set()
 
         for thread in [InThread(leave) for _ in range(10)]:
-            thread.result()
+            thread.get()
         assert len(heard) == 1
         assert threads_of_package() == []
 
@@ -119,7 +118,7 @@ class TestDisconnect:
         client = memory_client()
         client.connect()
         thread = InThread(lambda: (transport_of(client).end(), client.disconnect()))
-        thread.result()
+        thread.get()
         assert client.state is TransportState.DISCONNECTED
 
     def test_with_statement(self) -> None:
@@ -192,7 +191,7 @@ class TestDisconnect:
         client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
-        until(lambda: client._manager.session()._pending._waiters)
+        until(lambda: session_of(client)._pending._waiters)
         client.disconnect()
         assert seen == ["close", DisconnectedError, TransportState.DISCONNECTING, "gated", False]
 
@@ -363,7 +362,7 @@ class TestPoliteClose:
 def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no identity yet, and is not taken for the one that a stuck handler is on."""
     with memory_client() as client:
-        publisher = client._manager.session().publisher
+        publisher = session_of(client).publisher
         until(lambda: client._dispatcher.queue.runs_on is None)
         monkeypatch.setattr(threading, "enumerate", lambda: [threading.Thread()])
         assert publisher.busy_threads() == []

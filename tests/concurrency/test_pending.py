@@ -10,7 +10,7 @@ import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.pending_requests import Pending, Waiter
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ..loopback import black_hole
+from tests.support.loopback import black_hole
 
 pytest.register_assert_rewrite("rtvi_sync.testing.contract_rig", "rtvi_sync.testing.transport_contract")
 

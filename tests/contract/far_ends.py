@@ -14,8 +14,7 @@ from rtvi_sync.protocol.frames import MessageFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.testing.transport_contract import Bot, FarEnd
 from samples.line_transport.transport import LineTransport
-
-from ..loopback import Peer, Server
+from tests.support.loopback import Peer, Server
 
 
 class MemoryEnd(FarEnd):

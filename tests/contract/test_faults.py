@@ -11,9 +11,9 @@ import pytest
 from rtvi_sync import DeviceError, RTVIClient, TransportStartError, TransportState
 from rtvi_sync.testing.contract_rig import ContractBot
 from rtvi_sync.testing.transport_contract import FarEnd
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
+from tests.support.threads import running
 
-from ..loopback import running
 from .far_ends import FAR_ENDS
 
 LIMIT = GUARD

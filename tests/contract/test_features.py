@@ -18,7 +18,7 @@ from rtvi_sync import (
     RTVIClient,
     UnsupportedFeatureError,
 )
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .far_ends import FAR_ENDS
 

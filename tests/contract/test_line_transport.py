@@ -24,10 +24,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.testing.contract_rig import ContractBot
 from samples.line_transport.transport import LIMIT_BYTES, LineTransport
-from tests.slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.loopback import Peer, Server
+from tests.support.slowness import GUARD
 
-from ..forking import in_child
-from ..loopback import Peer, Server
 from .far_ends import LineEnd, lines
 
 LIMIT = GUARD

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .broken import MISTAKES
 

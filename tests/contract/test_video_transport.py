@@ -15,7 +15,7 @@ from rtvi_sync.media import VideoFrame
 from rtvi_sync.testing.contract_rig import ContractBot
 from samples.video_transport import transport as sample
 from samples.video_transport.transport import VideoLineTransport
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 LIMIT = GUARD
 SIZE = 1000 * 1000 * 3  # of a picture, more than the system takes unread

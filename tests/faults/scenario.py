@@ -20,9 +20,9 @@ from rtvi_sync.media import BytesSink, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
 from rtvi_sync.testing.embedded_bot.tones import tones
 from rtvi_sync.testing.faults import Direction
-from tests.slowness import GUARD, takes
+from tests.support.loopback import serving, trusting
+from tests.support.slowness import GUARD, takes
 
-from ..loopback import serving, trusting
 from .table import NOTHING, Harm, Landmarks, Moment
 
 # Of a session that must live: nothing of it may pass.

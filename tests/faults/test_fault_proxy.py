@@ -14,10 +14,9 @@ import pytest
 
 from rtvi_sync.testing import FaultProxy, ProxyConnection, faults
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
-from tests.slowness import takes
-
-from ..conftest import package_threads
-from ..loopback import LIMIT, Peer, Server, serving, trusting
+from tests.support.loopback import LIMIT, Peer, Server, serving, trusting
+from tests.support.slowness import takes
+from tests.support.threads import package_threads
 
 #: Longer than anything takes on its way through the proxy, shorter than a test may last.
 A_WHILE = 0.3

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ..starving import starved
+from tests.support.starving import starved
+
 from .scenario import Scenario
 from .side_by_side import live_through, tell
 from .table import HARMS, MOMENTS, REFUSAL, Moment, anywhere

@@ -17,9 +17,9 @@ import pytest
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import DEFAULT_EVENTS, RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
 
-from ..forking import in_child
 from .browser import User, client_for, site_of
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ import pytest
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD, takes
+from tests.support.loopback import black_hole
+from tests.support.slowness import GUARD, takes
 
-from ..loopback import black_hole
 from .browser import User, client_for, site_of, wait_until_ready
 
 Relay = Callable[..., flask.Flask]

@@ -16,9 +16,9 @@ from rtvi_sync import RTVIEvent, TransportState, messages
 from rtvi_sync.flask import event_log
 from rtvi_sync.flask.event_log import EventLog, Place, as_json
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import takes
+from tests.support.slowness import takes
+from tests.support.threads import running
 
-from ..loopback import running
 from .browser import User
 
 Relay = Callable[..., flask.Flask]
@@ -234,11 +234,11 @@ def test_a_reader_waits_and_is_woken() -> None:
     log = EventLog(10)
     assert log.read(Place(), 0.01) == (Place(), b"")
     with running(lambda: log.read(Place(), 10.0)) as reading:
-        assert reading.should_retry(0.05)
+        assert reading.goes_on(0.05)
         log.add("1")
         assert events_in(reading.get()[1]) == [1]  # type: ignore[index]
     with running(lambda: log.read(Place(1), 10.0)) as reading:
-        assert reading.should_retry(0.05)
+        assert reading.goes_on(0.05)
         log.close()
         assert reading.get() == (Place(1), None)
     log.add("2")

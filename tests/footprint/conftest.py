@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from ..benchmarks.conftest import url  # noqa: F401 - a fixture
+from tests.benchmarks.conftest import url  # noqa: F401 - a fixture

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.slowness import GUARD
-
-from ..required import missing
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
 _ROOT: Final = Path(__file__).parents[2]
 _MARK: Final = "getppid"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .counted import program
 

@@ -7,7 +7,7 @@ import pytest
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 CHUNK = 0.02
 

@@ -22,7 +22,9 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import SOON, memory_client, threads_of_package, transport_of, until
+from tests.support.clients import memory_client, transport_of
+from tests.support.threads import threads_of_package
+from tests.support.waiting import SOON, until
 
 
 @attrs.define

@@ -26,9 +26,11 @@ from typing import Any
 from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import memory_client, own_threads, say, transport_of, until
 from tests.life.blocking import tell
-from tests.slowness import GUARD, Stopwatch, metronome
+from tests.support.clients import memory_client, say, transport_of
+from tests.support.slowness import GUARD, Stopwatch, metronome
+from tests.support.threads import own_threads
+from tests.support.waiting import until
 
 #: No call takes so long, in seconds; one that runs into a limit of the package takes five.
 TOO_LONG = 2.5

@@ -13,7 +13,9 @@ import pytest
 
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, python, rest_of, run_python, websocket_client
+from tests.support.clients import websocket_client
+from tests.support.processes import python, rest_of, run_python
+from tests.support.waiting import SOON
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ def test_asyncio_stays_out() -> None:
     """A session of a program that does not use asyncio does not import it."""
     code, out, err = run_python("""
     import sys
-    from tests.client.helpers import memory_client
+    from tests.support.clients import memory_client
     with memory_client() as client:
         client.send_client_request("echo", 1)
     print("asyncio" in sys.modules)
@@ -170,7 +172,7 @@ def test_ctrl_c_under_asyncio_run() -> None:
     """Since Python 3.11 the first one is asyncio's, for the task; the second ends the call that holds the loop up."""
     script = """
     import asyncio, threading
-    from tests.client.helpers import memory_client
+    from tests.support.clients import memory_client
     from tests.life.blocking import tell, tell_when_blocked
 
     async def main():

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from tests.client.helpers import python, rest_of
 from tests.life.blocking import CALLS
-from tests.slowness import takes
+from tests.support.processes import python, rest_of
+from tests.support.slowness import takes
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import run_python, until
+from tests.support.processes import run_python
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 
@@ -18,7 +19,9 @@ PREAMBLE = """
     from pathlib import Path
     from rtvi_sync import *
     from rtvi_sync.media import *
-    from tests.client.helpers import threads_of_package, until
+    from tests.support.clients import session_of
+    from tests.support.threads import threads_of_package
+    from tests.support.waiting import until
 
     gone, ends = threading.Event(), []
 
@@ -159,7 +162,7 @@ def test_the_next_call_ends_what_waits(call: str) -> None:
         PREAMBLE
         + """
     def strike():
-        while not client._manager.session()._pending._waiters:
+        while not session_of(client)._pending._waiters:
             threading.Event().wait(0.01)
         sleep()
         os.closerange(3, 4096)

@@ -19,20 +19,18 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.cancel import AbortSignal
 from rtvi_sync.media import SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import (
-    SOON,
-    InThread,
+from tests.support.clients import (
     bot_says,
     memory_client,
-    own_threads,
     server_message,
+    session_of,
     silent_bot,
-    threads_of_package,
     transport_of,
-    until,
     websocket_client,
 )
-from tests.garbage import collect
+from tests.support.garbage import collect
+from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.waiting import SOON, until
 
 
 class UnluckyTransport(MemoryTransport):
@@ -180,9 +178,9 @@ class TestCollection:
             listening = InThread(lambda: list(frames))
             sending = InThread(source.wait)
             assert self.drop(clients)() is None
-            assert waiting.result() == "ended"
-            assert listening.result() == []
-            assert sending.result() is False
+            assert waiting.get() == "ended"
+            assert listening.get() == []
+            assert sending.get() is False
             assert track.ready_state == "ended"
             until(lambda: not own_threads())
 
@@ -218,7 +216,7 @@ class TestCollection:
                 gc.disable()
                 try:
                     clients.clear()
-                    other._manager.session().runtime.io.call(lambda: (collect(), done.set()))
+                    session_of(other).runtime.io.call(lambda: (collect(), done.set()))
                     assert done.wait(SOON)
                 finally:
                     gc.enable()

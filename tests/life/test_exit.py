@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.client.helpers import run_python
 from tests.life.pythons import OTHERS, python_of
-from tests.slowness import GUARD
+from tests.support.processes import run_python
+from tests.support.slowness import GUARD
 
 PREAMBLE = """
     import sys, threading, time
     from rtvi_sync import *
     from rtvi_sync.media import *
     from rtvi_sync.testing import EmbeddedBot
+    from tests.support.clients import session_of, transport_of
 
     def memory(**options):
         client = RTVIClient(transport=MemoryTransport(), **options)
@@ -142,7 +143,7 @@ def test_a_handler_that_blocks(run: Run) -> None:
         threading.Event().wait()
     client.on("server_message", never)
     client.connect()
-    client._manager.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
+    transport_of(client).receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
     entered.wait()
     """,
         timeout=GUARD,
@@ -156,7 +157,7 @@ def test_a_thread_that_waits(run: Run) -> None:
     """A thread of the program's that waits for an answer at the exit gets `DisconnectedError`."""
     code, out, err = run("""
     client = memory(request_timeout=None)
-    client._manager.transport._bot = lambda t, m: iter(()) if m.type == "client-message" else ready(t, m)
+    transport_of(client)._bot = lambda t, m: iter(()) if m.type == "client-message" else ready(t, m)
     from rtvi_sync.transports.memory import ready_bot as ready
     client.connect()
     def ask():
@@ -165,7 +166,7 @@ def test_a_thread_that_waits(run: Run) -> None:
         except DisconnectedError:
             sys.stdout.write("told\\n")
     threading.Thread(target=ask, daemon=True).start()
-    while not client._manager.session()._pending._waiters:
+    while not session_of(client)._pending._waiters:
         threading.Event().wait(0.01)
     """)
     assert (code, err) == (0, "")
@@ -302,7 +303,7 @@ def test_exit_in_a_handler(run: Run) -> None:
     client.on("metrics", told.set)
     client.connect()
     for type_ in "server-message", "metrics":
-        client._manager.transport.receive({"label": "rtvi-ai", "type": type_, "data": {}})
+        transport_of(client).receive({"label": "rtvi-ai", "type": type_, "data": {}})
     print("told", told.wait(5), flush=True)
     """)
     assert (code, out) == (0, "told True\ndisconnected client\n")
@@ -316,7 +317,7 @@ def test_exit_in_a_handler_in_manual_mode(run: Run) -> None:
     client = memory(events="manual")
     client.on("server_message", lambda: sys.exit(3))
     client.connect()
-    client._manager.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
+    transport_of(client).receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
     client.process_events()
     print("not reached", flush=True)
     """)
@@ -330,7 +331,7 @@ def test_a_hard_exit_in_a_handler(run: Run) -> None:
     client = memory()
     client.on("server_message", lambda: os._exit(4))
     client.connect()
-    client._manager.transport.receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
+    transport_of(client).receive({"label": "rtvi-ai", "type": "server-message", "data": 1})
     threading.Event().wait(10)
     """)
     assert (code, out, err) == (4, "", "")
@@ -388,7 +389,7 @@ def test_exit_while_the_client_reconnects(run: Run) -> None:
     lost = threading.Event()
     client.on("reconnecting", lost.set)
     client.connect()
-    client._manager.transport.end()
+    transport_of(client).end()
     print("lost", lost.wait(5), flush=True)
     begun = time.monotonic()
     atexit.register(lambda: print(time.monotonic() - begun < 2, flush=True))

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.client.helpers import run_python
-from tests.slowness import GUARD
+from tests.support.processes import run_python
+from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers")
 

@@ -11,22 +11,17 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient, TransportState
-from tests.client.helpers import (
-    SOON,
-    InThread,
-    deaf_bot,
-    memory_client,
-    python,
-    rest_of,
-    silent_bot,
-    transport_of,
-    until,
-)
-from tests.slowness import takes
+from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
+from tests.support.processes import python, rest_of
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 SCRIPT = """
     import sys, threading, time
-    from tests.client import helpers, hung_phases as phases
+    from tests.support import hung_phases as phases
+    from tests.support.threads import own_threads, threads_of_package
+    from tests.support.waiting import until
 
     with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
         def tell():
@@ -37,12 +32,12 @@ SCRIPT = """
             hung.client.connect()
         except KeyboardInterrupt:
             state = hung.client.state
-            helpers.until(lambda: [name.split("-")[1] for name in phases.own_threads()] == sys.argv[2:])
+            until(lambda: [name.split("-")[1] for name in own_threads()] == sys.argv[2:])
             print("interrupted", state, flush=True)
         hung.heal()
         hung.client.connect()
         hung.client.disconnect()
-    helpers.until(lambda: not helpers.threads_of_package())
+    until(lambda: not threads_of_package())
     print("ended")
 """
 
@@ -132,7 +127,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not client._manager.session()._pending._waiters
+        assert not session_of(client)._pending._waiters
     assert transport_of(client).sent
 
 
@@ -180,7 +175,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     client = memory_client()
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
-    attempt = client._manager._attempt(None, None)
+    attempt = manager_of(client)._attempt(None, None)
     if begun:
         attempt.begin()
         attempt.abandoned = True  # it was given up in the midst of that
@@ -199,7 +194,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
 def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
     client = memory_client()
-    connector = client._manager
+    connector = manager_of(client)
     entered, go_on = threading.Event(), threading.Event()
     begin_session = connector.begin_session
 
@@ -214,7 +209,7 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     disconnecting = InThread(client.disconnect)
     until(lambda: connector._under_way[0].abandoned)
     go_on.set()
-    disconnecting.result()
+    disconnecting.get()
     assert isinstance(connecting.error(), DisconnectedError)
     assert not connector._under_way
     assert client.state is TransportState.DISCONNECTED

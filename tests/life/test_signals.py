@@ -15,9 +15,12 @@ import pytest
 
 from rtvi_sync import TransportState, WouldDeadlockError
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.client.helpers import SOON, own_threads, python, rest_of, until, websocket_client
 from tests.life.blocking import hanging
-from tests.slowness import takes
+from tests.support.clients import session_of, websocket_client
+from tests.support.processes import python, rest_of
+from tests.support.slowness import takes
+from tests.support.threads import own_threads
+from tests.support.waiting import SOON, until
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 
@@ -25,7 +28,8 @@ PREAMBLE = """
     import os, signal, sys, threading, time
     from rtvi_sync import *
     from rtvi_sync.media import *
-    from tests.client.helpers import own_threads
+    from tests.support.clients import manager_of
+    from tests.support.threads import own_threads
     from tests.life.blocking import tell as say, tell_when_blocked
 
     client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink())
@@ -38,7 +42,7 @@ PLACES = {
     "in wait_for": "client.wait_for('server_message')",
     "in events": "next(client.events('server_message'))",
     "in a request": "client.send_client_request('hang', timeout=None)",
-    "in source.wait": "client._manager._options.mic.wait()",
+    "in source.wait": "manager_of(client)._options.mic.wait()",
     "in frames": "next(client.tracks().bot.audio.frames())",
     "busy": "any(client.send_client_request('echo', 0) for _ in iter(int, 1))",
 }
@@ -221,7 +225,7 @@ def test_a_finalizer_on_the_thread_that_reads_the_network() -> None:
                 done.set()
 
         agents = [Agent()]
-        other._manager.session().runtime.io.call(agents.clear)
+        session_of(other).runtime.io.call(agents.clear)
         assert done.wait(SOON)
         assert told == [WouldDeadlockError, WouldDeadlockError, None]
         until(lambda: client.state is TransportState.DISCONNECTED)

@@ -26,7 +26,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.client.helpers import SOON, memory_client, own_threads, say, settle, until, websocket_client
+from tests.support.clients import memory_client, say, settle, transport_of, websocket_client
+from tests.support.threads import own_threads
+from tests.support.waiting import SOON, until
 
 
 class Mine(Exception):  # noqa: N818 - it is the program's
@@ -204,7 +206,7 @@ def interrupting(fault: Fault, _: EmbeddedBot) -> Scene:
     client = RTVIClient(transport=FaultyTransport(fault, "interrupt_playback"))
 
     def act() -> None:
-        client._manager.transport.options.on_interruption()  # type: ignore[union-attr]
+        transport_of(client).options.on_interruption()
 
     return Scene(client, act, says="could not drop what the bot said")
 

@@ -12,9 +12,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
 from rtvi_sync.media import CameraSource, VideoFrame
 from rtvi_sync.media.devices import camera
-from tests.slowness import takes
-
-from .fake_camera import LIMIT, WEBCAM, FakeCameras, Shoot, number_of, picture
+from tests.support.fake_camera import LIMIT, WEBCAM, FakeCameras, Shoot, number_of, picture
+from tests.support.slowness import takes
 
 
 def watch(session: Shoot, seconds: float) -> None:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
-
-from .fake_audio import LIMIT, World
-from .fake_output import FakeOutput, FakeSpeakers
+from tests.support.fake_audio import LIMIT, World
+from tests.support.fake_output import FakeOutput, FakeSpeakers
 
 RATE = 24000
 FRAME = 960  # samples of 40 ms

@@ -15,7 +15,7 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource, WavSink
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.media.session import MediaCounters
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import Talk
 

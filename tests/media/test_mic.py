@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 LIMIT = GUARD
 

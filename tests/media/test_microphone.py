@@ -16,9 +16,8 @@ from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
 from rtvi_sync.media.devices import microphone
 from rtvi_sync.media.devices.microphone import DeviceMic
-from tests.slowness import takes
-
-from .fake_audio import LIMIT, FakeAudio, World, frame, within
+from tests.support.fake_audio import LIMIT, FakeAudio, World, frame, within
+from tests.support.slowness import takes
 
 SILENCE = bytes(640)
 GONE = DeviceError("It is gone", devices=("mic",), type="not-found")

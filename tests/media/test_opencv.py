@@ -13,9 +13,8 @@ import pytest
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.media.devices import opencv_backend
-from tests.slowness import GUARD
-
-from .real_video import opencv
+from tests.support.real_video import opencv
+from tests.support.slowness import GUARD
 
 
 class Image:

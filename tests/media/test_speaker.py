@@ -10,7 +10,7 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from rtvi_sync.media.playback import QueuedSpeaker
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 LIMIT = GUARD
 FRAME = bytes(960)  # 20 ms at 24 kHz

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
 from rtvi_sync.protocol.states import FOLLOWING
+from tests.support.starving import starved
 
-from ..starving import starved
 from . import invariants
 from .machine import ClientMachine
 from .world import TALLY, operations_so_far, tell

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from rtvi_sync import RTVIClient, TransportState
+from tests.support.slowness import GUARD
 
-from ..slowness import GUARD
 from .world import Call, Options, World
 
 

@@ -19,10 +19,10 @@ from rtvi_sync import DisconnectedError, Event, ReconnectPolicy, RTVIClient, RTV
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection
 from rtvi_sync.testing.faults import Direction, Fault
+from tests.support.loopback import serving, trusting
+from tests.support.slowness import GUARD
+from tests.support.threads import open_descriptors, package_threads
 
-from ..conftest import open_descriptors, package_threads
-from ..loopback import serving, trusting
-from ..slowness import GUARD
 from .ears import Ears
 from .operations import CONNECT, OPERATIONS, REQUEST, Operation
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
-from ..required import missing
 from .names_of import lines_of
 
 NAMES = Path(__file__).with_name("names")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import run
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 

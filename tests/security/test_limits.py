@@ -19,9 +19,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import ProtocolError
 from rtvi_sync.protocol import envelope, frames
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD, takes
-
-from ..client.helpers import SOON, bot_says, memory_client, transport_of
+from tests.support.clients import bot_says, memory_client, session_of, transport_of
+from tests.support.slowness import GUARD, takes
+from tests.support.waiting import SOON
 
 ROOT = Path(__file__).parents[2]
 MB = 2**20
@@ -175,7 +175,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
-    assert client._manager.session().closed.wait(Deadline(SOON))
+    assert session_of(client).closed.wait(Deadline(SOON))
     release.set()
     client.close()
     assert MB / 2 < kept < 4 * MB

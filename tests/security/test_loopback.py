@@ -9,8 +9,7 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot, FaultProxy
-
-from ..client.helpers import websocket_client
+from tests.support.clients import websocket_client
 
 
 def listening() -> set[tuple[str, int]]:

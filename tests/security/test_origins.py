@@ -9,9 +9,8 @@ import pytest
 
 from rtvi_sync import InvalidTransportParamsError, RTVIClient, RTVIError, StartBotError, WebSocketTransport
 from rtvi_sync.media import NullSink
-
-from ..loopback import Proxy, Server
-from ..transports.test_websocket_handshake import Acceptor
+from tests.support.loopback import Proxy, Server
+from tests.transports.test_websocket_handshake import Acceptor
 
 
 class Recorder(Server):

@@ -11,10 +11,9 @@ import pytest
 from rtvi_sync import InvalidTransportParamsError, RTVIClient, StartBotError, WebSocketTransport
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
-
-from ..client.http_server import Answer, scripted_server
-from ..loopback import Server, serving, trusting
+from tests.support.http_server import Answer, scripted_server
+from tests.support.loopback import Server, serving, trusting
+from tests.support.slowness import GUARD
 
 
 @pytest.fixture

@@ -33,9 +33,9 @@ from rtvi_sync.cli import main
 from rtvi_sync.media import NullSink
 from rtvi_sync.session.connect_request import Bundle
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
-
-from ..loopback import Proxy, Server, serving, trusting
+from tests.support.clients import manager_of
+from tests.support.loopback import Proxy, Server, serving, trusting
+from tests.support.slowness import GUARD
 
 SECRET = "canary5f3a"
 LOGIN = f"ada:{SECRET}"
@@ -90,7 +90,7 @@ class Eyes:
 
     def look_at_client(self, client: RTVIClient) -> None:
         """Take down everything public that a client hands out, and what is behind it."""
-        connector = client._manager
+        connector = manager_of(client)
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
         self.look_at(connector.transport, connector._network, connector._options, connector._request())
         options = getattr(connector.transport, "options", None)

@@ -22,9 +22,8 @@ from rtvi_sync.cli import CleanFormatter, main
 from rtvi_sync.cli.screen import PlainScreen
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
-
-from ..loopback import Server
+from tests.support.loopback import Server
+from tests.support.slowness import GUARD
 
 # Clears the screen, sets the title of the window, rings, goes back to the beginning of the line, writes from right to
 # left, hides, and asks the terminal to type something.

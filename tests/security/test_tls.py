@@ -21,9 +21,8 @@ from rtvi_sync import RTVIClient, RTVIError, StartBotError, TransportStartError,
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.tls import default_context
-from tests.slowness import GUARD
-
-from ..loopback import Proxy, Server, authority, serving, trusting
+from tests.support.loopback import Proxy, Server, authority, serving, trusting
+from tests.support.slowness import GUARD
 
 SOON = GUARD
 NOW = datetime.datetime.now(datetime.timezone.utc)

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from rtvi_sync import BotNotReadyError
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 from tools.soak.ledger import GRACE, Ledger
 from tools.soak.measure import Sample, judge, read
 

@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection
 
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 RATE = 16000
 LIMIT = GUARD

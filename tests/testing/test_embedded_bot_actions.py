@@ -10,8 +10,8 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.action_schema import describe
+from tests.support.waiting import until
 
-from ..client.helpers import until
 from .bot_client import LIMIT, Talk, action, names
 
 USER = {"role": "user", "content": "Hello"}

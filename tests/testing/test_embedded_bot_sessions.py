@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -17,13 +16,10 @@ from websockets.sync.client import connect
 from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import descriptors
 
 from .bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
 
 
 def test_a_test_can_speak_for_the_bot(talk: Talk) -> None:
@@ -152,7 +148,7 @@ def test_a_hundred_clients_at_once(talk: Talk) -> None:
 
 def test_stop_leaves_nothing_behind() -> None:
     """Whatever the clients are doing, after `stop()` there is no thread and no descriptor more than before."""
-    before = open_descriptors()
+    before = descriptors()
     bot = EmbeddedBot(replies="A very long reply of many words " * 20)
     bot.start()
     http, ws = (int(url.split(":")[2].split("/")[0]) for url in (bot.base_url, bot.ws_url))
@@ -176,7 +172,7 @@ def test_stop_leaves_nothing_behind() -> None:
         assert caught.value.rcvd.code == 1012
         with pytest.raises(ConnectionClosed):
             listening.until("never")
-    assert open_descriptors() == before
+    assert descriptors() == before
     bot.stop()
 
 

@@ -23,7 +23,7 @@ from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measurement, Report, Row, run_many
 from rtvi_sync.testing.load import many
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[2]
 SOON = GUARD

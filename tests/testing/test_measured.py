@@ -25,8 +25,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measurement
-from tests.garbage import collect
-from tests.slowness import GUARD
+from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 
 SOON = GUARD
 HANG_OVER = 0.15

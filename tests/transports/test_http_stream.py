@@ -29,8 +29,9 @@ from rtvi_sync.transports import http, http_answers, net
 from rtvi_sync.transports.http import post_stream
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES, MAX_EVENT_BYTES
 from rtvi_sync.transports.net import Network
+from tests.support.loopback import LIMIT, Server, black_hole, serving, trusting
+from tests.support.threads import running
 
-from ..loopback import LIMIT, Server, black_hole, running, serving, trusting
 from .conftest import AbandonedError
 from .endpoint import PHASES, Endpoint, Slow, answering, bomb, drip, silent
 
@@ -543,7 +544,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post):
     controller = AbortController(deadline, AbandonedError)
     with Slow(silent) as server, running(lambda: list(any_post(server.url, signal=controller.signal))) as posting:
         assert server.reached.wait(LIMIT)
-        assert posting.should_retry(1.0 + net._GRACE / 3)
+        assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import APIRequest, RTVIClient, RTVIClientOptions, RTVIClientParams, RTVIError, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient
-from tests.conftest import open_descriptors
+from tests.support.threads import open_descriptors
 from tests.validation import client_table, tools_table
 from tests.validation.calls import Call
 from tests.validation.reasons import CONSTRUCTORS, METHODS

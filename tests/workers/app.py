@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
 from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 URL = os.environ["RTVI_BOT_URL"]
 LIMIT = GUARD

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import ROOT
 

@@ -21,7 +21,7 @@ from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLo
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from samples.celery_task.folder import use_folder
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import ROOT, new_sessions
 

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import ROOT
 from .gunicorn_server import Gunicorn

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 from .conftest import new_sessions
 from .gunicorn_server import PATCH_FIRST, Gunicorn

@@ -26,9 +26,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
 
-from ..forking import in_child
 from .conftest import ROOT
 
 LIMIT = GUARD

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 

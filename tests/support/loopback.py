@@ -13,7 +13,7 @@ from types import TracebackType
 
 import trustme
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 
@@ -204,52 +204,6 @@ def black_hole() -> Iterator[int]:
                 yield listening.getsockname()[1]
                 return
         raise AssertionError("this system takes connections that nobody accepts")
-
-
-@contextlib.contextmanager
-def running(function: Callable[[], object]) -> Iterator[Outcome]:
-    """`function()` on a thread; `outcome.get()` waits for what it returns or raises."""
-    outcome = Outcome(function)
-    thread = threading.Thread(target=outcome._run)
-    thread.start()
-    try:
-        yield outcome
-    finally:
-        thread.join(LIMIT)
-        assert not thread.is_alive(), "the thread of the test does not return"
-
-
-class Outcome:
-    """What a function on another thread came to."""
-
-    def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
-        self._done = threading.Event()
-        self._result: object = None
-        self._error: BaseException | None = None
-
-    def _run(self) -> None:
-        try:
-            self._result = self._function()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
-
-    @property
-    def done(self) -> bool:
-        return self._done.is_set()
-
-    def should_retry(self, seconds: float) -> bool:
-        """False if the call ends within that time."""
-        return not self._done.wait(seconds)
-
-    def get(self) -> object:
-        """The result, or what was raised."""
-        assert self._done.wait(LIMIT), "the call does not return"
-        if self._error is not None:
-            raise self._error
-        return self._result
 
 
 class Proxy(Server):

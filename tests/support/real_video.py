@@ -9,7 +9,7 @@ from typing import Any
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import opencv_backend
 
-from ..required import missing
+from .required import missing
 
 
 def opencv() -> Any:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests import slowness
-from tests.slowness import GUARD, takes
+from tests.support import slowness
+from tests.support.slowness import GUARD, takes
 
 
 class SteppedMetronome:

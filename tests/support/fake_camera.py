@@ -13,7 +13,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo, VideoFrame
 from rtvi_sync.media.devices.camera import Camera
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webcam")

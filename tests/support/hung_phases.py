@@ -18,8 +18,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON, memory_client, own_threads, until
-from tests.loopback import Peer, Server, black_hole
+from tests.support.clients import manager_of, memory_client
+from tests.support.loopback import Peer, Server, black_hole
+from tests.support.threads import own_threads
+from tests.support.waiting import SOON, until
 
 
 class HungSource(SilenceSource):
@@ -153,7 +155,7 @@ def _websocket(url: str, reached: Callable[[], Any], phase: str = "transport", *
         def handler(*_: Any) -> Any:
             return {"ws_url": targets[0]}
 
-        client._manager._options.custom_connect_handler = handler
+        manager_of(client)._options.custom_connect_handler = handler
 
         def heal() -> None:
             targets[0] = bot.ws_url

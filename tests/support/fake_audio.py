@@ -17,7 +17,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 # Real time after which something has gone wrong.
 LIMIT = GUARD

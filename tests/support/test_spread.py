@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .spread import LONGEST, TOGETHER, begin_of, group_of
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 COUNTING = """
 import os
