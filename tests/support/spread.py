@@ -21,7 +21,7 @@ LONGEST = (
     "tests/footprint",
     "tests/flask",
     "tests/django",
-    "tests/life",
+    "tests/behaviour/life",
 )
 
 

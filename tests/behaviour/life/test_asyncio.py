@@ -173,7 +173,7 @@ def test_ctrl_c_under_asyncio_run() -> None:
     script = """
     import asyncio, threading
     from tests.support.clients import memory_client
-    from tests.life.blocking import tell, tell_when_blocked
+    from tests.behaviour.life.blocking import tell, tell_when_blocked
 
     async def main():
         with memory_client() as client:

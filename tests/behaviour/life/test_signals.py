@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import TransportState, WouldDeadlockError
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.life.blocking import hanging
+from tests.behaviour.life.blocking import hanging
 from tests.support.clients import session_of, websocket_client
 from tests.support.processes import python, rest_of
 from tests.support.slowness import takes
@@ -30,7 +30,7 @@ PREAMBLE = """
     from rtvi_sync.media import *
     from tests.support.clients import manager_of
     from tests.support.threads import own_threads
-    from tests.life.blocking import tell as say, tell_when_blocked
+    from tests.behaviour.life.blocking import tell as say, tell_when_blocked
 
     client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink())
     client.on("disconnected", lambda info: say("disconnected", info.initiator))

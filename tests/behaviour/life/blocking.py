@@ -1,6 +1,6 @@
 """Every call of the public API that blocks, brought to where it does; for a process that Ctrl-C strikes there.
 
-Run as a script: ``python -m tests.life.blocking NAME`` makes one of them, and tells what becomes of it.
+Run as a script: ``python -m tests.behaviour.life.blocking NAME`` makes one of them, and tells what becomes of it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.life.pythons import OTHERS, python_of
+from tests.behaviour.life.pythons import OTHERS, python_of
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.life.blocking import CALLS
+from tests.behaviour.life.blocking import CALLS
 from tests.support.processes import python, rest_of
 from tests.support.slowness import takes
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the pl
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c(call: str) -> None:
     """`KeyboardInterrupt` is raised at once; the client works afterwards; the process ends, and no thread is left."""
-    script = "import sys; from tests.life import blocking; blocking.main(sys.argv[1])"
+    script = "import sys; from tests.behaviour.life import blocking; blocking.main(sys.argv[1])"
     with python(script, call) as process:
         assert process.stdout is not None
         try:

@@ -1,6 +1,6 @@
 """Strikes a client at random moments of its calls, and looks whether it works afterwards.
 
-Run as a script: ``python -m tests.life.hammer KIND SECONDS SEED`` prints what it came to, as JSON.
+Run as a script: ``python -m tests.behaviour.life.hammer KIND SECONDS SEED`` prints what it came to, as JSON.
 
 What strikes is of one `KIND`: Ctrl-C; a signal handler that calls the package in the midst of a call; a finalizer that
 does so on whatever thread the garbage collector comes along.
@@ -26,7 +26,7 @@ from typing import Any
 from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.life.blocking import tell
+from tests.behaviour.life.blocking import tell
 from tests.support.clients import memory_client, say, transport_of
 from tests.support.slowness import GUARD, Stopwatch, metronome
 from tests.support.threads import own_threads

@@ -19,7 +19,7 @@ def hammer(kind: str, seconds: float, strikes: int, seed: int) -> None:
     """Strike for so long, and so often at least; nothing may be amiss."""
     script = """
         import sys
-        from tests.life import hammer
+        from tests.behaviour.life import hammer
         hammer.main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
     """
     code, out, err = run_python(script, kind, str(seconds), str(strikes), str(seed), timeout=seconds + 4 * GUARD)
