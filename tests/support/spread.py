@@ -15,7 +15,7 @@ LONGEST = (
     "tests/pipecat",
     "tests/audio",
     "tests/faults/test_fault_table.py",
-    "tests/model",
+    "tests/behaviour/model",
     "tests/workers",
     "tests/soak",
     "tests/footprint",

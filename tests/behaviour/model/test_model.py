@@ -26,7 +26,7 @@ from . import invariants
 from .machine import ClientMachine
 from .world import TALLY, operations_so_far, tell
 
-CONTRACT: Final = Path(__file__).resolve().parents[2] / "docs" / "threading.md"
+CONTRACT: Final = Path(__file__).resolve().parents[3] / "docs" / "threading.md"
 CHECKS: Final[list[Callable[..., None]]] = [
     *invariants.OF_CALLS,
     *invariants.OF_CLIENTS,
