@@ -16,7 +16,7 @@ LONGEST = (
     "tests/audio",
     "tests/faults/test_fault_table.py",
     "tests/behaviour/model",
-    "tests/workers",
+    "tests/behaviour/workers",
     "tests/soak",
     "tests/footprint",
     "tests/flask",

@@ -54,7 +54,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
     processes, and nothing is said on stderr.
     """
     program = subprocess.run(
-        [sys.executable, "-m", "tests.workers.parent", method, style],
+        [sys.executable, "-m", "tests.behaviour.workers.parent", method, style],
         env={**os.environ, "RTVI_BOT_URL": bot.ws_url, "PYTHONWARNINGS": WARNINGS},
         cwd=ROOT,
         capture_output=True,

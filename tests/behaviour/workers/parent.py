@@ -1,6 +1,6 @@
 """A program that is connected, starts children, and tells on stdout what they and it could do then.
 
-python -m tests.workers.parent METHOD STYLE
+python -m tests.behaviour.workers.parent METHOD STYLE
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:
