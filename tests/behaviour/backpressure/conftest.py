@@ -18,7 +18,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.slowness import GUARD
 from tests.support.waiting import SOON
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # A burst of so many messages on a machine that does other things as well.
 PATIENCE = GUARD
 
@@ -40,7 +40,7 @@ class BotProcess:
 @pytest.fixture
 def bot() -> Iterator[BotProcess]:
     """A flooding bot in a process of its own, so that the memory of the test's is the client's."""
-    command = [sys.executable, "-m", "tests.backpressure.flooding_bot"]
+    command = [sys.executable, "-m", "tests.behaviour.backpressure.flooding_bot"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environ) as process:
