@@ -12,7 +12,7 @@ from tests.support.slowness import GUARD
 
 from .broken import MISTAKES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
 
 def test_each_mistake_is_found() -> None:
     """Each transport of `broken.py` fails the test that looks for its mistake."""
-    tests = [f"tests/contract/broken.py::Test{kind.__name__}::{test}" for kind, test in MISTAKES]
+    tests = [f"tests/behaviour/contract/broken.py::Test{kind.__name__}::{test}" for kind, test in MISTAKES]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-rA", "--tb=line", *tests],
         cwd=ROOT,
