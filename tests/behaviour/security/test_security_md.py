@@ -7,7 +7,7 @@ import functools
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
 DEFENDED = PAGE[PAGE.index("## What is defended") : PAGE.index("## What is not defended")]
 ROWS = [line for line in DEFENDED.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
@@ -40,8 +40,8 @@ def test_every_promise_names_a_test() -> None:
 
 def test_every_file_of_these_tests_is_named() -> None:
     """Whoever adds tests of security says what they promise."""
-    files = {f"tests/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
-    assert {name.partition("::")[0] for name in NAMED} >= files - {f"tests/security/{Path(__file__).name}"}
+    files = {f"tests/behaviour/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
+    assert {name.partition("::")[0] for name in NAMED} >= files - {f"tests/behaviour/security/{Path(__file__).name}"}
 
 
 def test_links_lead_somewhere() -> None:

@@ -14,7 +14,7 @@ import pytest
 import run
 from tests.support.slowness import GUARD
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # In the place of pip-audit: answers for each service what the test says.
 STAND_IN = """

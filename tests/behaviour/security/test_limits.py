@@ -23,7 +23,7 @@ from tests.support.clients import bot_says, memory_client, session_of, transport
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import SOON
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MB = 2**20
 
 
