@@ -18,7 +18,7 @@ LONGEST = (
     "tests/behaviour/model",
     "tests/behaviour/workers",
     "tests/soak",
-    "tests/footprint",
+    "tests/behaviour/footprint",
     "tests/flask",
     "tests/django",
     "tests/behaviour/life",

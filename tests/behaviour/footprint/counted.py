@@ -16,7 +16,7 @@ from typing import Final
 from tests.support.required import missing
 from tests.support.slowness import GUARD
 
-_ROOT: Final = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[3]
 _MARK: Final = "getppid"
 
 
@@ -31,7 +31,7 @@ def program(name: str) -> str:
 def _run(command: Sequence[str], url: str, times: int) -> list[tuple[str, int]]:
     """Name and number of each stretch."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(_ROOT)}
-    command = [*command, sys.executable, "-m", "tests.footprint.stretches", url, str(times)]
+    command = [*command, sys.executable, "-m", "tests.behaviour.footprint.stretches", url, str(times)]
     ran = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=4 * GUARD)
     assert ran.returncode == 0, ran.stderr
     return [(name, number) for name, number in json.loads(ran.stdout)]

@@ -1,4 +1,4 @@
-"""Stretches of work between marks: `python -m tests.footprint.stretches WS_URL TIMES`, TIMES as much of each.
+"""Stretches of work between marks: `python -m tests.behaviour.footprint.stretches WS_URL TIMES`, TIMES as much of each.
 
 What counts, counts between the marks: callgrind instructions, strace system calls. A mark is a call that nothing else
 makes; there is one before each stretch and one after it. Writes what each stretch does and how often, in their order,
