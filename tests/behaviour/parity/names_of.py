@@ -1,6 +1,6 @@
 """Every public name that a TypeScript declaration file (`index.d.ts`) declares.
 
-`python -m tests.parity.names_of index.d.ts` prints them, one a line, as the files in `names/` hold them:
+`python -m tests.behaviour.parity.names_of index.d.ts` prints them, one a line, as the files in `names/` hold them:
 
     RTVIClient.connect()            a method or function
     RTVIClient.connected            a property

@@ -10,7 +10,7 @@ from .page import PAGE, page
 
 def test_the_page_is_what_the_command_writes() -> None:
     """`docs/from-javascript.md` says what the accounts say."""
-    assert PAGE.read_text("utf-8") == page(), "run: python -m tests.parity.page"
+    assert PAGE.read_text("utf-8") == page(), "run: python -m tests.behaviour.parity.page"
 
 
 def test_every_name_of_the_client_is_on_the_page() -> None:
