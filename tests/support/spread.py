@@ -17,7 +17,7 @@ LONGEST = (
     "tests/faults/test_fault_table.py",
     "tests/behaviour/model",
     "tests/behaviour/workers",
-    "tests/soak",
+    "tests/behaviour/soak",
     "tests/behaviour/footprint",
     "tests/flask",
     "tests/django",

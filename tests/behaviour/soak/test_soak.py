@@ -18,7 +18,7 @@ from tests.support.slowness import GUARD
 from tools.soak.ledger import GRACE, Ledger
 from tools.soak.measure import Sample, judge, read
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MINUTE = 60.0
 
 
