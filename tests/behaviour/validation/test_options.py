@@ -15,12 +15,12 @@ import pytest
 
 from rtvi_sync import APIRequest, RTVIClient, RTVIClientOptions, RTVIClientParams, RTVIError, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient
+from tests.behaviour.validation import client_table, tools_table
+from tests.behaviour.validation.calls import Call
+from tests.behaviour.validation.reasons import CONSTRUCTORS, METHODS
+from tests.behaviour.validation.surface import parameters
+from tests.behaviour.validation.targets import Targets
 from tests.support.threads import open_descriptors
-from tests.validation import client_table, tools_table
-from tests.validation.calls import Call
-from tests.validation.reasons import CONSTRUCTORS, METHODS
-from tests.validation.surface import parameters
-from tests.validation.targets import Targets
 
 
 def _as_measured(name: str, row: Call) -> Call:

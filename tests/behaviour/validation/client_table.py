@@ -31,7 +31,7 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.media import NullSink, VideoFrame, WavSource
-from tests.validation.calls import (
+from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
     NOT_CONFIG,
@@ -50,7 +50,7 @@ from tests.validation.calls import (
     call,
     construct,
 )
-from tests.validation.targets import Targets
+from tests.behaviour.validation.targets import Targets
 
 JSON = "any JSON; what is not JSON is refused by the encoder"
 NOT_LIMIT = (*NOT_SECONDS, timedelta(0), timedelta(seconds=-1))

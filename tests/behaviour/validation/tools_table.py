@@ -28,7 +28,7 @@ from rtvi_sync.media import (
 )
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot, FaultProxy, MeasuredClient, faults, run_many
-from tests.validation.calls import (
+from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
     NOT_COUNT,
