@@ -14,7 +14,7 @@ TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
 LONGEST = (
     "tests/pipecat",
     "tests/audio",
-    "tests/faults/test_fault_table.py",
+    "tests/behaviour/faults/test_fault_table.py",
     "tests/behaviour/model",
     "tests/behaviour/workers",
     "tests/behaviour/soak",
