@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests.support import slowness
+from tests.support.client_fixtures import client, server  # noqa: F401 - fixtures
 from tests.support.threads import open_descriptors, package_threads
 from tools.results import VARIABLE
 
