@@ -593,7 +593,7 @@ def test_a_forked_child() -> None:
         """
         import os, threading
         from rtvi_sync import ForkedProcessError, RTVIClient
-        from tests.client.test_single_turn import RUN, begun, serving
+        from tests.session.test_http_action import RUN, begun, serving
 
         with serving(begun) as (client, _):
             stream = client.action_stream(RUN)
