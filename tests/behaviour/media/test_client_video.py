@@ -9,10 +9,9 @@ import pytest
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
 from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame
 from rtvi_sync.media.devices import opencv_backend
+from tests.media.test_video import screen, shade  # noqa: F401 - a fixture
 from tests.support.fake_camera import LIMIT, WEBCAM, FakeCameras, number_of, picture
 from tests.support.real_video import write_film
-
-from .test_video import screen, shade  # noqa: F401 - a fixture
 
 OTHER = MediaDeviceInfo(device_id="Fake/Other", kind="videoinput", label="Other")
 
