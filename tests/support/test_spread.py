@@ -38,7 +38,7 @@ def test_what_is_named_is_there() -> None:
 @pytest.mark.parametrize(
     ("nodeid", "group"),
     [
-        ("tests/behaviour/process/test_fork.py::TestFork::test_it[a/b::c]", "tests/behaviour/process/test_fork.py"),
+        ("tests/client/test_it.py::TestFork::test_it[a/b::c]", "tests/client/test_it.py"),
         (f"{TOGETHER[0]}/test_config.py::test_it", TOGETHER[0]),
         (f"{TOGETHER[1]}/test_bots.py::test_it", TOGETHER[1]),
         (f"{TOGETHER[1]}_like/test_bots.py::test_it", f"{TOGETHER[1]}_like/test_bots.py"),
