@@ -21,10 +21,9 @@ from rtvi_sync.media.devices.audio_errors import crashed
 from rtvi_sync.media.devices.device_probe import describe
 from rtvi_sync.media.devices.probing import PortAudioDevice, described
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
+from tests.support.fake_pyaudio import FakeDevice, FakeMachine, FakePyAudio
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
-
-from .fake_pyaudio import FakeDevice, FakeMachine, FakePyAudio
 
 SOON = GUARD
 

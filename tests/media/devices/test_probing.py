@@ -12,9 +12,8 @@ import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, device_probe, probing
+from tests.support.stub import Stub, children, is_alive, stub
 from tests.support.waiting import until
-
-from .stub import Stub, children, is_alive, stub
 
 __all__ = ["stub"]
 

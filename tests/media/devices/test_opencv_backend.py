@@ -237,7 +237,7 @@ def test_without_the_extra(machine, monkeypatch, module):
 
 def python(code: str, folder: Path | None = None) -> tuple[str, str]:
     """What a new process prints on stdout and on stderr; it has to end well."""
-    path = [str(Path(__file__).parents[2]), *([str(folder)] if folder else [])]
+    path = [str(Path(__file__).parents[3]), *([str(folder)] if folder else [])]
     code = f"import sys; sys.path[:0] = {path[::-1]}\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,8 @@ import pytest
 
 from rtvi_sync.errors import MissingExtraError
 from rtvi_sync.media.resample import Resampler
-
-from .pulse import Samples
-from .signals import alignment
+from tests.audio.pulse import Samples
+from tests.audio.signals import alignment
 
 PERIOD = 0.02
 
