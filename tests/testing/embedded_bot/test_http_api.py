@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 
 from .bot_client import LIMIT, action, outline
-from .test_embedded_bot_http import ask
+from .test_http_endpoint import ask
 
 HELLO = action("llm:append_to_messages", messages=[{"role": "user", "content": "Hello"}], run_immediately=True)
 

@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 from rtvi_sync.testing import EmbeddedBot
 
 from .bot_client import Client, Talk, names
-from .test_embedded_bot_http import ask
+from .test_http_endpoint import ask
 
 CONFIG = [
     {"service": "vad", "options": [{"name": "params", "value": {"stop_secs": 0.3}}]},

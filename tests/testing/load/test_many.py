@@ -25,7 +25,7 @@ from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measureme
 from rtvi_sync.testing.load import many
 from tests.support.slowness import GUARD, takes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOON = GUARD
 
 
