@@ -48,6 +48,20 @@ def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIM
         yield from ready_bot(transport, message)
 
 
+def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    """A bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
+    if message.type == "client-ready":
+        yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
+    elif message.type == "action":
+        name = message.data["action"]
+        if name == "nosuch":
+            yield RTVIMessage("error-response", {"error": "no"}, message.id)
+        elif name != "dead":
+            arguments = {argument["name"]: argument["value"] for argument in message.data["arguments"]}
+            result = [message.data["service"], name, arguments]
+            yield RTVIMessage("action-response", {"result": result}, message.id)
+
+
 def bot_says(client: RTVIClient, type_: str, data: Any = None, id: str | None = None) -> None:
     """Have the bot of a memory transport send a message."""
     transport_of(client).receive(RTVIMessage(type_, data, id))

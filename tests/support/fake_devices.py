@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
+from typing import Any
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
@@ -102,3 +104,8 @@ class FakeOutput(_Stream):
 
     def drop(self) -> None:
         self._due = time.monotonic()
+
+
+def heard_by(session: Any) -> set[int]:
+    """The samples that a bot has heard."""
+    return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))

@@ -1,30 +1,21 @@
-"""What a client is made with."""
+"""Options of a client: limits, spellings, callbacks."""
 
 from __future__ import annotations
 
 import logging
-import socket
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rtvi_sync import (
-    APIRequest,
-    Endpoints,
-    InvalidTransportParamsError,
     MemoryTransport,
     RTVIClient,
     RTVIClientOptions,
-    RTVIClientParams,
-    RTVIError,
     RTVIEventCallbacks,
-    TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.media import SilenceSource
-from tests.support.clients import manager_of, memory_client, server_message, silent_bot, transport_of
+from tests.support.clients import manager_of, memory_client, server_message, transport_of
 
 
 def limit_of(client: RTVIClient) -> float | None:
@@ -226,172 +217,3 @@ class TestCallbacks:
         """A callback that cannot be called is refused when the client is made."""
         with pytest.raises(TypeError, match=r"callbacks\['on_bot_ready'\] must be a function, not None"):
             RTVIClient(callbacks={"on_bot_ready": None})
-
-
-class TestParams:
-    def test_defaults(self) -> None:
-        """A client without params has the default endpoints and nothing else."""
-        params = RTVIClient().params
-        assert isinstance(params, RTVIClientParams)
-        assert (params.base_url, params.request_data, params.headers, params.config, params.services) == (None,) * 5
-        assert (params.endpoints.connect, params.endpoints.action) == ("connect/", "action/")
-
-    def test_mutable(self) -> None:
-        """Every part may be changed at any time; a mapping of endpoints is converted."""
-        client = RTVIClient(params={"base_url": "http://a"})
-        client.params.base_url = "http://b"
-        client.params.endpoints = {"connect": "start"}  # type: ignore[assignment]
-        assert client.construct_url("connect") == "http://b/start"
-        assert client.params.endpoints == Endpoints(connect="start", action="action/")
-
-    def test_replaceable(self) -> None:
-        """The whole may be replaced by a mapping or an object."""
-        client = RTVIClient()
-        client.params = {"baseUrl": "http://a"}  # type: ignore[assignment]
-        assert client.params.base_url == "http://a"
-        mine = RTVIClientParams(base_url="http://b")
-        client.params = mine
-        assert client.params is mine
-
-    def test_unknown_keys(self) -> None:
-        """A misspelt key is told at once, in endpoints too."""
-        with pytest.raises(TypeError, match="base_uri"):
-            RTVIClient(params={"base_uri": "http://x"})
-        with pytest.raises(TypeError, match="conect"):
-            RTVIClient(params={"endpoints": {"conect": "x"}})
-
-
-class TestConstructURL:
-    @pytest.mark.parametrize(
-        ("base", "endpoint", "url"),
-        [
-            ("https://api.example/v1", "connect/", "https://api.example/v1/connect/"),
-            ("https://api.example/v1/", "connect/", "https://api.example/v1/connect/"),
-            ("https://api.example/v1/", "/connect", "https://api.example/v1/connect"),
-            ("https://api.example/v1", "/connect", "https://api.example/v1/connect"),
-            ("https://api.example/v1//", "//connect", "https://api.example/v1/connect"),
-            ("https://api.example", "connect", "https://api.example/connect"),
-            ("https://api.example:8443/", "a/b/connect", "https://api.example:8443/a/b/connect"),
-            ("https://api.example/v1?key=a%20b", "connect", "https://api.example/v1/connect?key=a%20b"),
-            ("https://api.example?key=1", "connect", "https://api.example/connect?key=1"),
-            ("https://api.example/?key=1", "connect?x=2", "https://api.example/connect?key=1&x=2"),
-            ("https://api.example/v1", "connect?x=2", "https://api.example/v1/connect?x=2"),
-            ("https://api.example/v1#top", "connect", "https://api.example/v1/connect"),
-            ("http://[::1]:7860", "connect", "http://[::1]:7860/connect"),
-        ],
-    )
-    def test_joining(self, base: str, endpoint: str, url: str) -> None:
-        """Base and endpoint are joined with exactly one slash, and a query of the base is kept."""
-        client = RTVIClient(params={"base_url": base, "endpoints": {"connect": endpoint}})
-        assert client.construct_url("connect") == url
-
-    def test_action_and_paths(self) -> None:
-        """The action endpoint, and any path."""
-        client = RTVIClient(params={"base_url": "https://api.example/v1"})
-        assert client.construct_url("action") == "https://api.example/v1/action/"
-        assert client.construct_url("files/upload") == "https://api.example/v1/files/upload"
-
-    @pytest.mark.parametrize("base", [None, ""])
-    def test_without_base_url(self, base: str | None) -> None:
-        """There is nothing to join with, and the error says what to set."""
-        with pytest.raises(RTVIError, match=r"client\.params\.base_url"):
-            RTVIClient(params={"base_url": base}).construct_url("connect")
-
-    def test_without_the_endpoint(self) -> None:
-        """An endpoint that is None has no URL."""
-        client = RTVIClient(params={"base_url": "http://x", "endpoints": {"action": None}})
-        with pytest.raises(RTVIError, match=r"endpoints\.action is None"):
-            client.construct_url("action")
-
-
-class TestQuietConstructor:
-    def test_no_thread_no_io_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The constructor starts no thread, opens no socket and asks no source for anything."""
-
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise AssertionError("the constructor does something")
-
-        class Source(SilenceSource):
-            sample_rate_hz = property(refuse)  # type: ignore[assignment]
-            read = refuse
-
-        before = threading.enumerate()
-        monkeypatch.setattr(socket, "socket", refuse)
-        monkeypatch.setattr(socket, "getaddrinfo", refuse)
-        monkeypatch.setattr(threading.Thread, "start", refuse)
-        client = RTVIClient(
-            transport=WebSocketTransport("wss://nowhere.invalid"),
-            params={"base_url": "https://nowhere.invalid"},
-            mic=Source(),
-            timeout=1000,
-            callbacks={"on_bot_ready": print},
-        )
-        assert threading.enumerate() == before
-        assert client.state is TransportState.DISCONNECTED
-        assert client.connected is False
-        client.disconnect()
-        client.close()
-
-
-class TestReprs:
-    SECRET = "s3cret"
-
-    def test_no_secret_is_shown(self) -> None:
-        """Whatever a program prints of these objects, no credential is in it."""
-        transport = WebSocketTransport(f"wss://bot.example/ws?token={self.SECRET}", token=self.SECRET)
-        params = RTVIClientParams(
-            base_url=f"https://user:{self.SECRET}@api.example/v1?key={self.SECRET}",
-            headers={"Authorization": self.SECRET},
-            request_data={"password": self.SECRET},
-            config=[{"service": "llm", "options": [{"name": "api_key", "value": self.SECRET}]}],
-        )
-        options = RTVIClientOptions(
-            transport=transport, params=params, proxy=f"http://user:{self.SECRET}@proxy.example:3128"
-        )
-        request = APIRequest(
-            endpoint=f"https://user:{self.SECRET}@api.example/start?key={self.SECRET}",
-            headers={"Authorization": self.SECRET},
-            request_data={"password": self.SECRET},
-        )
-        for thing in (transport, params, options, request, RTVIClient(options)):
-            assert self.SECRET not in repr(thing)
-        assert "api.example/v1" in repr(params)
-        assert "'Authorization': ..." in repr(params)
-        assert "api.example/start" in repr(request)
-
-    def test_client(self) -> None:
-        """A client shows its state and the name of its transport."""
-        assert repr(memory_client()) == "<RTVIClient disconnected, memory transport>"
-        assert repr(RTVIClient()) == "<RTVIClient disconnected, no transport>"
-
-    def test_version(self) -> None:
-        """The client tells the package's version."""
-        import rtvi_sync
-
-        assert RTVIClient().version == rtvi_sync.__version__
-
-
-def test_no_transport() -> None:
-    """Without a transport there is nothing to connect with, and the error says what to pass."""
-    with pytest.raises(InvalidTransportParamsError, match=r"transport=WebSocketTransport\(\)"):
-        RTVIClient().connect()
-    assert RTVIClient().transport_expiry is None
-
-
-def test_one_transport_for_two_clients() -> None:
-    """A transport serves one session at a time; the client that comes second is told, and the first is undisturbed."""
-    transport = MemoryTransport()
-    first, second = (RTVIClient(transport=transport, connect_timeout=5) for _ in range(2))
-    with first:
-        with pytest.raises(InvalidTransportParamsError, match="another client"):
-            second.connect()
-        assert first.send_client_request("ping", 1) == 1
-    with second:
-        assert second.send_client_request("ping", 2) == 2
-
-
-def test_a_bot_that_never_comes_is_no_thread() -> None:
-    """Making a hundred clients costs no thread."""
-    clients = [memory_client(silent_bot) for _ in range(100)]
-    assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
-    del clients
