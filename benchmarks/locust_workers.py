@@ -190,7 +190,8 @@ def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
         run += ["--only-summary"]
         work = ["--worker", "--master-host=127.0.0.1", "--master-port", port]
         master = stack.enter_context(_started([*begin, *run, "--csv", f"{folder}/run"], pipe=True))
-        holders = [stack.enter_context(_started([*begin, *work], pipe=False)) for _ in range(workers)]
+        logs = [Path(folder, f"worker{number}.log") for number in range(workers)]
+        holders = [stack.enter_context(_started([*begin, *work, "--logfile", str(log)], pipe=False)) for log in logs]
         _wait_for_line(master, "Sending spawn jobs")
         meter = Meter([holder.pid for holder in holders])
         _wait_for_line(master, " total users)")  # spawned, be it that some are gone again
@@ -200,9 +201,8 @@ def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
         time.sleep(seconds)
         cpu, rss_kb, leading = meter.cpu, meter.grown_kb / total, leader.cpu
         ended, given_up = time.time(), time.monotonic() + _LIMIT
-        # On a busy machine the first figures, or the reasons why users are gone, come later than this. The reasons are
-        # read before the end, which may come while their file is written anew.
-        while not (errors := _reasons(folder)) and time.monotonic() < given_up:
+        # On a busy machine the first figures, or the reasons why users are gone, come later than this.
+        while not (errors := _reasons(logs)) and time.monotonic() < given_up:
             if {"heard", "gap"} <= _stats(folder).keys():
                 break
             time.sleep(0.5)
@@ -236,10 +236,10 @@ def users_at(history: Sequence[Mapping[str, str]], moment: float) -> int:
     return next((int(row["User Count"]) for row in reversed(history) if int(row["Timestamp"]) + 1 <= moment), 0)
 
 
-def _reasons(folder: str) -> str:
-    """The reasons why users are gone; empty while there are none."""
-    path = Path(folder, "run_exceptions.csv")
-    return path.read_text(encoding="utf-8") if _lines(path) else ""
+def _reasons(logs: Sequence[Path]) -> str:
+    """The reasons why users are gone; empty while there are none. A master may lose what its workers report of them."""
+    texts = [log.read_text(encoding="utf-8") for log in logs if log.exists()]
+    return "".join(text for text in texts if "Traceback" in text)
 
 
 def _stats(folder: str) -> dict[str, dict[str, str]]:

@@ -26,6 +26,7 @@ from .errors import (
     BotError,
     BotNotReadyError,
     ConfigUpdateError,
+    ConnectError,
     ConnectionTimeoutError,
     DeviceError,
     DisconnectedError,
@@ -37,9 +38,11 @@ from .errors import (
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
+    SessionError,
     StartBotError,
     TransportStartError,
     UnsupportedFeatureError,
+    UsageError,
     WouldDeadlockError,
 )
 from .events import Event, RTVIEvent
@@ -105,6 +108,7 @@ __all__ = [
     "BotError",
     "BotNotReadyError",
     "ConfigUpdateError",
+    "ConnectError",
     "ConnectionTimeoutError",
     "DeviceError",
     "DisconnectedError",
@@ -116,23 +120,25 @@ __all__ = [
     "RTVIError",
     "RequestRejectedError",
     "RequestTimeoutError",
+    "SessionError",
     "StartBotError",
     "TransportStartError",
     "UnsupportedFeatureError",
+    "UsageError",
     "WouldDeadlockError",
     # messages
     *messages.__all__,
     "__version__",
 ]
 
-# What not every program needs is imported when one names it.
+# Names that few applications need are imported on first use.
 _LATER = {
     "ClientStats": "client.stats",
     "ReconnectFailedData": "session.reconnect",
     "ReconnectingData": "session.reconnect",
 }
 
-if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
+if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
         module = _LATER.get(name, "messages" if name in messages.__all__ else None)

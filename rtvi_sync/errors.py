@@ -1,25 +1,30 @@
 """Every error that the package raises.
 
 RTVIError
-    ConnectionTimeoutError      (also TimeoutError)     the bot was not ready in time
-    StartBotError                                       the connect request failed
-    TransportStartError                                 the transport could not be opened
-    DisconnectedError           (also ConnectionError)  the session ended while a call waited
-    BotError                                            the bot reported an error
-    BotNotReadyError                                    the call needs a ready bot
-    BotAlreadyStartedError                              a session is active, or something that begins one is under way
-    RequestTimeoutError         (also TimeoutError)     no answer or event in time
-    RequestRejectedError                                the bot or server refused a request
-    ConfigUpdateError                                   the bot refused an update of its config
-    MessageTooLargeError                                over the transport's limit
-    ActionEndpointNotSetError                           no endpoint for single-turn actions
-    UnsupportedFeatureError                             this bot or transport cannot do it
-    InvalidTransportParamsError                         no transport, or it cannot use these parameters
-    DeviceError                                         a device that was asked for cannot be used
-    ProtocolError                                       the other side broke the protocol
-    WouldDeadlockError                                  waiting here could never end
-    ForkedProcessError                                  the session belongs to the parent process
-    MissingExtraError           (also ImportError)      an optional package is not installed
+    ConnectError                                            `connect()` or `start_bot()` failed
+        ConnectionTimeoutError      (also TimeoutError)     the bot was not ready in time
+        StartBotError                                       the connect request failed
+        TransportStartError                                 the transport could not be opened
+    SessionError                                            a session, or a call that needs one, failed
+        DisconnectedError           (also ConnectionError)  the session ended while a call waited
+        BotError                                            the bot reported an error
+        BotNotReadyError                                    the call needs a ready bot
+        RequestTimeoutError         (also TimeoutError)     no answer or event in time
+        RequestRejectedError                                the bot or server refused a request
+            ConfigUpdateError                               the bot refused an update of its config
+        ProtocolError                                       the other side broke the protocol
+        ForkedProcessError                                  the session belongs to the parent process
+    UsageError                                              the application called what cannot work
+        InvalidTransportParamsError                         no transport, or it cannot use these parameters
+        BotAlreadyStartedError                              a session, or an attempt to begin one, is active
+        MessageTooLargeError                                over the transport's limit
+        ActionEndpointNotSetError                           no endpoint for single-turn actions
+        UnsupportedFeatureError                             this bot or transport cannot do it
+        WouldDeadlockError                                  waiting here could never end
+        MissingExtraError           (also ImportError)      an optional package is not installed
+    DeviceError                                             a device that was requested cannot be used
+
+A wrong type or value of an option is a `TypeError` or `ValueError` that names the option.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ class RTVIError(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not by calling the class with `args`, as other errors do it: some of these want more.
+        # Other errors are made by calling the class with `args`; some of these need more arguments.
         return _new_error, (type(self), *self.args), self.__dict__
 
 
@@ -53,26 +58,38 @@ def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
     return error
 
 
-def anew(error: E) -> E:
-    """The same error and its causes anew, without tracebacks, whose frames keep alive all that the program has in them.
+def fresh_copy(error: E) -> E:
+    """Return a copy of an error and its causes without tracebacks, whose frames keep the application's objects alive.
 
-    An error is raised once; what is kept, or raised a second time, is another one.
+    An error object is raised once; what is stored, or raised a second time, is a copy.
     """
     try:
         twin = copy.copy(error)
     except Exception:  # noqa: BLE001 - one of the program's own that cannot be copied
         return error
-    twin.__cause__ = anew(error.__cause__) if error.__cause__ is not None else None
+    twin.__cause__ = fresh_copy(error.__cause__) if error.__cause__ is not None else None
     twin.__suppress_context__ = error.__suppress_context__
     return twin
 
 
-class ConnectionTimeoutError(RTVIError, TimeoutError):
+class ConnectError(RTVIError):
+    """Base of the errors that `connect()` and `start_bot()` raise because no session could be established."""
+
+
+class SessionError(RTVIError):
+    """Base of the errors of a session, and of the calls that need one."""
+
+
+class UsageError(RTVIError):
+    """Base of the errors that a change to the application, its options or its installation prevents."""
+
+
+class ConnectionTimeoutError(ConnectError, TimeoutError):
     """The bot was not ready within the limit of `connect()`.
 
     Attributes:
-        phase: what was being waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
-            before the attempt did anything.
+        phase: what the call waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
+            before the attempt started.
         elapsed: seconds since `connect()` was called.
     """
 
@@ -82,15 +99,15 @@ class ConnectionTimeoutError(RTVIError, TimeoutError):
         self.elapsed = elapsed
 
 
-class StartBotError(RTVIError):
+class StartBotError(ConnectError):
     """The connect request failed, was refused, or was aborted."""
 
 
-class TransportStartError(RTVIError):
+class TransportStartError(ConnectError):
     """The transport could not be opened."""
 
 
-class DisconnectedError(RTVIError, ConnectionError):
+class DisconnectedError(SessionError, ConnectionError):
     """The session ended while a call waited, or before it could be made.
 
     Attributes:
@@ -106,7 +123,7 @@ class DisconnectedError(RTVIError, ConnectionError):
         self.initiator = initiator
 
 
-class BotError(RTVIError):
+class BotError(SessionError):
     """The bot reported an error.
 
     Attributes:
@@ -118,19 +135,19 @@ class BotError(RTVIError):
         self.fatal = fatal
 
 
-class BotNotReadyError(RTVIError):
+class BotNotReadyError(SessionError):
     """The call needs a ready bot and there is none."""
 
 
-class BotAlreadyStartedError(RTVIError):
+class BotAlreadyStartedError(UsageError):
     """`connect()` or `start_bot()` was called while a session is active, or one of the two is under way."""
 
 
-class RequestTimeoutError(RTVIError, TimeoutError):
-    """The answer or event that a call waited for did not come in time."""
+class RequestTimeoutError(SessionError, TimeoutError):
+    """The answer or event that a call waited for did not arrive in time."""
 
 
-class RequestRejectedError(RTVIError):
+class RequestRejectedError(SessionError):
     """The bot answered a request with an error, or a server refused it.
 
     Attributes:
@@ -146,22 +163,22 @@ class ConfigUpdateError(RequestRejectedError):
     """The bot refused an update of its config."""
 
 
-class MessageTooLargeError(RTVIError):
+class MessageTooLargeError(UsageError):
     """The serialized message is larger than the transport can carry."""
 
 
-class ActionEndpointNotSetError(RTVIError):
+class ActionEndpointNotSetError(UsageError):
     """A single-turn action was called and `params.endpoints.action` is not set."""
 
 
-class UnsupportedFeatureError(RTVIError):
-    """The connected bot's version, or the transport, does not know what was asked for.
+class UnsupportedFeatureError(UsageError):
+    """The connected bot's version, or the transport, does not support the requested feature.
 
     Attributes:
         feature: name of the missing feature.
-        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None where it is not
-            a matter of the version.
-        bot_version: the protocol version that the bot speaks; None where it is not a matter of the version.
+        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None if it does not
+            depend on the version.
+        bot_version: the protocol version that the bot speaks; None if it does not depend on the version.
     """
 
     def __init__(
@@ -173,17 +190,17 @@ class UnsupportedFeatureError(RTVIError):
         self.bot_version = bot_version
 
 
-class InvalidTransportParamsError(RTVIError):
+class InvalidTransportParamsError(UsageError):
     """There is no transport, or what it was given does not let it connect."""
 
 
 class DeviceError(RTVIError):
-    """A device that was asked for cannot be used.
+    """A device that was requested cannot be used.
 
     Attributes:
         devices: kinds of the devices concerned: "mic", "speaker", "cam".
         type: "not-found", "in-use", "permissions" or "unknown".
-        details: what the device library said, or None.
+        details: what the device library reported, or None.
     """
 
     def __init__(
@@ -195,19 +212,19 @@ class DeviceError(RTVIError):
         self.details = details
 
 
-class ProtocolError(RTVIError):
+class ProtocolError(SessionError):
     """The other side sent something that the protocol does not allow."""
 
 
-class WouldDeadlockError(RTVIError):
+class WouldDeadlockError(UsageError):
     """A handler asked to wait for something that can only happen after it returns."""
 
 
-class ForkedProcessError(RTVIError):
+class ForkedProcessError(SessionError):
     """The session was live when the process forked; only the parent may use it."""
 
 
-class MissingExtraError(RTVIError, ImportError):
+class MissingExtraError(UsageError, ImportError):
     """A feature needs an optional package that is not installed.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The names of everything that can happen, and the record that carries one happening to a handler."""
+"""The names of all events, and the record that carries one to a handler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class RTVIEvent(str, Enum):
     """Every event of a client, named as in the JavaScript client.
 
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
-    aliases at the end are second names of the same event: what a callback or the wire calls it where that differs.
+    aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
     """
 
-    # An event is looked up in several dicts on its way; Enum's own hash is a function in Python.
+    # An event is looked up in several dicts on its way, and Enum's own hash is a function in Python.
     __hash__ = str.__hash__
 
     # The client's own session
@@ -135,7 +135,7 @@ class RTVIEvent(str, Enum):
 
     @property
     def snake(self) -> str:
-        """The event's name in Python: "bot_ready"."""
+        """Return the event's name in Python: "bot_ready"."""
         return self._name_.lower()
 
     def __str__(self) -> str:
@@ -155,11 +155,11 @@ _BY_SPELLING = _spellings()
 
 
 def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
-    """Returns the event that `name` means.
+    """Return the event that `name` means.
 
     Args:
-        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY") or the wire type that
-            causes it ("bot-ready"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
+        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY") or the wire type that causes
+            it ("bot-ready"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
         option: named in errors.
 
     Raises:
@@ -172,7 +172,7 @@ def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
         raise TypeError(f"{option} must be an RTVIEvent or the name of one, not {type(name).__name__}")
     event = _BY_SPELLING.get(name)
     if event is None:
-        import difflib  # only a mistake needs it
+        import difflib  # imported only for the error
 
         near = difflib.get_close_matches(name[:100], _BY_SPELLING, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "RTVIEvent lists them all"
@@ -181,11 +181,11 @@ def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
 
 
 class _WithMessage:
-    """Makes the message of an event when somebody looks at it, which few do."""
+    """Makes the message of an event when it is first read, which is rare."""
 
     __slots__ = ("_make_message",)
 
-    if not TYPE_CHECKING:  # or any misspelt attribute would be one
+    if not TYPE_CHECKING:  # hidden, because a type checker would accept any misspelt attribute
 
         def __getattr__(self, name: str) -> Any:
             if name != "message":
@@ -200,10 +200,10 @@ class Event(_WithMessage):
     """One event as a handler receives it.
 
     Attributes:
-        type: what happened.
-        data: the payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None where there is none.
-        received_at: seconds of the monotonic clock when it arrived, or happened here.
-        message: the message of the bot that caused it, or None for an event of the client's own.
+        type: the event's name.
+        data: the payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
+        received_at: seconds of the monotonic clock when it arrived, or occurred in the client.
+        message: the bot's message that caused it, or None for an event of the client's own.
     """
 
     type: RTVIEvent
@@ -213,7 +213,7 @@ class Event(_WithMessage):
 
 
 def event_of(type_: RTVIEvent, data: Any, received_at: float, make_message: Callable[[], RTVIMessage] | None) -> Event:
-    """An `Event` whose message is made when somebody looks at it; None: it has none."""
+    """Return an `Event` whose message is made when it is first read; None: it has none."""
     if make_message is None:
         return Event(type=type_, data=data, received_at=received_at)
     event = _new(Event)
@@ -224,7 +224,7 @@ def event_of(type_: RTVIEvent, data: Any, received_at: float, make_message: Call
     return event
 
 
-# An event is frozen: it is filled by its slots.
+# The class is frozen, so its slots are filled directly.
 _new = object.__new__
 _put_type, _put_data, _put_received_at, _put_make_message = (
     getattr(Event, name).__set__ for name in ("type", "data", "received_at", "_make_message")

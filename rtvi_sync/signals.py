@@ -1,7 +1,7 @@
 """A blinker signal for every event: ``signals.bot_ready.connect(fn, sender=client)``; `fn(client, event)` is called.
 
-Without `sender` a receiver hears the events of every client in the process. Receivers are held weakly, as always in
-blinker: pass ``weak=False`` for a lambda or a function that nothing else refers to.
+Without `sender` a receiver is called for the events of every client in the process. Receivers are held weakly, as
+always in blinker: pass ``weak=False`` for a lambda or a function that nothing else refers to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .protocol.validation import BOOL, FUNCTION, Rule
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_EVERYBODY = id(ANY)
+_ANY_SENDER = id(ANY)
 # A sender is kept as a weak reference, which numbers and texts have not.
 _CLIENT = Rule("an RTVIClient", lambda sender: type(sender).__weakrefoffset__ != 0)
 
@@ -37,14 +37,14 @@ class _Sender:
 class EventSignal(Signal):
     """A signal that may be connected, disconnected and sent on several threads at once; plain blinker's may not.
 
-    It takes no lock, which a thread of the program's could hold while a signal handler on it waits for an event: the
-    dicts are changed in single steps, and walked in copies.
+    It takes no lock, because an application thread could hold it while a signal handler on that thread waits for an
+    event: the dicts are changed in single steps, and copied before they are iterated over.
     """
 
     def __init__(self, doc: str) -> None:
         super().__init__(doc)
-        # By identity (ANY's: what hears everybody); `receivers` has the same numbers. A process may have thousands of
-        # senders, and each event looks for its receivers. A sender stays here until it is gone, without receivers too.
+        # By identity (that of ANY for receivers without a sender); `receivers` has the same numbers. A process may have
+        # thousands of senders, and each event looks up its receivers. A sender stays here until it is collected.
         self._senders: dict[int, _Sender] = {}
         self._numbers = itertools.count()
 
@@ -82,15 +82,15 @@ class EventSignal(Signal):
                     self._drop(key, number)
 
     def receivers_for(self, sender: Any) -> Generator[Callable[..., Any], None, None]:
-        """The live receivers of the events of `sender`, in the order in which they were connected."""
+        """Yield the live receivers of the events of `sender`, in the order in which they were connected."""
         yield from self.live_receivers(sender)
 
     def live_receivers(self, sender: object) -> list[Callable[..., Any]]:
-        """Those of `receivers_for()`."""
-        own, everybodys = self._senders.get(id(sender)), self._senders.get(_EVERYBODY)
+        """Return the receivers that `receivers_for()` yields."""
+        own, of_any_sender = self._senders.get(id(sender)), self._senders.get(_ANY_SENDER)
         references = own.receivers.copy() if own is not None else {}
-        if everybodys is not None and everybodys.receivers:
-            references = dict(sorted({**everybodys.receivers.copy(), **references}.items()))
+        if of_any_sender is not None and of_any_sender.receivers:
+            references = dict(sorted({**of_any_sender.receivers.copy(), **references}.items()))
         receivers: list[Callable[..., Any]] = []
         for reference in references.values():
             receiver = reference()
@@ -99,7 +99,7 @@ class EventSignal(Signal):
         return receivers
 
     def has_receivers_for(self, sender: Any) -> bool:
-        """True if anybody listens to the events of `sender`."""
+        """Tell whether the events of `sender` have a receiver."""
         return bool(self.receivers) and bool(self.live_receivers(sender))
 
     def _drop(self, key: int, number: int) -> None:
@@ -110,7 +110,19 @@ class EventSignal(Signal):
 
 
 def _reference(receiver: Callable[..., Any], gone: Callable[[object], None]) -> Callable[[], Callable[..., Any] | None]:
-    return weakref.WeakMethod(receiver, gone) if isinstance(receiver, MethodType) else weakref.ref(receiver, gone)
+    """Return a weak reference to a receiver; `gone` is called when the receiver is collected.
+
+    Not `weakref.WeakMethod`, whose callback writes "Exception ignored" to stderr at the exit of Python 3.11.
+    """
+    if not isinstance(receiver, MethodType):
+        return weakref.ref(receiver, gone)
+    owner, function = weakref.ref(receiver.__self__, gone), weakref.ref(receiver.__func__)
+
+    def method() -> Callable[..., Any] | None:
+        its_owner, its_function = owner(), function()
+        return None if its_owner is None or its_function is None else MethodType(its_function, its_owner)
+
+    return method
 
 
 def _always(value: Any) -> Callable[[], Any]:

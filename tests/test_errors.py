@@ -1,8 +1,9 @@
-"""The errors as objects: they can be pickled, and made anew."""
+"""The errors: their drawing, and as objects that are pickled and copied."""
 
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -11,6 +12,9 @@ from rtvi_sync.errors import RTVIError
 
 EXAMPLES = [
     RTVIError("m", status=500),
+    errors.ConnectError("m"),
+    errors.SessionError("m"),
+    errors.UsageError("m"),
     errors.ConnectionTimeoutError("m", phase="http", elapsed=1.5),
     errors.StartBotError("m", status=404),
     errors.TransportStartError("m"),
@@ -44,6 +48,17 @@ def test_every_error_is_here() -> None:
     assert {type(error) for error in EXAMPLES} == classes
 
 
+def test_the_drawing_shows_the_classes() -> None:
+    """The docstring of `rtvi_sync.errors` draws every class under its bases."""
+    drawn: list[tuple[int, str]] = []
+    for indent, name, builtin in re.findall(r"^( *)(\w+Error)\b(?: +\(also (\w+)\))?", errors.__doc__ or "", re.M):
+        base = next((above for depth, above in reversed(drawn) if depth < len(indent)), "Exception")
+        bases = tuple(each.__name__ for each in getattr(errors, name).__bases__)
+        assert bases == ((base, builtin) if builtin else (base,)), name
+        drawn.append((len(indent), name))
+    assert sorted(name for _, name in drawn) == sorted(type(error).__name__ for error in EXAMPLES)
+
+
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_an_error_can_be_pickled(error: RTVIError) -> None:
     """A worker process can raise it in its parent: nothing of it is lost."""
@@ -51,7 +66,7 @@ def test_an_error_can_be_pickled(error: RTVIError) -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_an_error_anew(error: RTVIError) -> None:
+def test_a_fresh_copy_of_an_error(error: RTVIError) -> None:
     """Another object that says the same, and so does its cause; neither has a traceback."""
     try:
         try:
@@ -59,7 +74,7 @@ def test_an_error_anew(error: RTVIError) -> None:
         except OSError as cause:
             raise error from cause
     except RTVIError as raised:
-        twin = errors.anew(raised)
+        twin = errors.fresh_copy(raised)
     assert twin is not error
     assert facts(twin) == facts(error)
     assert repr(twin.__cause__) == repr(OSError("why"))
@@ -74,4 +89,4 @@ def test_an_error_that_cannot_be_copied() -> None:
             super().__init__(one)
 
     error = StubbornError(1, 2)
-    assert errors.anew(error) is error
+    assert errors.fresh_copy(error) is error

@@ -18,6 +18,8 @@ from rtvi_sync import (
 )
 from tests.support.clients import memory_client, say, settle
 from tests.support.garbage import collect
+from tests.support.processes import run_python
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 
 
@@ -200,3 +202,20 @@ class TestSignals:
             assert getattr(signals, event.snake) is signals.BY_EVENT[event]
             assert event.snake in dir(signals)
         assert signals.bot_text is signals.bot_llm_text
+
+
+def test_a_bound_method_is_no_complaint_at_exit() -> None:
+    """`weakref.WeakMethod` has a callback that fails at the exit of Python 3.11, where modules are gone."""
+    script = """
+        from rtvi_sync import MemoryTransport, RTVIClient, signals
+
+        class Application:
+            def on_ready(self, client, event):
+                print("ready", flush=True)
+
+        application = Application()
+        signals.bot_ready.connect(application.on_ready)
+        with RTVIClient(transport=MemoryTransport()):
+            pass
+        """
+    assert run_python(script, timeout=GUARD) == (0, "ready\n", "")

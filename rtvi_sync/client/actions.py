@@ -1,4 +1,4 @@
-"""The part of the client that has the bot act."""
+"""The part of the client that calls the bot's actions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _arguments(value: Sequence[ActionArgument | Mapping[str, Any]] | None) -> tu
 
 @attrs.frozen
 class RTVIActionRequestData:
-    """What an action is called with.
+    """A call of an action.
 
     Attributes:
         service: key of the service that has it, such as "llm".
         action: its name; `describe_actions()` lists them.
-        arguments: its arguments; mappings with `name` and `value` are taken too.
+        arguments: its arguments; mappings with `name` and `value` are taken, too.
     """
 
     service: str = attrs.field(validator=NAME)
@@ -48,7 +48,7 @@ class RTVIActionRequestData:
     arguments: Sequence[ActionArgument | Mapping[str, Any]] = attrs.field(default=(), converter=_arguments)
 
     def as_message(self) -> RTVIMessage:
-        """A new message that calls the action."""
+        """Return a new message that calls the action."""
         arguments = [attrs.asdict(argument, recurse=False) for argument in _arguments(self.arguments)]
         return RTVIMessage("action", {"service": self.service, "action": self.action, "arguments": arguments})
 
@@ -57,38 +57,38 @@ ActionLike: TypeAlias = RTVIActionRequestData | Mapping[str, Any]
 
 
 def request_of(action: ActionLike) -> RTVIActionRequestData:
-    """The request that the argument `action` means.
+    """Return the message for the argument `action`.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is no action.
     """
     return from_mapping(RTVIActionRequestData, action, "action")
 
 
 class BotActions(ClientPart):
-    """Actions of bots that have some: RTVI 0.3, and 1.x where the bot kept them.
+    """Actions of bots that have them: RTVI 0.3, and 1.x bots that kept them.
 
     Without a session they are single-turn requests to `params.endpoints.action`: every message of the answer goes
     through the same handlers as in a session.
     """
 
     def describe_actions(self, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIMessage:
-        """Ask the bot which actions it has. The event `actions_available` follows.
+        """Request the list of the bot's actions. The event `actions_available` follows.
 
         Returns:
             The bot's message; `.data["actions"]` has for each its service, action, arguments and result type.
 
         Raises:
             BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError,
-            ProtocolError: the answer makes no sense.
+            ProtocolError: the answer cannot be decoded.
         """
         return _checked(self._ask(RTVIMessage("describe-actions", {}), timeout))
 
     def action(self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIActionResponse:
-        """Have the bot do something, and wait for the result.
+        """Call an action of the bot, and wait for the result.
 
-        In a session the events that it causes may come later. Without one the call returns when the server's answer
-        has ended; every event of it is queued by then.
+        In a session the events that it causes may come later. Without one the call returns when the server's answer has
+        ended; all its events are queued by then.
 
         Args:
             action: `RTVIActionRequestData`, or a mapping:
@@ -104,8 +104,8 @@ class BotActions(ClientPart):
             RequestTimeoutError: no answer in time; a session goes on.
             BotNotReadyError: a session is being prepared.
             ActionEndpointNotSetError: there is no session, and no endpoint for actions either.
-            DisconnectedError: the session ended first; the server cannot be reached, or broke off.
-            ProtocolError: the answer makes no sense; the server's lacks the result.
+            DisconnectedError: the session ended first; the server cannot be reached, or broke the connection.
+            ProtocolError: the answer cannot be decoded, or the server's lacks the result.
             UnsupportedFeatureError: bots of this version have no actions.
         """
         message = request_of(action).as_message()
@@ -118,18 +118,17 @@ class BotActions(ClientPart):
     def action_stream(
         self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> Generator[RTVIActionResponse, None, None]:
-        """As `action()`, and hand out each message of the server's answer as it comes.
+        """Call an action like `action()`, and yield each message of the server's answer as it comes.
 
-        In a session that is the result only: what else the action causes comes as events. Events are delivered in any
-        case. Nothing is sent before the first message is asked for; closing the iterator abandons the request.
+        In a session only the result is yielded; other effects of the action are events. Events are delivered in any
+        case. The first `next()` sends the request; closing the iterator abandons it.
 
         Args:
             action: as of `action()`.
-            timeout: seconds that each message may take.
+            timeout: seconds to wait for each message.
 
         Raises:
-            RTVIError: as `action()`, when the iterator is asked for the next message. A refusal is raised after the
-                server's other messages.
+            RTVIError: as `action()`, from `next()`. A refusal is raised after the server's other messages.
         """
         TIMEOUT.check(timeout=timeout)
         return self._action_stream(request_of(action).as_message(), timeout)

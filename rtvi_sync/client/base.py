@@ -1,4 +1,4 @@
-"""What the parts of the client's interface share."""
+"""The base that the parts of the client's interface share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .session_manager import SessionManager
 
 
 class DefaultTimeout:
-    """Stands for the client's own `request_timeout`, since None means: no limit."""
+    """The default of `timeout=` in calls that wait for the bot: the client's `request_timeout`, since None means no
+    limit.
+    """
 
     def __repr__(self) -> str:
         return "request_timeout"
@@ -36,7 +38,7 @@ TIMEOUT: Final = Rule(
 
 
 class ClientPart:
-    """Base of the classes that `RTVIClient` is made of. None of them has logic."""
+    """Base of the classes that `RTVIClient` inherits. None of them has logic."""
 
     _manager: SessionManager
     _dispatcher: Dispatcher
@@ -52,10 +54,10 @@ class ClientPart:
 
 
 def payload_of(answer: RTVIMessage) -> Any:
-    """What an answer of the bot holds, decoded.
+    """Decode the data of a bot's answer.
 
     Raises:
-        ProtocolError: it is not of the shape that its type has.
+        ProtocolError: it does not have the shape of its type.
     """
     try:
         return decode_payload(INBOUND[answer.type], answer.data)

@@ -1,4 +1,4 @@
-"""The client: a blocking facade without logic. What it does is done by `connect`, `session` and `dispatch`."""
+"""The client: a blocking facade without logic over `session_manager`, `session` and `dispatcher`."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
 class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
-    The constructor does no I/O, starts no thread and touches no device. It and every method check their arguments
-    before anything else: a wrong type raises `TypeError`, a wrong value `ValueError`, and both name the argument.
+    The constructor does no I/O, starts no thread and opens no device. It and every method validate their arguments
+    first: a wrong type raises `TypeError`, a wrong value `ValueError`, and both name the argument.
 
     Args:
         options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
@@ -64,19 +64,20 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         timeout: limit of `connect()`, from the call until the bot is ready, in MILLISECONDS. None: no limit.
         connect_timeout: the same limit in seconds.
         enable_mic: whether the microphone is on at the start.
-        enable_cam: whether the camera is; `enable_camera` is another name for it.
-        custom_connect_handler: makes the connect request in your way: ``handler(params, timeout, abort_controller)``
-            returns what the transport is given. It runs on the connect thread.
-        request_timeout: seconds; default limit of every call that waits for an answer of the bot. None: no limit.
+        enable_cam: whether the camera is on; `enable_camera` is another name for it.
+        custom_connect_handler: makes the connect request itself: ``handler(params, timeout, abort_controller)`` returns
+            what the transport is given. It runs on the connect thread.
+        request_timeout: seconds; default limit of every call that waits for the bot's answer. None: no limit.
         mic, speaker, cam: None for the system's default device, a device id, or a source or sink object.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
         ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.
-        proxy: URL of an HTTP proxy for both; None: what the environment says; False: none.
-        max_queued_events, max_queued_bytes: limits of what may wait for its handlers; over them the session is ended.
-        max_queued_audio_bytes: limit of the bot's audio that may wait for a sink that is slow; beyond it the oldest is
-            dropped. The default of 16 MiB holds several minutes.
+        proxy: URL of an HTTP proxy for both; None: from the environment; False: none.
+        max_queued_events, max_queued_bytes: limits of the events that wait for their handlers; over them the session is
+            ended.
+        max_queued_audio_bytes: limit of the bot's audio that waits for a slow sink; beyond it the oldest is dropped.
+            The default of 16 MiB holds several minutes.
         reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
             `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
 
@@ -140,16 +141,16 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
                 * ``ws://`` or ``wss://``: the bot's WebSocket.
                 * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
-                  Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, as `start_bot()` does it.
-                * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that
-                  answers 404 or 405, its ``/connect``.
+                Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
+                * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
+                404 or 405, its ``/connect``.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
             options: as `RTVIClient` takes them. Without `transport` it is a `WebSocketTransport`. `params` need no
                 `base_url`.
 
         Raises:
-            InvalidTransportParamsError: no bot can be at the URL.
-            TypeError: an unknown option, or `custom_connect_handler`, which says where the bot is, too.
+            InvalidTransportParamsError: it cannot be the URL of a bot.
+            TypeError: an unknown option, or `custom_connect_handler`, which returns the bot's address, too.
         """
         bot_url = BotURL.parse(url)
         if options.get("custom_connect_handler") is not None:
@@ -185,21 +186,21 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
         Raises:
             ConnectionTimeoutError: not within the client's limit, which covers every phase.
-            BotAlreadyStartedError: a session is active, or one is under way, or a call of `start_bot()` is.
+            BotAlreadyStartedError: a session is active or under way, or a call of `start_bot()` is.
             StartBotError: the connect request failed.
             TransportStartError: the transport could not be opened.
-            InvalidTransportParamsError: there is no transport, nothing that tells it where to connect, or it serves
-                another client.
-            DeviceError: a device that was asked for by its id cannot be used.
-            BotError: the bot reported that it cannot go on.
-            ProtocolError: its bot-ready cannot be understood, or it broke the protocol before.
+            InvalidTransportParamsError: there is no transport, nothing that says where to connect, or it serves another
+                client.
+            DeviceError: a device that was requested by its id cannot be used.
+            BotError: the bot reported a fatal error.
+            ProtocolError: its bot-ready cannot be decoded, or it broke the protocol before.
             DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
                 ready.
             ForkedProcessError: the client was connected when the process forked; only the parent may use it.
             TypeError, ValueError: `params.request_data` or `params.config` hold something that is not JSON.
 
-        After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler too, that of
-        `disconnected` for instance.
+        After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler, too, for example
+        that of `disconnected`.
         """
         return self._manager.connect(given=connection_params)
 
@@ -210,22 +211,22 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
     ) -> Any:
-        """Ask a server to start a bot; connect to it with `connect(bundle)`.
+        """Request a server to start a bot; connect to the bot with `connect(bundle)`.
 
-        `params.headers` and `params.request_data` are sent along only to `base_url`'s own origin. The transport's
-        name is sent as ``transport`` unless `request_data` has one: Pipecat's runner chooses by it.
+        `params.headers` and `params.request_data` are sent only to `base_url`'s own origin. The transport's name is
+        sent as ``transport`` unless `request_data` has one: Pipecat's runner chooses by it.
 
         Args:
             endpoint: URL, or an `APIRequest`.
             timeout: seconds; None: the client's connect timeout.
 
         Returns:
-            What the server answered, for `connect()`. The event `bot_started` has it, too.
+            The server's answer, for `connect()`. It is also the payload of the event `bot_started`.
 
         Raises:
             StartBotError: the request failed.
             ConnectionTimeoutError: no answer in time.
-            BotAlreadyStartedError: a session is active, or one is under way, or another call of `start_bot()` is.
+            BotAlreadyStartedError: a session is active or under way, or another call of `start_bot()` is.
             DisconnectedError: `disconnect()` was called on another thread.
         """
         return self._manager.start_bot(api_request(endpoint, request_data, headers, timeout))
@@ -237,16 +238,16 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
     ) -> BotReadyData:
-        """`start_bot()` and `connect()` in one, under one limit. Arguments as of `start_bot()`, errors as of both."""
+        """Call `start_bot()` and `connect()` under one limit. Arguments as of `start_bot()`, errors as of both."""
         return self._manager.connect(start=api_request(endpoint, request_data, headers, timeout))
 
     def disconnect(self) -> None:
         """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
 
-        Calls that wait for answers raise `DisconnectedError`. When it returns, the session's threads are gone and
-        `disconnected` was delivered; called inside a handler of this client, `disconnected` follows when the handler
-        returns; in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends
-        without `disconnected`. Never raises.
+        Calls that wait for answers raise `DisconnectedError`. When it returns, the session's threads have ended and
+        `disconnected` was delivered. Inside a handler of this client, `disconnected` follows when the handler returns;
+        in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends without
+        `disconnected`. Never raises.
 
         Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
         passes, the `error` of `disconnected` says how many, and a warning is logged.
@@ -254,7 +255,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         self._manager.disconnect()
 
     def close(self) -> None:
-        """`disconnect()` for good: `connect()` raises from now on."""
+        """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
         self._manager.close()
 
     def __enter__(self) -> RTVIClient:
@@ -268,40 +269,40 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
 
     @property
     def state(self) -> TransportState:
-        """The state now. In a forked child, whose parent holds the session, `disconnected`."""
+        """Return the state. In a forked child, whose parent holds the session, it is `disconnected`."""
         return self._manager.state
 
     @property
     def connected(self) -> bool:
-        """True while the transport is open (state connected or ready)."""
+        """Tell whether the transport is open (state connected or ready)."""
         return self.state in ACTIVE
 
     @property
     def version(self) -> str:
-        """The version of this package."""
+        """Return the version of this package."""
         return __version__
 
     @property
     def transport(self) -> Transport | None:
-        """The transport that it was made with."""
+        """Return the transport that the client was made with."""
         return self._manager.transport
 
     @property
     def transport_expiry(self) -> float | None:
-        """Unix time at which the server will end the session, if the transport knows."""
+        """Return the Unix time at which the server will end the session, if the transport knows it."""
         transport = self._manager.transport
         return transport.expiry if transport is not None else None
 
     def stats(self) -> ClientStats:
-        """Counters of the session that is, or of the last one: bytes, messages, audio, and what of it was dropped.
+        """Return counters of the current or last session: bytes, messages, audio, and what of it was dropped.
 
-        Cheap enough to be called every second. Never raises.
+        Fast enough to be called every second. Never raises.
         """
         return self._manager.stats()
 
     @property
     def params(self) -> RTVIClientParams:
-        """The parameters of the requests to your server. May be changed, or replaced by a mapping, at any time."""
+        """Return the parameters of the requests to your server. They may be changed or replaced at any time."""
         return self._manager.params
 
     @params.setter
@@ -309,7 +310,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         self._manager.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
 
     def construct_url(self, endpoint: str) -> str:
-        """The URL of an endpoint: "connect", "action", or a path below `params.base_url`.
+        """Return the URL of an endpoint: "connect", "action", or a path below `params.base_url`.
 
         Raises:
             RTVIError: `base_url` is missing.
@@ -326,8 +327,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event`. Also a decorator.
 
         Handlers of one client run one at a time, in the order of the events, never on an I/O thread. They are held
-        strongly, and what is registered twice is called twice. What a handler raises is logged and published as
-        `handler_error`.
+        strongly; a handler that is registered twice is called twice. If a handler raises, the error is logged and
+        published as `handler_error`.
 
         Raises:
             ValueError: there is no such event.
@@ -340,23 +341,23 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     @overload
     def once(self, event: str | RTVIEvent, handler: F) -> F: ...
     def once(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
-        """As `on()`, for the next `event` only."""
+        """Call `handler` for the next `event` only; otherwise like `on()`."""
         return self._add(event, handler, once=True)
 
     def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
-        """Call `handler`, however often it is registered, for `event` no longer; without it, no handler at all."""
+        """Stop calling `handler`, however often it is registered, for `event`; without it, every handler."""
         if handler is not None:
             FUNCTION.check(handler=handler)
         self._dispatcher.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
-        """The `events` (none: all) from now on, as an iterator and context manager.
+        """Return the `events` (none: all) from now on, as an iterator and context manager.
 
         It ends with the session that is active or under way, and with the next one if there is none; an attempt that
-        fails is one. When an event is handed out, every handler of earlier events has returned.
+        fails is one. When an event is returned, every handler of earlier events has returned.
 
         Args:
-            timeout: seconds that each event may take to come; then `RequestTimeoutError`. None: no limit.
+            timeout: seconds to wait for each event; then `RequestTimeoutError`. None: no limit.
 
         Raises:
             ValueError: there is no such event.
@@ -373,8 +374,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     ) -> Event:
         """Wait for the next `event` for which `where(event)` is true.
 
-        It begins with the call: an event that an earlier call of yours causes may be gone by then. Open `events()`
-        first where that matters.
+        It listens from the call on: an event that an earlier call of yours causes may have passed by then. In that case
+        open `events()` first.
 
         Raises:
             RequestTimeoutError: not within `timeout` seconds.
@@ -389,7 +390,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         return self._dispatcher.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
-        """In manual mode: wait up to `timeout` seconds for a first event, then run the handlers of all that are queued.
+        """Wait up to `timeout` seconds for a first event, then run the handlers of all that are queued. In manual mode.
 
         Returns:
             How many events were delivered.
@@ -404,7 +405,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def register_helper(self, service: str, helper: HelperT) -> HelperT:
-        """Give a service of the bot its helper; from now on it hears the messages that it wants.
+        """Register the helper of one of the bot's services; from now on it gets the messages that it handles.
 
         Args:
             service: key of the service, such as "llm".
@@ -421,12 +422,12 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         return self._helpers.register(self, service, helper)
 
     def get_helper(self, service: str) -> RTVIClientHelper | None:
-        """The helper of a service; None if it has none."""
+        """Return the helper of a service; None if it has none."""
         NAME.check(service=service)
         return self._helpers.get(service)
 
     def unregister_helper(self, service: str) -> None:
-        """Take a service its helper away. Without effect if it has none."""
+        """Unregister the helper of a service. Without effect if it has none."""
         NAME.check(service=service)
         self._helpers.unregister(service)
 

@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
 
 class BotConfig(ClientPart):
-    """Config of bots that have one: RTVI 0.3, and 1.x where the bot kept it.
+    """Config of bots that have one: RTVI 0.3, and 1.x bots that kept it.
 
-    A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`; wherever one is taken,
-    mappings of that shape are too. What is returned is yours: a deep copy.
+    A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`; mappings of that shape are
+    taken, too. A config that is returned is a deep copy.
 
-    Methods that ask the bot raise, besides what is said there: `BotNotReadyError`, `DisconnectedError`,
-    `RequestTimeoutError`, `RequestRejectedError`, `ProtocolError` (the answer makes no sense) and
+    In addition to the errors listed there, methods that send a request raise `BotNotReadyError`, `DisconnectedError`,
+    `RequestTimeoutError`, `RequestRejectedError`, `ProtocolError` (the answer cannot be decoded) and
     `UnsupportedFeatureError` (the bot's version has no config, or the bot said so). Their `timeout` is in seconds;
     omitted: the client's `request_timeout`; None: no limit.
     """
 
     @property
     def config(self) -> Config | None:
-        """The bot's config as last heard: after `connect()`, and after each `config` message. None: it told none."""
+        """Return the bot's config as last received: after `connect()`, and after each `config` message. None: it sent
+        none.
+        """
         config = self._manager.config
         return configs.config_of(config) if config is not None else None
 
     def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
-        """Ask the bot for its config. The event `config` follows."""
+        """Request the bot's config. The event `config` follows."""
         return configs.config_of(payload_of(self._ask(RTVIMessage("get-config", {}), timeout)).config)
 
     get_config = get_bot_config
@@ -64,13 +66,13 @@ class BotConfig(ClientPart):
         return answer
 
     def describe_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> list[ConfigDescription]:
-        """Ask the bot which options its services have. The event `config_describe` follows."""
+        """Request the options of the bot's services. The event `config_describe` follows."""
         return list(payload_of(self._ask(RTVIMessage("describe-config", {}), timeout)).config)
 
     def get_service_options_from_config(
         self, service_key: str, config: ConfigLike | None = None, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIClientConfigOption | None:
-        """The options of a service in `config`; without it, in the bot's, which is asked for it.
+        """Return the options of a service in `config`; without it, in the bot's, which is requested.
 
         Returns:
             The service's entry, or None if there is no such service.
@@ -85,7 +87,7 @@ class BotConfig(ClientPart):
         config: ConfigLike | None = None,
         timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
-        """The value of an option in `config`; without it, in the bot's, which is asked for it.
+        """Return the value of an option in `config`; without it, in the bot's, which is requested.
 
         Returns:
             The value, or None if there is no such service or option.
@@ -96,23 +98,24 @@ class BotConfig(ClientPart):
     def set_service_option_in_config(
         self, service_key: str, options: OptionsLike, config: ConfigLike | None = None
     ) -> Config:
-        """A config with an option, or a list of them, set. It changes nothing by itself: give it to `update_config()`.
+        """Return a config with an option, or a list of them, set. It changes nothing by itself: pass it to
+        `update_config()`.
 
         Args:
             service_key: a service that `config` lacks is appended.
             options: `ConfigOption(name, value)`, a mapping of that shape, or a list of them.
-            config: what to start from; without it, `client.config`, for which the bot must be ready.
+            config: the config to start from; without it, `client.config`, for which the bot must be ready.
 
         Raises:
-            BotNotReadyError: there is neither `config` nor a ready bot that has told one.
+            BotNotReadyError: there is neither `config` nor a ready bot that has sent one.
             UnsupportedFeatureError: there is no `config`, and bots of this version have none.
-            TypeError: `config` or `options` are none.
+            TypeError: `config` or `options` have another shape.
         """
         NAME.check(service_key=service_key)
         return configs.with_options(self._given_or_known(config), service_key, options)
 
     def set_config_options(self, config_options: ConfigLike, config: ConfigLike | None = None) -> Config:
-        """`set_service_option_in_config()` for each service in `config_options`."""
+        """Call `set_service_option_in_config()` for each service in `config_options`."""
         return configs.with_config(self._given_or_known(config), config_options)
 
     def _given_or_asked(self, config: ConfigLike | None, timeout: Timeout) -> ConfigLike:

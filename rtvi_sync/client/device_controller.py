@@ -17,7 +17,7 @@ from ..concurrency.lifecycle import (
 )
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
-from ..errors import DeviceError, UnsupportedFeatureError, anew
+from ..errors import DeviceError, UnsupportedFeatureError, fresh_copy
 from ..events import RTVIEvent
 from ..media import Tracks
 from ..media.kinds import Kind
@@ -26,19 +26,19 @@ from ..session.dispatcher import Dispatcher
 from ..session.publisher import ClientState, EventPublisher
 from ..transports.base import Transport
 
-# What a device that is closed, or a sink of the program's, may take.
+# Limit of closing a device, or a sink of the application.
 CLOSE_TIMEOUT = 1.0
 
 
 class Devices:
-    """What the client's device methods do.
+    """The devices of one client, behind its device methods.
 
     Args:
         media: of the client.
         transport: of the client; None: it has none.
         dispatcher, states: of the client.
-        in_use: the transport, while it serves a session of the client.
-        announce: tells of an event between two sessions.
+        in_use: returns the transport, while it serves a session of the client.
+        announce: publishes an event between two sessions.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Devices:
             raise
 
     def enable_mic(self, enable: bool) -> None:
-        """Remember it for sessions to come, and tell the transport of the one that is."""
+        """Store the setting for later sessions, and pass it to the transport of the current one."""
         self.media.switches.mic = enable  # also if the transport has devices of its own
         transport = self._in_use()
         if transport is not None:
@@ -97,11 +97,11 @@ class Devices:
             self.media.enable_mic(enable)
 
     def enable_cam(self, enable: bool) -> None:
-        """As `enable_mic()`, if the transport carries video."""
+        """Do what `enable_mic()` does, if the transport carries video."""
         self._enable_video("cam", enable, self.media.enable_cam)
 
     def enable_screen_share(self, enable: bool) -> None:
-        """As `enable_cam()`."""
+        """Do what `enable_cam()` does, for the screen."""
         self._enable_video("screen-share", enable, self.media.enable_screen_share)
 
     def _enable_video(self, feature: str, enable: bool, between_sessions: Callable[[bool], None]) -> None:
@@ -118,11 +118,11 @@ class Devices:
             else:
                 in_use.enable_screen_share(enable)
         except UnsupportedFeatureError as error:
-            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, anew(error))
+            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
             raise
 
     def update(self, kind: Kind, choice: Any) -> None:
-        """Replace a device now, or for sessions to come."""
+        """Replace a device now, or for later sessions."""
         transport = self._in_use()
         if transport is None:
             self.media.select(kind, choice)
@@ -132,7 +132,7 @@ class Devices:
             )
 
     def tracks(self) -> Tracks:
-        """The tracks there are now."""
+        """Return the tracks that exist now."""
         transport = self._in_use()
         return transport.tracks() if transport is not None else self.media.tracks()
 
@@ -144,8 +144,8 @@ class Devices:
 
 
 class Hold:
-    """Keeps devices open, and the threads that their events need, while there is no session. Nothing in it refers to
-    the client.
+    """The devices that are open without a session, with the threads that their events need. Nothing in it refers to the
+    client.
 
     Args:
         media: of the client.
@@ -153,51 +153,51 @@ class Hold:
 
     def __init__(self, media: MediaManager) -> None:
         self._media = media
-        # Guards `_runtime`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may come in
-        # between.
+        # Guards `_runtime`. Any thread may hold it, for an assignment; re-entrant, because a finalizer may interrupt
+        # one.
         self._lock = threading.RLock()
         self._runtime: Runtime | None = None
         register_for_fork(self)
 
     @property
     def held(self) -> bool:
-        """True while devices are open without a session."""
+        """Tell whether devices are open without a session."""
         return self._runtime is not None
 
     def begin(self, runtime: Runtime) -> None:
-        """Devices are about to be opened; `runtime` is one that was acquired for them."""
+        """Keep `runtime`, which was acquired for the devices that are about to be opened."""
         with self._lock:
             before, self._runtime = self._runtime, runtime
-        if before is not None:  # another thread was as fast
+        if before is not None:  # another thread has just done so
             before.release()
 
     def look_after(self) -> None:
-        """Devices are open."""
+        """Record that devices are open."""
         runtime = self._runtime
         if runtime is not None:
             self._media.look_after(runtime.timer)
 
     def hand_over(self) -> None:
-        """A session begins: what is open is its affair from now on, and it has acquired the runtime."""
+        """Leave the open devices to a session that begins, and has acquired the runtime itself."""
         with self._lock:
             runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.release()
 
     def end(self) -> None:
-        """Close what is open. Blocks for a moment; does nothing if a session has it."""
+        """Close the open devices. Blocks for a moment; does nothing if a session has them."""
         if self._runtime is not None:
             log_stack_of(self._media.stop(CLOSE_TIMEOUT), "A source or sink does not return")
             self.hand_over()
 
     def collected(self) -> None:
-        """The client was collected. A finalizer may run anywhere, and must not wait."""
+        """Close the devices of a client that was collected. A finalizer may run anywhere, and must not wait."""
         if self._runtime is not None:
-            # Where there are no threads any more, the interpreter shuts down and takes the devices with it.
+            # If no thread can be started, the interpreter is shutting down and closes the devices itself.
             with contextlib.suppress(NoThreadError):
                 start_thread("close", self.end)
 
     def after_fork_in_child(self) -> None:
-        """The devices are the parent's."""
+        """Forget the devices, which are the parent's."""
         self._lock = threading.RLock()
         self._runtime = None

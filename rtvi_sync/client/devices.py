@@ -1,4 +1,4 @@
-"""The part of the client's interface that is about microphone, speaker and camera."""
+"""The part of the client's interface for microphone, speaker and camera."""
 
 from __future__ import annotations
 
@@ -9,61 +9,63 @@ from .base import ClientPart
 
 
 class ClientDevices(ClientPart):
-    """Devices and tracks. Every method may be called on any thread; with a microphone or speaker of the machine PyAudio
-    has to be installed, see docs/audio.md.
+    """Devices and tracks. Every method may be called on any thread. A microphone or speaker of the machine needs
+    PyAudio; see docs/audio.md.
     """
 
     def init_devices(self) -> None:
-        """Open microphone, speaker and camera before there is a session: to show levels and choose among them.
+        """Open microphone, speaker and camera before there is a session, to show levels and choose among them.
 
-        What is disabled is not opened, nor is what the transport does not carry. Nothing is sent before the bot is
-        ready. The devices stay open until `disconnect()`, or the end of the session that `connect()` begins. In a
-        session, opens what is not open yet.
+        A device that is disabled is not opened, nor one that the transport does not carry. Nothing is sent before the
+        bot is ready. The devices stay open until `disconnect()`, or the end of the session that `connect()` begins. In
+        a session, it opens those that are not open yet.
 
-        A default device that is missing is told of by the event `device_error`.
+        If a default device is missing, the event `device_error` reports it.
 
         Raises:
-            DeviceError: a device that was asked for by its id cannot be used.
-            MissingExtraError: it needs a library that is not installed; the message says how to install it.
+            DeviceError: a device that was requested by its id cannot be used.
+            MissingExtraError: a device needs a library that is not installed; the message says how to install it.
         """
         self._manager.init_devices()
 
     def get_all_mics(self) -> list[MediaDeviceInfo]:
-        """The microphones there are at this moment.
+        """Return the microphones that are present.
 
         Raises:
             MissingExtraError: PyAudio, or the library under it, is not installed; the message says how to install it.
-            DeviceError: the sound system of the machine does not answer.
+            DeviceError: the machine's sound system does not answer.
         """
         return self._manager.media.devices("mic")
 
     def get_all_speakers(self) -> list[MediaDeviceInfo]:
-        """The speakers there are at this moment. Errors as of `get_all_mics()`."""
+        """Return the speakers that are present. Errors as of `get_all_mics()`."""
         return self._manager.media.devices("speaker")
 
     def get_all_cams(self) -> list[MediaDeviceInfo]:
-        """The cameras there are at this moment. Errors as of `get_all_mics()`, for OpenCV."""
+        """Return the cameras that are present. Errors as of `get_all_mics()`, for OpenCV."""
         return self._manager.media.devices("cam")
 
     @property
     def selected_mic(self) -> MediaDeviceInfo | None:
-        """The microphone in use, or to be used; None: the default, which was not opened yet, or a source object."""
+        """Return the microphone that is used, or will be; None: the default, which was not opened yet, or a source
+        object.
+        """
         return self._manager.media.reports.selected("mic")
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
-        """The speaker in use, or to be used; None: the default, which was not opened yet, or a sink object."""
+        """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
         return self._manager.media.reports.selected("speaker")
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
-        """The camera in use, or to be used; None: the default, which was not opened yet, or a source object."""
+        """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
         return self._manager.media.reports.selected("cam")
 
     def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:
-        """Use another microphone, now and in sessions to come. In a session the local track goes on.
+        """Use another microphone, in this session and later ones. In a session the local track goes on.
 
-        The event `mic_updated` tells which it is, in a session and after `init_devices()`.
+        The event `mic_updated` reports which one it is, in a session and after `init_devices()`.
 
         Args:
             device_id: one of `get_all_mics()`, or its id; None: the system's default; or a source object.
@@ -71,57 +73,59 @@ class ClientDevices(ClientPart):
         Raises:
             DeviceError: it cannot be used; the old one goes on.
             MissingExtraError: it needs a library that is not installed.
-            TypeError: it is neither.
+            TypeError: it is none of these.
             ValueError: it is the name of a file; for one pass a `WavSource`.
         """
         CHOICES["mic"].check(device_id=device_id)
         self._manager.devices.update("mic", device_id)
 
     def update_speaker(self, device_id: str | MediaDeviceInfo | AudioSink | None) -> None:
-        """Use another speaker, now and in sessions to come; what was not heard yet is heard there. As `update_mic`."""
+        """Use another speaker, in this session and later ones; audio that was not played yet is played there. Like
+        `update_mic()`.
+        """
         CHOICES["speaker"].check(device_id=device_id)
         self._manager.devices.update("speaker", device_id)
 
     def update_cam(self, device_id: str | MediaDeviceInfo | VideoSource | None) -> None:
-        """Use another camera, now and in sessions to come. As `update_mic()`."""
+        """Use another camera, in this session and later ones. Like `update_mic()`."""
         CHOICES["cam"].check(device_id=device_id)
         self._manager.devices.update("cam", device_id)
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, now and for sessions to come.
+        """Unmute or mute the microphone, in this session and later ones.
 
-        Muting closes the device within 100 ms, so that the light beside it goes off; a source of the program's stands
-        still. The bot hears 1 s of silence, then nothing.
+        Muting closes the device within 100 ms, so that its light goes off; a source of the application is not read. The
+        bot gets 1 s of silence, then nothing.
 
         Raises:
             UnsupportedFeatureError: to unmute it, in a session whose transport carries no audio.
-            DeviceError, MissingExtraError: a microphone that was asked for by its id cannot be opened.
+            DeviceError, MissingExtraError: a microphone that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
         self._manager.devices.enable_mic(enable)
 
     @property
     def is_mic_enabled(self) -> bool:
-        """False: muted."""
+        """Tell whether the microphone is not muted."""
         return self._manager.media.switches.mic
 
     def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off, now and for sessions to come. Off, the device is closed.
+        """Turn the camera on or off, in this session and later ones. Off, the device is closed.
 
         Raises:
             UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
-            DeviceError, MissingExtraError: a camera that was asked for by its id cannot be opened.
+            DeviceError, MissingExtraError: a camera that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
         self._manager.devices.enable_cam(enable)
 
     @property
     def is_cam_enabled(self) -> bool:
-        """False: off, or the transport carries no video."""
+        """Tell whether the camera is on and the transport carries video."""
         return self._manager.media.switches.cam
 
     def enable_screen_share(self, enable: bool) -> None:
-        """Begin or end to show the screen of this machine.
+        """Begin or end sharing the screen of this machine.
 
         Raises:
             UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
@@ -132,22 +136,23 @@ class ClientDevices(ClientPart):
 
     @property
     def is_sharing_screen(self) -> bool:
-        """True while the screen is shown."""
+        """Tell whether the screen is shared."""
         return self._manager.media.switches.screen
 
     def enable_speaker(self, enable: bool) -> None:
-        """Let the speaker be heard, or not. Sinks and tracks get what the bot says in any case."""
+        """Unmute or mute the speaker. Sinks and tracks get the bot's audio in any case."""
         BOOL.check(enable=enable)
         self._manager.media.switches.speaker = enable
 
     @property
     def is_speaker_enabled(self) -> bool:
-        """False: the speaker is mute."""
+        """Tell whether the speaker is not muted."""
         return self._manager.media.switches.speaker
 
     @property
     def speaker_volume(self) -> float:
-        """Volume of the speaker, 0.0 to 1.0. May be set at any time; sinks and tracks get what the bot says as it came.
+        """Return the volume of the speaker, 0.0 to 1.0. May be set at any time; sinks and tracks get the bot's audio
+        unchanged.
 
         Raises:
             TypeError, ValueError: it is set to something else.
@@ -160,9 +165,9 @@ class ClientDevices(ClientPart):
 
     @property
     def media_state(self) -> MediaState:
-        """How it stands with microphone, speaker and camera."""
+        """Return the status of microphone, speaker and camera."""
         return self._manager.media.reports.state
 
     def tracks(self) -> Tracks:
-        """The local and the bot's tracks there are now."""
+        """Return the tracks of the client and the bot that exist now."""
         return self._manager.devices.tracks()

@@ -1,4 +1,4 @@
-"""What a helper is, and how a client knows its helpers."""
+"""Helpers of a client, one for each of the bot's services, and their registry."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _CALLBACKS = mapping_of(FUNCTION).or_none
 class RTVIClientHelper:
     """Base of helpers. One helper serves one service of one client.
 
-    A subclass adds methods that call `self.client.action()`, says in `message_types` which messages of the bot it
-    wants, and in `event_names` which events it makes of them in `handle_message()`, by `emit()`.
+    A subclass adds methods that call `self.client.action()`. It names in `message_types` the bot's messages that it
+    handles in `handle_message()`, and in `event_names` the events that it makes of them by `emit()`.
 
     Args:
         callbacks: functions to call for its events: ``{"on_<event>": function}``.
@@ -36,13 +36,13 @@ class RTVIClientHelper:
 
     #: Wire types of the messages that `handle_message()` is called with.
     message_types: ClassVar[Sequence[str]] = ()
-    #: Names of the events that it emits, in snake_case.
+    #: Names of the events that the helper emits, in snake_case.
     event_names: ClassVar[Sequence[str]] = ()
 
     def __init__(self, callbacks: Mapping[str, Callable[..., Any]] | None = None) -> None:
-        self._client: weakref.ref[RTVIClient] | None = None  # the client has its helpers, not the other way round
+        self._client: weakref.ref[RTVIClient] | None = None  # weak, because the client refers to its helpers
         self._service: str | None = None
-        # Changed in single steps, and walked in copies.
+        # Changed in single steps, and copied before it is iterated over.
         self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {
             snake_case(name): [] for name in self.event_names
         }
@@ -61,10 +61,10 @@ class RTVIClientHelper:
 
     @property
     def client(self) -> RTVIClient:
-        """The client that it is registered with.
+        """Return the client that the helper is registered with.
 
         Raises:
-            RTVIError: it is not registered, or the client is gone.
+            RTVIError: it is not registered, or the client was collected.
         """
         client = self._client() if self._client is not None else None
         if client is None:
@@ -75,7 +75,7 @@ class RTVIClientHelper:
 
     @property
     def service(self) -> str:
-        """The service that it is registered for.
+        """Return the service that the helper is registered for.
 
         Raises:
             RTVIError: it is not registered.
@@ -87,24 +87,26 @@ class RTVIClientHelper:
         return self._service
 
     def get_message_types(self) -> Sequence[str]:
-        """The messages that it wants. Asked once, when it is registered."""
+        """Return the wire types of the messages that the helper handles. Called once, when it is registered."""
         return self.message_types
 
     def handle_message(self, message: RTVIMessage) -> None:
-        """A message that it wants has come. Called as handlers of events are: in order, one at a time per client.
+        """Handle a message of one of `message_types`. Called like handlers of events: in order, one at a time for each
+        client.
 
         Args:
             message: as the bot sent it, in a session or in the answer to a single-turn action.
         """
 
     def on_registered(self) -> None:
-        """It serves `client` and `service`. Called on the thread that registers it, before the first message.
+        """Prepare to serve `client` and `service`. Called on the thread that registers the helper, before the first
+        message.
 
-        What it raises is raised by `register_helper()`, and the helper is not registered.
+        If it raises, `register_helper()` raises the error, and the helper is not registered.
         """
 
     def on_unregistered(self) -> None:
-        """`client` and `service` are about to be forgotten. Called on the thread that unregisters it."""
+        """Clean up before the helper forgets `client` and `service`. Called on the thread that unregisters it."""
 
     # -- events of its own --------------------------------------------------------------------------------------------
 
@@ -119,7 +121,7 @@ class RTVIClientHelper:
         return handler
 
     def off(self, event: str, handler: Callable[..., Any]) -> None:
-        """Call `handler` for `event` no longer."""
+        """Stop calling `handler` for `event`."""
         FUNCTION.check(handler=handler)
         handlers = self._handlers_of(event)
         for entry in [*handlers]:
@@ -161,11 +163,11 @@ class HelperRegistry:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        # By service: the helper, and the messages that it wants. Changed in single steps by any thread.
+        # By service: the helper, and the messages that it handles. Changed in single steps by any thread.
         self._helpers: dict[str, tuple[RTVIClientHelper, frozenset[str]]] = {}
 
     def register(self, client: RTVIClient, service: str, helper: H) -> H:
-        """See `RTVIClient.register_helper()`."""
+        """Register a helper. See `RTVIClient.register_helper()`."""
         _HELPER.check(helper=helper)
         wanted = helper.get_message_types()
         _TYPES.check(message_types=wanted)
@@ -177,7 +179,7 @@ class HelperRegistry:
             raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
         helper._client, helper._service = weakref.ref(client), service
         try:
-            helper.on_registered()  # before any message: it may make there what they need
+            helper.on_registered()  # before any message: its handlers may need what it makes here
         except BaseException:
             del self._helpers[service]
             helper._client = helper._service = None
@@ -186,12 +188,12 @@ class HelperRegistry:
         return helper
 
     def get(self, service: str) -> RTVIClientHelper | None:
-        """See `RTVIClient.get_helper()`."""
+        """Return the helper of a service. See `RTVIClient.get_helper()`."""
         entry = self._helpers.get(service)
         return entry[0] if entry is not None else None
 
     def unregister(self, service: str) -> None:
-        """See `RTVIClient.unregister_helper()`."""
+        """Unregister the helper of a service. See `RTVIClient.unregister_helper()`."""
         entry = self._helpers.pop(service, None)
         if entry is None:
             return

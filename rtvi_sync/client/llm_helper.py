@@ -21,18 +21,17 @@ _MESSAGES = Rule("a list of messages or a mapping", lambda given: isinstance(giv
 
 
 class LLMHelper(RTVIClientHelper):
-    """Reads and changes the context of the bot's language model, and lets it call functions of the program.
+    """Reads and changes the context of the bot's language model, and lets it call functions of the application.
 
         llm = client.register_helper("llm", LLMHelper())
         llm.append_to_messages({"role": "user", "content": "Hello"}, run_immediately=True)
 
-    Its methods call actions of the bot, so they work in a session, and without one where the server has an endpoint for
+    Its methods call actions of the bot, so they work in a session, and without one if the server has an endpoint for
     actions; they raise what `RTVIClient.action()` raises. `timeout` is in seconds; omitted: the client's
     `request_timeout`; None: no limit.
 
-    Events: `llm_function_call` (an `LLMFunctionCallData`), `llm_function_call_start` (an
-    `LLMFunctionCallStartedData`) and `llm_json_completion` (what the bot sent). Those of the client with these names
-    fire as well.
+    Events: `llm_function_call` (an `LLMFunctionCallData`), `llm_function_call_start` (an `LLMFunctionCallStartedData`)
+    and `llm_json_completion` (what the bot sent). Those of the client with these names fire as well.
     """
 
     message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
@@ -40,7 +39,7 @@ class LLMHelper(RTVIClientHelper):
     _handles_calls = False
 
     def get_context(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
-        """The context: what the bot makes of it, usually a list of messages."""
+        """Return the context in the bot's own form, usually a list of messages."""
         return self._call("get_context", {}, timeout)
 
     def set_context(
@@ -53,10 +52,10 @@ class LLMHelper(RTVIClientHelper):
 
         Args:
             context: its messages, or ``{"messages": [...]}``.
-            interrupt: True: the bot is interrupted. False: it finishes what it says.
+            interrupt: True: the bot is interrupted. False: the bot finishes speaking first.
 
         Returns:
-            The result of the bot, usually True.
+            The bot's result, usually True.
         """
         BOOL.check(interrupt=interrupt)
         _MESSAGES.check(context=context)
@@ -76,7 +75,7 @@ class LLMHelper(RTVIClientHelper):
             run_immediately: True: the bot answers now.
 
         Returns:
-            The result of the bot, usually True.
+            The bot's result, usually True.
         """
         BOOL.check(run_immediately=run_immediately)
         _MESSAGES.check(messages=messages)
@@ -84,12 +83,12 @@ class LLMHelper(RTVIClientHelper):
         return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
 
     def run(self, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
-        """Have the bot answer to its context. Returns the result of the bot, usually True."""
+        """Run the language model on its context; return the bot's result, usually True."""
         BOOL.check(interrupt=interrupt)
         return self._call("run", {"interrupt": interrupt}, timeout)
 
     def handle_function_call(self, function: FunctionCallHandler) -> None:
-        """Run `function(call)` when the bot asks for a function of the client that has none of its own.
+        """Run `function(call)` when the bot calls a function of the client that is not registered by its name.
 
         See `RTVIClient.register_function_call_handler()`.
         """
@@ -102,7 +101,7 @@ class LLMHelper(RTVIClientHelper):
         self.emit(message.type.replace("-", "_"), decode_payload(INBOUND[message.type], message.data))
 
     def on_unregistered(self) -> None:
-        """No function is called for it any longer; what the program has registered itself is none of its business."""
+        """Unregister the function of this helper; functions that the application registered itself stay."""
         if self._handles_calls:
             self.client.unregister_function_call_handler(None)
             self._handles_calls = False

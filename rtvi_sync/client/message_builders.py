@@ -1,4 +1,4 @@
-"""Messages to the bot whose data takes some making."""
+"""Payloads of outbound messages: files, DTMF, UI jobs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..protocol.validation import BOOL, Rule, instance_of
 
 FileLike: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike[str]
 
-#: What may be sent as a file.
+#: The forms of a file that can be sent.
 FILE: Final = instance_of("bytes, a path or a URL", bytes, bytearray, memoryview, str, os.PathLike)
-#: What may be pressed.
+#: The keys of a telephone.
 KEYS: Final = Rule(
     "a string of DTMF keys (0-9, * and #) such as '123#'",
     lambda keys: isinstance(keys, str),
@@ -30,13 +30,13 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> dict[str, Any]:
-    """The `file` of a `send-file` message.
+    """Return the `file` of a `send-file` message.
 
     Args:
         file: content, a path, or a URL that the bot can read.
         format: MIME type; None: by the name, else "application/octet-stream".
-        name: what the bot is to call it; None: the name of the path or URL.
-        limit_bytes: a file that cannot be sent anyway is not read.
+        name: the file's name for the bot; None: the name of the path or URL.
+        limit_bytes: a larger file is not read, because it cannot be sent.
 
     Raises:
         OSError: the file cannot be read.
@@ -50,13 +50,13 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         if isinstance(file, (str, os.PathLike)):
             path = Path(file)
             _check_size(path.stat().st_size, limit_bytes)
-            with path.open("rb") as opened:  # one that grows, or is a device, tells a smaller size
+            with path.open("rb") as opened:  # a file that grows, or is a device, reports a smaller size
                 name, content = name or path.name, opened.read(limit_bytes + 1)
         else:
             content = bytes(file)
         _check_size(len(content), limit_bytes)
         source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
-    import mimetypes  # reads the tables of the system
+    import mimetypes  # imported late: it reads the system's tables
 
     kind = format or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
     return {"format": kind, **({"name": name} if name else {}), "source": source}
@@ -71,7 +71,7 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
-    """What sends DTMF keys: one message for all, or one for each where the bot knows no other."""
+    """Return the messages that send DTMF keys: one for all, or one for each if the bot's version knows no other form."""
     if supports("dtmf.buttons", bot_version):
         yield RTVIMessage("dtmf", {"buttons": list(keys)})
     else:
@@ -80,14 +80,14 @@ def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
 
 
 def cancel_message(job_id: str, reason: str | None, bot_version: str | None) -> RTVIMessage:
-    """What cancels a group of jobs; bots of RTVI 1.3 call it a task."""
+    """Return the message that cancels a group of jobs; bots of RTVI 1.3 call it a task."""
     was_task = supports("ui-cancel-task", bot_version) and not supports("ui-cancel-job-group", bot_version)
     type_, key = ("ui-cancel-task", "task_id") if was_task else ("ui-cancel-job-group", "job_id")
     return RTVIMessage(type_, {key: job_id} if reason is None else {key: job_id, "reason": reason})
 
 
 def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The `options` of messages that the bot may answer."""
+    """Return the `options` of messages that the bot may answer."""
     BOOL.check(run_immediately=run_immediately, audio_response=audio_response)
     options = {"run_immediately": run_immediately, "audio_response": audio_response}
     return {**options, "custom_options": dict(more)} if more else options

@@ -1,4 +1,4 @@
-"""The part of the client that tells the bot something, and runs functions for it."""
+"""The part of the client that sends messages to the bot, and runs functions for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BotMessages(ClientPart):
         """Send a message of your application's own and wait for the bot's answer to it.
 
         Args:
-            type: what your bot knows it by.
+            type: the name by which your bot handles it.
             data: plain JSON.
             timeout: seconds; omitted: the client's `request_timeout`; None: no limit.
 
@@ -54,7 +54,7 @@ class BotMessages(ClientPart):
         return answer.data.get("d") if isinstance(answer.data, Mapping) else None
 
     def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
-        """Send what the user typed.
+        """Send a text that the user typed.
 
         Args:
             content: the text.
@@ -77,16 +77,16 @@ class BotMessages(ClientPart):
         name: str | None = None,
         custom_options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send a file for the bot's language model to look at.
+        """Send a file to the bot's language model.
 
         Args:
             file: its bytes, its path, or a URL that the bot can read ("https://...").
-            content: text to go with it.
+            content: text that accompanies it.
             run_immediately: the bot answers now; False: the file joins the context.
             audio_response: the answer is spoken. (Pipecat 1.14.0 speaks in any case.)
             format: MIME type; None: by the name, else "application/octet-stream".
-            name: what the bot is to call it; None: the name of the path or URL.
-            custom_options: what the bot's language model takes besides.
+            name: the file's name for the bot; None: the name of the path or URL.
+            custom_options: further options of the bot's language model.
 
         Raises:
             OSError: the file cannot be read.
@@ -108,7 +108,7 @@ class BotMessages(ClientPart):
 
         Args:
             role: "user" or "assistant".
-            content: a text, or what else the bot's language model takes.
+            content: a text, or another form that the bot's language model takes.
             run_immediately: True: the bot answers now.
         """
         NAME.check(role=role)
@@ -117,11 +117,11 @@ class BotMessages(ClientPart):
         self.send_message(RTVIMessage("append-to-context", data))
 
     def send_dtmf(self, keys: str) -> None:
-        """Press keys of a telephone, one after the other: "123#".
+        """Send the tones of telephone keys, one after the other: "123#".
 
         Raises:
             TypeError: `keys` is no string.
-            ValueError: something else than 0-9, * and #, or nothing.
+            ValueError: a character other than 0-9, * and #, or none.
         """
         KEYS.check(keys=keys)
         session = self._manager.session()
@@ -129,45 +129,45 @@ class BotMessages(ClientPart):
             session.send(message)
 
     def send_ui_event(self, event: str, payload: Any = None) -> None:
-        """Tell the bot what happened in your user interface: an event of your application's, with any JSON."""
+        """Send an event of your application's user interface, with any JSON."""
         NAME.check(event=event)
         self.send_message(RTVIMessage("ui-event", {"event": event, "payload": payload}))
 
     def send_ui_snapshot(self, tree: Mapping[str, Any]) -> None:
-        """Tell the bot what your user interface shows: an accessibility tree,
-        ``{"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}``."""
+        """Send the contents of your user interface as an accessibility tree, ``{"root": {"ref": "e1", "role": "main",
+        "children": []}, "captured_at": 1}``.
+        """
         MAPPING.check(tree=tree)
         self.send_message(RTVIMessage("ui-snapshot", {"tree": tree}))
 
     def cancel_ui_job_group(self, job_id: str, reason: str | None = None) -> None:
-        """Ask the bot to cancel a group of jobs; `ui_job_group` events tell what becomes of it."""
+        """Request the bot to cancel a group of jobs; `ui_job_group` events report the result."""
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
         session = self._manager.session()
         session.send(cancel_message(job_id, reason, session.version))
 
     def disconnect_bot(self) -> None:
-        """Ask the bot to leave. Pipecat's then ends the session, and `disconnected` fires."""
+        """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires."""
         self.send_message(RTVIMessage("disconnect-bot", {}))
 
     # -- functions that the bot calls ---------------------------------------------------------------------------------
 
     def register_function_call_handler(self, name: str | None, function: FunctionT) -> FunctionT:
-        """Run `function(call)` when the bot's language model calls `name`, in this session and those to come.
+        """Run `function(call)` when the bot's language model calls `name`, in this session and later ones.
 
-        What it returns goes back to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It
-        runs on a thread of its own, so that it may take its time; in manual mode where handlers do. What it raises is
-        logged and published as `handler_error`, and the bot is given ``{"error": ...}``. A session that ends waits a
-        second for it and drops its result.
+        Its return value is sent to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It runs
+        on a thread of its own, so that it may block; in manual mode where handlers do. If it raises, the error is
+        logged and published as `handler_error`, and the bot gets ``{"error": ...}``. A session that ends waits a second
+        for it and drops its result.
 
-        The bot has to tell names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
+        The bot has to send names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
         Pipecat's RTVI observer.
 
         Args:
-            name: the function's name; one that has a function is given another. None: what bots ask the client for by
-                `llm-function-call`, the message of RTVI 0.3 and 1.x, and has no function of its own. (Later bots
-                announce in one way what they run themselves and what the client is to run, so there is nothing to
-                catch.)
+            name: the function's name; a second function replaces the first. None: for all other names that bots call by
+                `llm-function-call`, the message of RTVI 0.3 and 1.x. (Later bots announce their own functions and the
+                client's in the same way, so None has no effect there.)
             function: takes a `FunctionCall`.
 
         Raises:
@@ -179,12 +179,12 @@ class BotMessages(ClientPart):
         return function
 
     def unregister_function_call_handler(self, name: str | None) -> None:
-        """Run nothing any longer when the bot calls `name`. Without effect if nothing is registered."""
+        """Run no function any longer when the bot calls `name`. Without effect if none is registered."""
         NAME.or_none.check(name=name)
         self._dispatcher.functions.pop(name, None)
 
     def unregister_all_function_call_handlers(self) -> None:
-        """Run nothing any longer, whatever the bot calls."""
+        """Run no function any longer."""
         self._dispatcher.functions.clear()
 
 

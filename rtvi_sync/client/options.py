@@ -1,4 +1,4 @@
-"""What a client is made with, and the mutable parameters of its requests."""
+"""The options of a client, and the forms in which they are given."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ Milliseconds = float
 class RTVIEventCallbacks:
     """Functions to call for events, by their callback names: ``RTVIEventCallbacks(on_bot_ready=greet)``.
 
-    May be subclassed instead: every method named ``on_<event>`` is a callback. A mapping does as well wherever one is
-    taken.
+    May be subclassed instead: every method named ``on_<event>`` is a callback. A mapping is taken, too.
     """
 
     def __init__(self, **callbacks: Callable[..., Any]) -> None:
@@ -55,13 +54,13 @@ class RTVIEventCallbacks:
             setattr(self, snake_case(name), function)
 
     def items(self) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
-        """Event and function of each callback."""
+        """Return event and function of each callback."""
         names = [name for name in dir(self) if name.startswith("on_")]
         return [(callback_event(name), getattr(self, name)) for name in names]
 
 
 def callback_event(name: str) -> RTVIEvent:
-    """The event of a callback: ``"on_bot_ready"`` or ``"onBotReady"``.
+    """Return the event of a callback: ``"on_bot_ready"`` or ``"onBotReady"``.
 
     Raises:
         TypeError: there is no such callback.
@@ -78,7 +77,7 @@ def callback_event(name: str) -> RTVIEvent:
 def callbacks_of(
     value: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None,
 ) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
-    """Event and function of each of a client's callbacks."""
+    """Return event and function of each of a client's callbacks."""
     if value is None:
         return []
     if isinstance(value, RTVIEventCallbacks):
@@ -100,7 +99,7 @@ def _hint_at_the_unit(milliseconds: float) -> None:
 def connect_limit(
     timeout: Milliseconds | timedelta | None, connect_timeout: Seconds | timedelta | None
 ) -> Seconds | None:
-    """The one limit that `timeout` (milliseconds) and `connect_timeout` (seconds) are two spellings of, in seconds.
+    """Return in seconds the limit that is given as `timeout` (milliseconds) or `connect_timeout` (seconds).
 
     Raises:
         TypeError: both are given.
@@ -125,7 +124,7 @@ def _is_http_client(value: object) -> bool:
 
 @attrs.define(kw_only=True)
 class RTVIClientOptions:
-    """All that a client is made with; `RTVIClient` takes the same names as keyword arguments and documents them."""
+    """The options of a client; `RTVIClient` takes the same names as keyword arguments and documents them."""
 
     transport: Transport | None = attrs.field(
         default=None, validator=instance_of("an object such as WebSocketTransport()", Transport).or_none
@@ -178,7 +177,7 @@ def api_request(
     headers: Mapping[str, str] | None,
     timeout: Seconds | None,
 ) -> APIRequest:
-    """The request that the arguments of `start_bot()` mean.
+    """Return the request for the arguments of `start_bot()`.
 
     Raises:
         TypeError: a whole request is given together with parts of one.

@@ -1,4 +1,4 @@
-"""How the sessions of a client begin and end: one at a time."""
+"""The sessions of a client: how they begin and end, one at a time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, anew
+from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
-from ..session import ending
+from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import BotURL, ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
@@ -43,9 +43,6 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The thread that reconnects ends at once too, unless it is in code of the program's.
-_STOP_TIMEOUT = 1.0
-
 _CLOSED = "This client is closed for good; make a new one"
 
 
@@ -64,7 +61,7 @@ class SessionManager:
             else RTVIClientParams()
         )
         self.transport: Transport | None = options.transport
-        #: Where the bot is, of a client that was made by `RTVIClient.for_url()`.
+        #: The address of the bot, for a client that was made by `RTVIClient.for_url()`.
         self.bot_url: BotURL | None = None
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
@@ -94,8 +91,8 @@ class SessionManager:
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
         # Guards `_beginning`, the start of a bot in `_sessionless`, and the state's owner: of two threads that begin
-        # something at once one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer may
-        # come in between.
+        # something at once only one does. Any thread may hold it, for an assignment; re-entrant, because a finalizer
+        # may interrupt one.
         self._lock = threading.RLock()
         self._beginning = False
         self._closed = False
@@ -114,7 +111,7 @@ class SessionManager:
             from ..session.reconnect import Reconnector
 
             self._reconnector = Reconnector(options.reconnect, self)
-        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # what the program connected with
+        self._last_start: tuple[Any, APIRequest | None] = (None, None)  # the arguments of the last connect()
         register_for_fork(self)
 
     # -- beginning ----------------------------------------------------------------------------------------------------
@@ -126,11 +123,11 @@ class SessionManager:
         attempt = self._attempt(given, start)
 
         def begin_and_run() -> BotReadyData:
-            attempt.begin()
+            session = attempt.begin(lambda: self._begin_session(attempt.deadline))
             if self._reconnector is not None:
                 self._reconnector.take_over(before)
             self._last_start = given, start
-            return attempt.run()
+            return attempt.run(session, self._transport_options(session))
 
         return self._make(attempt, begin_and_run)
 
@@ -157,45 +154,45 @@ class SessionManager:
             try:
                 for other in [*self._under_way]:
                     if other is not call and other.abandoned and other.begun:
-                        other.over.wait(Deadline(_STOP_TIMEOUT))
+                        other.over.wait(Deadline(limits.STOP_TIMEOUT))
                 return work()
             finally:
                 with contextlib.suppress(ValueError):
                     self._under_way.remove(call)
                 call.over.set()
 
-        # Before anything else: of a call that Ctrl-C strikes twice, `disconnect()` has to know.
+        # First of all, because `disconnect()` must find a call that Ctrl-C interrupts twice.
         self._under_way.append(call)
         try:
             return shielded(run, call.abandon)
         finally:
             if not call.begun:
-                call.abandoned = True  # should it begin all the same, it ends at once
+                call.abandoned = True  # if it begins all the same, it ends at once
                 with contextlib.suppress(ValueError):
                     self._under_way.remove(call)
 
     def reconnect(self, stopped: Latch) -> Session:
-        """Connect as the program did last, with a new request. See `Sessions`."""
+        """Connect as the application did last, with a new request. See `Sessions`."""
         attempt = self._attempt(*self._last_start)
-        session = attempt.begin(is_replacement=True)
-        if stopped.is_set():  # by a `disconnect()` that did not see this session yet
+        session = attempt.begin(lambda: self._begin_session(attempt.deadline, is_replacement=True))
+        if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
-        attempt.run()
+        attempt.run(session, self._transport_options(session))
         return session
 
     def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
         request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
-        return ConnectAttempt(self, request, deadline, self._options.request_timeout)
+        return ConnectAttempt(request, deadline, self._options.request_timeout)
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
         self._sessionless.announce(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
-        """Tell whoever waits for a session that none follows. See `Sessions`."""
+        """End the streams that wait for a session: none follows. See `Sessions`."""
         self._sessionless.give_up(info)
 
-    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
+    def _begin_session(self, deadline: Deadline, *, is_replacement: bool = False) -> Session:
         """Begin a session, for which nothing has been done yet."""
         transport = self.transport
         if transport is None:
@@ -209,13 +206,15 @@ class SessionManager:
                 self._check_open()
                 self._sessionless.check_no_start()
                 mine = self._beginning = True
+            reconnector = self._reconnector
             session = Session(
                 transport,
                 self._dispatcher,
                 self.states,
                 self.media,
                 deadline,
-                successor=self._reconnector,
+                replaces=reconnector.replaces if reconnector is not None else None,
+                on_lost=reconnector.lost if reconnector is not None else None,
                 is_replacement=is_replacement,
             )
             self._session = session
@@ -225,16 +224,16 @@ class SessionManager:
             if mine:
                 with self._lock:
                     self._beginning = False
-        if self._closed:  # by another thread, which did not see this session yet
-            session.end_and_wait(CloseInfo(initiator="client"))
+        if self._closed:  # by another thread, which did not find this session yet
+            session.ending.begin_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
 
     @staticmethod
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
-        """Wait for a session that is on its way out; what remains takes a moment."""
-        if previous is not None and previous.ending and not previous.in_other_process:
-            previous.wait_closed(Deadline(deadline.sooner(ending.TEARDOWN_LIMIT)))
+        """Wait for a session that is ending, which takes a moment."""
+        if previous is not None and previous.ending.has_begun and not previous.in_other_process:
+            previous.ending.wait_closed(Deadline(deadline.sooner(limits.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
             previous.runtime.io.check()  # if its descriptors are gone, its end begins
 
@@ -248,63 +247,63 @@ class SessionManager:
 
     @contextlib.contextmanager
     def _idle(self) -> Iterator[None]:
-        """Holds the lock in its block; raises before if there is a session."""
+        """Hold the lock in the block; raise before if there is a session."""
         with self._lock:
             self._check_process()
             session = self._session
-            if self._beginning or (session is not None and not session.closed.is_set()):
+            if self._beginning or (session is not None and not session.ending.closed.is_set()):
                 raise BotAlreadyStartedError(
                     f"A session is active (state {self.states.value}); call disconnect() before you connect again"
                 )
             yield
 
     def http_action(self, message: RTVIMessage) -> HTTPAction:
-        """What makes the request for an action without a session. See `RTVIClient.action()`."""
+        """Return the request for an action without a session. See `RTVIClient.action()`."""
         return self._sessionless.http_action(message, self.params)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """End what there is. See `RTVIClient.disconnect()`."""
+        """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
         session = self._session
         if session is not None and session.in_other_process:
             return
         if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
             return
-        calls = [*self._under_way]  # what begins later is not meant
-        if self.states.queue.is_current:  # then it waits for less, and looks on which thread it is
+        calls = [*self._under_way]  # a call that begins later is not meant
+        if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread
             self._disconnect(session, calls)
         else:
             with contextlib.suppress(TimeoutError):
-                shielded(lambda: self._disconnect(session, calls), limit=ending.TEARDOWN_LIMIT + _STOP_TIMEOUT)
+                shielded(lambda: self._disconnect(session, calls), limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
 
     def _disconnect(self, session: Session | None, calls: list[ConnectAttempt | BotStart]) -> None:
         for call in calls:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(ending.TEARDOWN_LIMIT))  # there is no session whose end takes time, too
+                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time as well
             elif call.begun and call.session is None:
-                call.over.wait(Deadline(_STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+                call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
             session = call.session or session
         self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
-            if self._session is not session:  # the reconnector has begun it in this very moment
+            if self._session is not session:  # the reconnector has just begun another one
                 session = self._session
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
-            session.end_and_wait(CloseInfo(initiator="client"))
+            session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
             self._dispatcher.end_sessions(CloseInfo(initiator="client"))
-            if not self.states.queue.is_current:  # else its last event may be the one that is handled
-                reconnecting.join(Deadline(_STOP_TIMEOUT))
+            if not self.states.queue.is_current:  # else the calling handler may be that of its last event
+                reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
 
     def close(self) -> None:
-        """`disconnect()` for good."""
+        """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
         self._closed = True
         self.disconnect()
         self._dispatcher.end_sessions(CloseInfo(initiator="client"))
@@ -313,12 +312,12 @@ class SessionManager:
 
     @property
     def state(self) -> TransportState:
-        """The state now; in a forked child, whose parent has the session, `disconnected`."""
+        """Return the state; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
         return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
 
     def session(self) -> Session:
-        """The session, live or not.
+        """Return the session, live or not.
 
         Raises:
             BotNotReadyError: there was none yet, or there will be none any more.
@@ -327,38 +326,38 @@ class SessionManager:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        if self._reconnector is not None and (self._session.ending or self._session.bot is None):
+        if self._reconnector is not None and (self._session.ending.has_begun or self._session.bot is None):
             pending, failed = self._reconnector.pending, self._reconnector.failed
             if pending is not None:
                 raise BotNotReadyError(
                     f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
-                ) from anew(pending.error)
-            if failed is not None and self._session.ending:
+                ) from fresh_copy(pending.error)
+            if failed is not None and self._session.ending.has_begun:
                 raise BotNotReadyError(
                     f"There is no bot: {failed.describe()}; call connect() for a new session"
-                ) from anew(failed.error)
+                ) from fresh_copy(failed.error)
         return self._session
 
     @property
     def has_session(self) -> bool:
-        """True while a session is active or under way, or is about to be replaced.
+        """Tell whether a session is active or under way, or is about to be replaced.
 
         Raises:
             ForkedProcessError: it is the parent's.
         """
         self._check_process()
         session = self._session
-        if self._beginning or (session is not None and not session.closed.is_set()):
+        if self._beginning or (session is not None and not session.ending.closed.is_set()):
             return True
         return self._reconnector is not None and self._reconnector.pending is not None
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
-        """The bot's config as last heard, in this session or the last one."""
+        """Return the bot's config as last received, in this session or the last one."""
         return self._session.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
-        """Counters. See `RTVIClient.stats()`."""
+        """Return counters. See `RTVIClient.stats()`."""
         session, queue = self._session, self.states.queue
         carried = self.transport.stats() if self.transport is not None else TransportStats()
         from .stats import ClientStats
@@ -381,23 +380,12 @@ class SessionManager:
         self.devices.init()
         try:
             self._check_open()
-        except RTVIError:  # by another thread, which did not see these devices yet
+        except RTVIError:  # by another thread, which did not find these devices yet
             self.devices.hold.end()
             raise
 
-    def initialize_transport(self, session: Session) -> None:
-        """Tell the transport of its session. On the connect thread."""
-        switches = self.media.switches.mic, self.media.switches.cam
-        session.initialize_transport(TransportOptions(media=self.media, network=self._network, **session.own_options()))
-        # What was switched before the transport knew of its session.
-        for enable, before, now in zip(
-            (session.transport.enable_mic, session.transport.enable_cam),
-            switches,
-            (self.media.switches.mic, self.media.switches.cam),
-            strict=True,
-        ):
-            if now is not before:
-                enable(now)
+    def _transport_options(self, session: Session) -> TransportOptions:
+        return TransportOptions(media=self.media, network=self._network, **session.own_options())
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

@@ -1,4 +1,4 @@
-"""What becomes of the session of a client that is dropped while connected."""
+"""The end of the session of a client that is dropped while connected."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ..session.session import Session
 
 
 class SessionWatch:
-    """What the finalizer of a client knows of its session.
+    """The session as the finalizer of a client knows it.
 
-    It is weak, because the error that ended a session refers, by its traceback, to the client: a finalizer that knew
-    it would keep the client for ever. A live session is kept by the register of sessions.
+    The reference is weak, because the error that ended a session refers, by its traceback, to the client: a finalizer
+    with a strong one would keep the client for ever. A live session is kept by the registry of sessions.
     """
 
     def __init__(self) -> None:
         self._session: weakref.ref[Session] | None = None
 
     def begin(self, session: Session) -> None:
-        """This is the client's session now."""
+        """Store the client's current session."""
         self._session = weakref.ref(session)
 
     def collected(self) -> None:
-        """The client was collected: its session, if it is live, is torn down."""
+        """End the session, if it is live: the client was collected."""
         session = self._session() if self._session is not None else None
         if session is None or not session.live:
             return
-        # A finalizer may run anywhere, even under a lock: it only leaves a note for the io thread.
-        session.runtime.io.call(lambda: session.end(CloseInfo(initiator="client")))
+        # A finalizer may run anywhere, even under a lock, so it only gives the I/O thread a call to run.
+        session.runtime.io.call(lambda: session.ending.begin(CloseInfo(initiator="client")))
         warnings.warn(
             "An RTVIClient was dropped while connected; its session is ended. "
             "Call disconnect(), or use `with client:`.",

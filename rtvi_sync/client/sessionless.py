@@ -1,4 +1,4 @@
-"""What a client does without a session: it has a bot started, or makes the request of a single action."""
+"""The requests of a client without a session: to start a bot, or for a single action."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
+from ..protocol.about import about_this_client
 from ..protocol.engine import Engine
 from ..protocol.states import CloseInfo, TransportState
 from ..session.attempt import on_a_thread, was_disconnected
@@ -23,7 +24,6 @@ from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
-from ..session.session import about_this_client
 from ..transports.net import Network
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class BotStart:
-    """One call of `start_bot()`. `abandoned`, `begun` and `over` mean what they mean for a `ConnectAttempt`.
+    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectAttempt`.
 
     Args:
         request: starts the bot.
         deadline: limit of the call.
     """
 
-    #: It never has one.
+    #: Always None; a `ConnectAttempt` has one.
     session: None = None
 
     def __init__(self, request: ConnectRequest, deadline: Deadline) -> None:
@@ -64,7 +64,7 @@ class BotStart:
             raise was_disconnected()
 
     def send(self) -> Bundle:
-        """Make the request, on a thread of its own. Errors as of `on_a_thread()` and `ConnectRequest.send()`."""
+        """Make the request, on a thread of its own. Errors of `on_a_thread()` and `ConnectRequest.send()`."""
         bundle: Bundle = on_a_thread(
             lambda: self._request.send(self._deadline, self._abort), self._abort, self._deadline
         )
@@ -84,7 +84,7 @@ class Sessionless:
         idle: enters a block that holds the client's lock; raises if the client has a session.
         check_open: raises if the client was closed for good.
         network: TLS and proxy.
-        http_client: the caller's own, or None.
+        http_client: the application's own, or None.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Sessionless:
         self._http_client = http_client
         self._start: BotStart | None = None  # the one that is under way; written under the client's lock
         self._turns: list[HTTPAction] = []
-        #: What `start_bot()` has brought last.
+        #: The last result of `start_bot()`.
         self.started: Bundle | None = None
 
     # -- starting a bot -----------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Sessionless:
 
         Args:
             start: the call.
-            on_begin: called once nothing else can begin any more.
+            on_begin: called as soon as nothing else can begin any more.
         """
         start.begin()
         with self._publisher(start=start) as publisher:
@@ -148,8 +148,8 @@ class Sessionless:
     # -- actions and events -------------------------------------------------------------------------------------------
 
     def http_action(self, message: RTVIMessage, params: RTVIClientParams) -> HTTPAction:
-        """What makes the request for an action without a session. See `RTVIClient.action()`."""
-        from ..session.http_action import HTTPAction  # HTTP, which most sessions do without
+        """Return the request for an action without a session. See `RTVIClient.action()`."""
+        from ..session.http_action import HTTPAction  # imports HTTP, which most sessions do not need
 
         return HTTPAction(
             message,
@@ -161,12 +161,12 @@ class Sessionless:
         )
 
     def announce(self, event: RTVIEvent, data: object) -> None:
-        """Queue an event that belongs between two sessions; nothing if the program has begun a session meanwhile."""
+        """Queue an event that belongs between two sessions; nothing if a session has begun meanwhile."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.event(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
-        """Tell the calls that wait for a session, after what is queued, that none follows."""
+        """End the streams that wait for a session, after what is queued: none follows."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.give_up(info)
 
@@ -188,7 +188,9 @@ class Sessionless:
         forgets_bot: bool = False,
         on_overflow: Callable[[], object] = lambda: None,
     ) -> Iterator[EventPublisher]:
-        """Announces events; for a `start`, and to forget its bot, states too, which only one publisher may do."""
+        """Yield a publisher of events; for a `start`, and to forget its bot, also of states, which only one publisher
+        may change.
+        """
         takes_states = start is not None or forgets_bot
         runtime = acquire_runtime()
         try:
@@ -211,11 +213,11 @@ class Sessionless:
 
     @property
     def active(self) -> bool:
-        """True if `disconnect()` has an action or a started bot to end here."""
+        """Tell whether `disconnect()` has an action or a started bot to end here."""
         return bool(self._turns) or self._states.value is TransportState.AUTHENTICATED
 
     def abandon_actions(self) -> None:
-        """End the requests of actions, and wait until their threads are gone."""
+        """End the requests of actions, and wait until their threads have ended."""
         turns = [*self._turns]
         for turn in turns:
             turn.abandon()
@@ -236,7 +238,7 @@ class Sessionless:
             self._states.value = TransportState.DISCONNECTED
 
     def after_fork_in_child(self) -> None:
-        """The requests are the parent's."""
+        """Forget the requests, which are the parent's."""
         if self._start is not None:
             self._states.value = TransportState.DISCONNECTED
         self._start = None

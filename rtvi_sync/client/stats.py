@@ -1,4 +1,4 @@
-"""Counters for the program's own monitoring."""
+"""Counters for the application's own monitoring."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..transports.base import TransportStats
 
 @attrs.frozen(kw_only=True)
 class ClientStats(TransportStats, MediaCounters):
-    """What `client.stats()` returns: counters of the session that is, or of the last one, and of the client.
+    """Counters of the current or last session, and of the client, from `client.stats()`.
 
-    Nothing but audio and video is ever dropped, the oldest first: `audio_unsent`, `mic_dropped`,
-    `speaker_dropped_seconds` and `video_dropped` count it. Messages that cannot be sent, and events that find the queue
-    full, end the session with an error instead.
+    Only audio and video are ever dropped, the oldest first: `audio_unsent`, `mic_dropped`, `speaker_dropped_seconds`
+    and `video_dropped` count it. Messages that cannot be sent, and events that find the queue full, end the session
+    with an error instead.
 
     Attributes:
         sessions: how many this client has begun, failed attempts included.
-        reconnects: how many of them replaced a lost one by themselves.
+        reconnects: how many of them replaced a lost one automatically.
         messages_sent, messages_received: RTVI messages of the session.
         events_queued, event_bytes_queued: what waits for its handlers now.
     """

@@ -100,7 +100,7 @@ class _HubSlot:
             return not before
 
     def retire_unused(self, runtime: Runtime) -> float | None:
-        """Retire `runtime` if nobody has used it for a while; how many seconds that may take yet, None if it is used."""
+        """Retire `runtime` if it has been unused for a while; return the seconds until then, None if it is used."""
         with self._lock:
             if runtime.users or self._current is not runtime:
                 runtime.watched = False

@@ -11,7 +11,7 @@ from enum import Enum
 
 import attrs
 
-from ..errors import DisconnectedError, RTVIError, anew
+from ..errors import DisconnectedError, RTVIError, fresh_copy
 from .text import one_line
 from .validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 
@@ -101,7 +101,7 @@ class CloseInfo:
 
     def failure(self) -> RTVIError:
         """The error for whoever asks why there is no session."""
-        return anew(self.error) if isinstance(self.error, RTVIError) else self.as_error()
+        return fresh_copy(self.error) if isinstance(self.error, RTVIError) else self.as_error()
 
     def as_error(self, before: str = "") -> DisconnectedError:
         """A new error for a call that needed the session.

@@ -1,11 +1,11 @@
-"""One attempt to connect: its phases on a thread of their own, all on one deadline."""
+"""One attempt to connect: its phases on a thread of their own, under one deadline."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
@@ -13,21 +13,21 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
-from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, anew
+from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, fresh_copy
 from ..events import RTVIEvent
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
+from ..transports.base import TransportOptions
+from . import limits
 from .connect_request import BotStartedData, ConnectRequest
 from .session import Session
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# Without a limit, whoever waits is told this often, in seconds, what for.
+# Without a limit, the log says this often, in seconds, what the call waits for.
 _REMINDER_INTERVAL = 10.0
-# What an attempt leaves behind is gone at once, unless the program's own code is at work in it.
-_LINGER_TIMEOUT = 0.1
 
-# A client without limits waits for its bot; that the bot has no config is no reason to wait for ever.
+# A client without limits waits for its bot without end, but not for a config that the bot may not have.
 _CONFIG_TIMEOUT = 10.0
 
 _DOING = {
@@ -49,100 +49,86 @@ _ADVICE = {
 }
 
 
-class SessionMaker(Protocol):
-    """What an attempt needs of the connector."""
-
-    def begin_session(self, deadline: Deadline, *, is_replacement: bool) -> Session:
-        """Begin a session, for which nothing has been done yet.
-
-        Raises:
-            RTVIError: the client cannot have one now.
-        """
-
-    def initialize_transport(self, session: Session) -> None:
-        """Tell the transport of its session. On the connect thread."""
-
-
 class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end.
 
     Args:
-        connector: makes the session.
-        request: brings what the transport is to be given.
+        request: yields what the transport is given.
         deadline: limit of the attempt.
-        config_timeout: seconds that a bot which has not told its config may take to tell it; None: 10.
+        config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
     """
 
-    def __init__(
-        self, connector: SessionMaker, request: ConnectRequest, deadline: Deadline, config_timeout: float | None
-    ) -> None:
-        self._manager = connector
+    def __init__(self, request: ConnectRequest, deadline: Deadline, config_timeout: float | None) -> None:
         self._request = request
-        self._deadline = deadline
         self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
         self._phase = "begin"
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
-        #: From `begin()` on.
+        self.deadline: Deadline = deadline
+        #: Set by `begin()`.
         self.session: Session | None = None
         self.abandoned: bool = False
-        #: Whoever makes the attempt is at it, or was.
+        #: The attempt is under way, or was.
         self.begun: bool = False
-        #: Nothing of it is left.
+        #: Set when nothing of the attempt is left.
         self.over: Latch = Latch()
 
     @system_failures_as(TransportStartError, _NOT_BEGUN)
-    def begin(self, *, is_replacement: bool = False) -> Session:
-        """Begin the session, if the client is idle."""
+    def begin(self, make_session: Callable[[], Session]) -> Session:
+        """Begin the session, if the client is idle.
+
+        Raises:
+            DisconnectedError: the attempt was abandoned before.
+            RTVIError: of `make_session()`, which raises if the client cannot have a session now.
+        """
         self.begun = True
         if self.abandoned:
             raise was_disconnected()
-        self.session = self._manager.begin_session(self._deadline, is_replacement=is_replacement)
+        self.session = make_session()
         return self.session
 
-    def run(self) -> BotReadyData:
-        """Connect. Blocks until the bot is ready.
+    def run(self, session: Session, options: TransportOptions) -> BotReadyData:
+        """Connect `session`, whose transport gets `options`. Blocks until the bot is ready.
 
         Raises:
             ConnectionTimeoutError: the deadline passed first.
             RTVIError: what else went wrong; the session has ended.
             KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
         """
-        session = self.session
-        assert session is not None, "begin() comes first"
+        ending = session.ending
         try:
             if self.abandoned:
-                session.end(CloseInfo(initiator="client"))  # as `abandon()` would have: it is no failure
+                ending.begin(CloseInfo(initiator="client"))  # as `abandon()` does: it is no failure
                 raise was_disconnected()
-            # Here, because the limit may pass before the thread runs: an attempt fails from `initializing`.
+            # Before the thread starts, because the limit may pass until it runs: an attempt fails from `initializing`.
             session.move(TransportState.INITIALIZING)
-            job = session.connecting = PoolTask("connect", self._work, session)
+            task = ending.connecting = PoolTask("connect", self._work, session, options)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
-                job.start()
-            if not _wait(session.connect_done, self._deadline, lambda: _DOING[self._phase], "connect()"):
+                task.start()
+            if not _wait(ending.connect_done, self.deadline, lambda: _DOING[self._phase], "connect()"):
                 raise ConnectionTimeoutError(
-                    f"The bot was not ready within {self._deadline.timeout:g} s; "
+                    f"The bot was not ready within {self.deadline.timeout:g} s; "
                     f"the time was spent on {_DOING[self._phase]}. {_diagnosis(session) or _ADVICE[self._phase]}",
                     phase=self._phase,
-                    elapsed=self._deadline.elapsed(),
+                    elapsed=self.deadline.elapsed(),
                 )
-            job.done.wait(Deadline(_LINGER_TIMEOUT))
+            task.done.wait(Deadline(limits.LINGER_TIMEOUT))
             if session.bot is None:
                 own = self._error
-                raise own if own is not None and session.info is self._end else session.failure()
+                raise own if own is not None and ending.info is self._end else ending.info.failure()
             self._fetch_config(session)
             return session.bot
         except BaseException as error:
-            session.end_and_wait(_end_by(error), linger=_LINGER_TIMEOUT)
+            ending.begin_and_wait(_end_by(error), linger=limits.LINGER_TIMEOUT)
             raise
 
     def _fetch_config(self, session: Session) -> None:
         try:
-            session.fetch_config(Deadline(self._deadline.sooner(self._config_timeout)))
+            session.fetch_config(Deadline(self.deadline.sooner(self._config_timeout)))
         except DisconnectedError:
-            session.end_and_wait(session.info, linger=_LINGER_TIMEOUT)
-            # It was ready, so its loss may be the successor's affair, as it were a moment later.
-            if not session.is_replaced:
+            session.ending.begin_and_wait(session.ending.info, linger=limits.LINGER_TIMEOUT)
+            # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
+            if not session.ending.is_replaced:
                 raise
 
     def abandon(self) -> None:
@@ -150,23 +136,23 @@ class ConnectAttempt:
         self.abandoned = True
         session = self.session
         if session is not None:
-            shielded(lambda: session.end(CloseInfo(initiator="client")))
+            shielded(lambda: session.ending.begin(CloseInfo(initiator="client")))
 
     # -- on the connect thread ----------------------------------------------------------------------------------------
 
-    def _work(self, session: Session) -> None:
+    def _work(self, session: Session, options: TransportOptions) -> None:
         try:
-            self._steps(session)
+            self._steps(session, options)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
             self._error, self._end = error, _end_by(error)
-            session.end(self._end)
+            session.ending.begin(self._end)
 
     @system_failures_as(TransportStartError, "The session could not be established")
-    def _steps(self, session: Session) -> None:
+    def _steps(self, session: Session, options: TransportOptions) -> None:
         transport, signal = session.transport, session.abort.signal
         self._phase = "devices"
         with _may_fail(session, "could not be prepared"):
-            self._manager.initialize_transport(session)
+            session.initialize_transport(options)
             session.check_wanted()
             transport.init_devices()
             session.check_wanted()
@@ -174,7 +160,7 @@ class ConnectAttempt:
         if self._request.needed:
             self._phase = "http"
             session.move(TransportState.AUTHENTICATING)
-        bundle = self._request.send(self._deadline, session.abort)
+        bundle = self._request.send(self.deadline, session.abort)
         session.check_wanted()
         if bundle.started:
             session.move(TransportState.AUTHENTICATED)
@@ -193,7 +179,7 @@ class ConnectAttempt:
 
 @contextlib.contextmanager
 def _may_fail(session: Session, how: str) -> Iterator[None]:
-    """Around a call of a transport, which may be anybody's."""
+    """Turn an error of the transport, which may be the application's, into a `TransportStartError`."""
     session.check_wanted()
     try:
         yield
@@ -206,7 +192,7 @@ def _may_fail(session: Session, how: str) -> Iterator[None]:
 
 
 def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
-    """Do `work()` on a thread of its own, so that it can be left behind; returns its result or raises its error."""
+    """Run `work()` on a thread of its own, which can be left behind; return its result or raise its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
     settled = Latch()
@@ -235,10 +221,10 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
                 elapsed=deadline.elapsed(),
             )
     finally:
-        aborted = not abort.abort(was_disconnected())  # whatever still goes on is of no use any more
-        job.done.wait(Deadline(_LINGER_TIMEOUT))
+        aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
+        job.done.wait(Deadline(limits.LINGER_TIMEOUT))
     if aborted:
-        # Not the reason itself: an error that is raised on two threads mixes their tracebacks.
+        # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()
     if failure:
         raise failure[0]
@@ -250,7 +236,9 @@ def was_disconnected() -> DisconnectedError:
 
 
 def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `gate`; False if `deadline` passed first. Without a limit the program is told now and then."""
+    """Wait for `gate`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
+    for.
+    """
     while not latch.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
@@ -265,7 +253,7 @@ def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str)
 
 
 def _diagnosis(session: Session) -> str | None:
-    """Ask the transport, which may be anybody's, why the bot is not ready."""
+    """Ask the transport, which may be the application's, why the bot is not ready."""
     try:
         return session.transport.diagnosis()
     except Exception:
@@ -274,11 +262,11 @@ def _diagnosis(session: Session) -> str | None:
 
 
 def _end_by(error: BaseException) -> CloseInfo:
-    """How a session ends whose attempt raised `error`."""
+    """Return how a session ends whose attempt raised `error`."""
     if isinstance(error, KeyboardInterrupt):
-        return CloseInfo(initiator="client")  # the caller's own wish, not a failure
-    # Not the error itself: on its way to the caller it gets a traceback, which would keep the client alive.
-    kept = anew(error)
+        return CloseInfo(initiator="client")  # the application interrupts its own call, which is no failure
+    # A copy, because the error gets a traceback on its way to the caller, and that would keep the client alive.
+    kept = fresh_copy(error)
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)
     return CloseInfo(initiator="client", error=kept)

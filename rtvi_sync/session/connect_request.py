@@ -1,4 +1,4 @@
-"""The request that starts a bot, or whatever the caller has in its place."""
+"""The request that starts a bot, or the parameters that the application passes in its place."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class BotStartedData:
 
 @attrs.frozen
 class Bundle:
-    """What a transport is to be given.
+    """What a transport is given to connect.
 
     Attributes:
-        content: that.
-        secure: an https endpoint answered it.
-        source: who gave it; see `Transport.bundle_source`.
-        started: a start endpoint answered it.
+        content: the parameters of the transport.
+        secure: True if an https endpoint returned them.
+        source: where they come from; see `Transport.bundle_source`.
+        started: True if a start endpoint returned them.
     """
 
     content: Any = attrs.field(repr=False)
@@ -52,11 +52,11 @@ class Bundle:
 
 @attrs.frozen
 class BotURL:
-    """Where a bot is, as one URL says it. `RTVIClient.for_url()` defines the forms.
+    """The address of a bot, from one URL. `RTVIClient.for_url()` defines the forms.
 
     Attributes:
         ws_url: the bot's WebSocket; None: a server is asked for it.
-        endpoints: of that server; an endpoint is tried if the one before it answers 404 or 405.
+        endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
         base_url: of that server, for its other endpoints.
     """
 
@@ -66,10 +66,10 @@ class BotURL:
 
     @classmethod
     def parse(cls, url: str) -> BotURL:
-        """Take a URL apart.
+        """Parse a URL.
 
         Raises:
-            InvalidTransportParamsError: no bot can be there. The URL is not repeated: it may hold a key.
+            InvalidTransportParamsError: it cannot be the URL of a bot. The text does not repeat it: it may hold a key.
             TypeError: it is not a string.
         """
         URL.check(url=url)
@@ -88,18 +88,18 @@ class BotURL:
 
 @attrs.frozen(kw_only=True)
 class ConnectRequest:
-    """Where the transport's parameters come from.
+    """The source of the transport's parameters.
 
     Attributes:
-        params: the client's, read when the request is made.
-        given: parameters that the caller of `connect()` has already; then no request is made.
-        started: what `start_bot()` has brought last. Given back, it is a server's answer still, not the caller's word.
+        params: returns the client's parameters; called when the request is made.
+        given: parameters that the application passed to `connect()`; then no request is made.
+        started: the last result of `start_bot()`. Passed back to `connect()`, it still counts as the server's answer.
         start: a request that starts the bot instead of the default one.
-        bot_url: where the bot is, instead of what `params` say; None: as they say.
-        handler: the caller's own way to make the request.
+        bot_url: the address of the bot instead of what `params` say; None: as they say.
+        handler: the application's own function that makes the request.
         transport_name: for servers that start more than one kind.
         network: TLS and proxy.
-        http_client: the caller's own, or None.
+        http_client: the application's own, or None.
     """
 
     params: Callable[[], RTVIClientParams]
@@ -114,7 +114,7 @@ class ConnectRequest:
 
     @property
     def needed(self) -> bool:
-        """True if a request, or the caller's handler, is to be called."""
+        """Tell whether a request, or the application's handler, is to be called."""
         if self.given is not None:
             return False
         if self.start is not None or self.handler is not None:
@@ -126,7 +126,7 @@ class ConnectRequest:
 
     @system_failures_as(StartBotError, "The connect request could not be made")
     def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
-        """Make the request and return what the transport is to be given.
+        """Make the request and return what the transport is given.
 
         Raises:
             StartBotError: it failed.
@@ -142,7 +142,7 @@ class ConnectRequest:
         abort.signal.raise_if_aborted()
         params = self.params()
         if self.start is not None:
-            # Credentials for one server are not for another.
+            # Credentials for one server must not reach another.
             trusted = params.base_url is not None and _same_origin(params.base_url, self.start.endpoint)
             return self._start(self.start, params if trusted else _without_credentials(params), abort.signal)
         if self.handler is not None:
@@ -181,7 +181,7 @@ class ConnectRequest:
         return self._post(url, _default_body(params), params.headers or {}, signal)
 
     def _ask(self, endpoints: tuple[str, ...], params: RTVIClientParams, signal: AbortSignal) -> Bundle:
-        """Ask the first endpoint that exists for the bot."""
+        """Request the bot from the first endpoint that exists."""
         if params.base_url is not None and not _same_origin(params.base_url, endpoints[0]):
             params = _without_credentials(params)
         for url in endpoints:
@@ -204,7 +204,7 @@ class ConnectRequest:
     ) -> Bundle:
         from ..transports.http import CONNECT, START, origin_of, post_json
 
-        secure = origin_of(url)[0] == "https"  # redirects do not leave the origin
+        secure = origin_of(url)[0] == "https"  # redirects stay within the origin
         answer = post_json(
             url,
             body,
@@ -235,5 +235,5 @@ def _same_origin(one: str, other: str) -> bool:
 
     try:
         return origin_of(one) == origin_of(other)
-    except StartBotError:  # one of them is no URL; the request will say so
+    except StartBotError:  # one of them is no URL; the request raises an error that says so
         return False

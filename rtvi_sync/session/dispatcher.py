@@ -1,4 +1,4 @@
-"""From an event to the program: handlers, signals and streams, in order, one event at a time per client."""
+"""Delivery of events to handlers, receivers and streams, in order, one event at a time for each client."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .event_stream import EventStream
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# What comes once in a session, before `connect()` returns.
+# Events that come once in a session, before `connect()` returns.
 _ONCE = frozenset({RTVIEvent.CONNECTED, RTVIEvent.BOT_STARTED, RTVIEvent.BOT_CONNECTED, RTVIEvent.BOT_READY})
-# What comes first in a session: it may be waited for before there is one.
+# Events with which a session begins: `wait_for()` may wait for them before there is one.
 _OPENING = _ONCE | {RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED}
 
 
@@ -50,7 +50,7 @@ class HandlerError:
 
 
 def forked_error() -> ForkedProcessError:
-    """For a call that needs a session which only the parent process has."""
+    """Return the error of a call that needs a session of the parent process."""
     return ForkedProcessError(
         "This client was connected when the process forked, so its session belongs to the parent. "
         "Make and connect a client in the child process: in a web worker, connect in the request or in a post-fork "
@@ -64,21 +64,21 @@ all the time that its event is queued."""
 
 
 def message_of(cause: Cause) -> RTVIMessage:
-    """The message that caused an event."""
+    """Return the message that caused an event."""
     return cause if isinstance(cause, RTVIMessage) else envelope.decode(cause)
 
 
 @attrs.define(eq=False)
 class _Special:
-    """A handler that does not simply take each payload."""
+    """A handler that is not called with each payload."""
 
     function: Callable[..., Any]
     takes_payload: bool
     once: bool
-    messages: frozenset[str] | None = None  # wire types: it takes the messages of these instead
+    messages: frozenset[str] | None = None  # wire types: the handler is called with the messages of these instead
 
     def call(self, data: Any, cause: Cause | None) -> None:
-        """Hand it what it takes."""
+        """Call the handler with what it takes."""
         if self.takes_payload:
             self.function(data)
         elif self.messages is None:
@@ -87,7 +87,7 @@ class _Special:
             self.function(message)
 
 
-# Most handlers stand for themselves. Who listens to all events has seventy in each session, a third of its memory.
+# Most handlers are stored as they are. A client with handlers for all events has 70 of them, a third of its memory.
 _Handler: TypeAlias = Callable[..., Any] | _Special
 _NONE: list[_Handler] = []
 
@@ -97,29 +97,30 @@ def _function_of(handler: _Handler) -> Callable[..., Any]:
 
 
 class Dispatcher:
-    """Who listens to the events of one client. Owned by the client; sessions and queues refer to it weakly.
+    """The handlers and streams of one client. Owned by the client; sessions and queues refer to it weakly.
 
     Args:
-        client: the sender that signals name. Held weakly.
+        client: the sender of its signals. Held weakly.
         manual: events are delivered by `process_events()` only.
-        max_events, max_bytes: limits of the queue, and of each stream's.
+        max_events, max_bytes: limits of the queue, and of the queue of each stream.
     """
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
         self._client = weakref.ref(client)
         self.queue: SerialQueue = SerialQueue(max_items=max_events, max_bytes=max_bytes, manual=manual)
         self._limits = (max_events, max_bytes)
-        # There is no lock, which a thread of the program's could hold while a signal handler on it waits for an event:
-        # the lists and the dicts are changed in single steps, and walked in copies.
+        # There is no lock, because an application thread could hold it while a signal handler on that thread waits for
+        # an event: the lists and dicts are changed in single steps, and copied before they are iterated over.
         self._handlers: dict[RTVIEvent, list[_Handler]] = {}
         self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
-        #: The program's functions that a bot may call, by name; under None, the one for all other names.
+        #: The application's functions that a bot may call, by name; under None, the one for all other names.
         self.functions: dict[str | None, Callable[..., Any]] = {}
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
-        # The last session whose last events were, or are being, delivered, and how it ended. Written on the queue.
+        # The last session whose last events were delivered or are being delivered, and how it ended. Written by the
+        # queue's worker.
         self._over = (0, CloseInfo())
-        self._tally = threading.local()  # of the events that process_events() has delivered on this thread
+        self._tally = threading.local()  # counts the events that process_events() has delivered on this thread
         self._forked = False
         register_for_fork(self)
 
@@ -138,7 +139,7 @@ class Dispatcher:
             handlers.append(handler)
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
-        """Call `function`, or nothing at all, for `event` any longer. An unknown function is no error."""
+        """Stop calling `function`, or any function, for `event`. An unknown function is no error."""
         type_ = event_from(event)
         for handler in self._handlers_of(type_):
             of_helper = isinstance(handler, _Special) and handler.messages is not None
@@ -146,19 +147,19 @@ class Dispatcher:
                 self._take(handler, type_)
 
     def add_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
-        """Call `function` with each message of the bot that is of these wire types, in the order of the events."""
+        """Call `function` with each of the bot's messages of these wire types, in the order of the events."""
         for type_ in set(map(_event_of, messages)):
             self._add(type_, _Special(function, takes_payload=False, once=False, messages=messages))
 
     def remove_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
-        """Take back what `add_helper()` did."""
+        """Undo `add_helper()`."""
         for type_ in set(map(_event_of, messages)):
             for handler in self._handlers_of(type_):
                 if isinstance(handler, _Special) and handler.messages is not None and handler.function == function:
                     self._take(handler, type_)
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
-        """A stream of the events of `types` (none: of all) from now on.
+        """Return a stream of the events of `types` (none: of all) from now on.
 
         Raises:
             ForkedProcessError: the session is the parent's.
@@ -169,15 +170,15 @@ class Dispatcher:
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         while True:
             over, info = self._over
-            # It ends with the session that is live, or with the next one.
+            # The stream ends with the live session, or with the next one.
             stream.session = max(self._begun, over + 1)
             stream.after = info if self._begun == over > 0 else None
             if self._over[0] == over:
                 return stream
-            # A session was over in this very moment, and may have passed by the stream.
+            # A session ended between the two reads of `_over`, and its end may have missed the stream.
 
     def wait_for(self, event: str | RTVIEvent, where: Callable[[Event], object] | None, timeout: float | None) -> Event:
-        """The next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
+        """Wait for the next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
         type_ = event_from(event)
         deadline = Deadline(timeout)
         with self.open_stream([type_], timeout) as stream:
@@ -195,7 +196,7 @@ class Dispatcher:
         self._streams.pop(id(stream), None)
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_`. What nobody listens to is neither decoded nor queued."""
+        """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
         if self._handlers.get(type_):
             return True
         if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
@@ -203,8 +204,8 @@ class Dispatcher:
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_` by its name. Who takes every event that there is may mean no particular
-        one, and what costs something to find out is not found out for him.
+        """Tell whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count:
+        data that is costly to produce is not produced for it.
         """
         return bool(
             self._handlers.get(type_)
@@ -222,32 +223,34 @@ class Dispatcher:
 
     @property
     def sessions(self) -> int:
-        """How many have begun."""
+        """Return how many have begun."""
         return self._begun
 
     def begin_session(self) -> int:
-        """A session begins. Returns its number."""
+        """Begin a session; return its number."""
         self._begun += 1
         return self._begun
 
     def session_over(self, number: int, info: CloseInfo) -> None:
-        """The last event of a session is about to be delivered: streams opened from now on belong to the next."""
+        """Record how a session ended, before its last event is delivered: streams opened from now on belong to the next
+        one.
+        """
         if number >= self._over[0]:
             self._over = number, info
 
     def end_streams(self, number: int, info: CloseInfo) -> None:
-        """The last event of a session was delivered."""
+        """End the streams of a session whose last event was delivered."""
         for stream in self._live_streams():
             if stream.session > number:
                 continue
             if stream.types and stream.types <= _OPENING and info.reconnecting:
-                stream.session = number + 1  # who waits for a session waits for the one that replaces it
+                stream.session = number + 1  # a stream that waits for a session waits for the one that replaces it
             else:
                 stream.end(info)
                 self.close_stream(stream)
 
     def end_sessions(self, info: CloseInfo) -> None:
-        """There will be no further session: streams that wait for one end."""
+        """End the streams that wait for a further session: there will be none."""
         for stream in self._live_streams():
             if stream.session > self._begun:
                 stream.end(info)
@@ -263,14 +266,15 @@ class Dispatcher:
     def deliver(
         self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0
     ) -> bool:
-        """Hand an event to everybody who listens; False if it was too much for a stream.
+        """Pass an event to its streams, handlers and receivers; return False if the queue of a stream is full.
 
-        The `Event` itself is made for streams and signals only. Most programs have handlers, which get the payload.
+        The `Event` object is made for streams and receivers only. Most applications have handlers, which get the
+        payload.
         """
         event: Event | None = None
         taken = True
-        # Streams come first: what they promise is that the handlers of *earlier* events have returned, and those of
-        # this one may take their time.
+        # Streams come first: they promise that the handlers of *earlier* events have returned, and those of this event
+        # may block.
         if self._streams:
             event = _event(type_, data, received_at, cause)
             streams = [stream for stream in self._live_streams() if stream.has_listener(type_)]
@@ -305,11 +309,11 @@ class Dispatcher:
         return taken
 
     def count(self) -> None:
-        """`process_events()` is about to deliver an event on this thread."""
+        """Count an event that `process_events()` delivers on this thread."""
         self._tally.count = getattr(self._tally, "count", 0) + 1
 
     def run_queued(self, deadline: Deadline) -> int:
-        """Deliver on this thread what is queued, after waiting for a first event; returns how many events that were.
+        """Wait for a first event, deliver on this thread what is queued, and return how many events that were.
 
         Raises:
             RTVIError: the events of this client are delivered by threads.
@@ -328,7 +332,7 @@ class Dispatcher:
         return int(self._tally.count)
 
     def _take(self, handler: _Handler, type_: RTVIEvent) -> bool:
-        """Remove `handler`; False if that was done before."""
+        """Remove `handler`; return False if that was done before."""
         try:
             self._handlers[type_].remove(handler)
         except ValueError:
@@ -336,8 +340,10 @@ class Dispatcher:
         return True
 
     def _failed(self, handler: Callable[..., Any], error: BaseException, event: Event) -> bool:
-        """A handler raised: it must not end the thread that serves other clients. Inside the `except`."""
-        # On a thread of the user's own, in manual mode, an exit or Ctrl-C is his.
+        """Log and publish that a handler raised, which must not end the thread that serves other clients. Inside the
+        `except`.
+        """
+        # In manual mode handlers run on an application thread, where an exit or Ctrl-C has to get through.
         if self.queue.manual and not isinstance(error, Exception):
             raise error
         logger.error("A handler of %r raised", event.type.value, exc_info=error)
@@ -352,7 +358,7 @@ class Dispatcher:
         self.queue.after_fork_in_child()
 
     def lose_session(self) -> None:
-        """In a forked child, on its only thread: the session is the parent's."""
+        """Mark the session as the parent's. In a forked child, on its only thread."""
         self._forked = True
 
 
@@ -361,13 +367,13 @@ def _event(type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None)
 
 
 def _event_of(type_: str) -> RTVIEvent:
-    """The event of a message, by its wire type."""
+    """Return the event of a message, by its wire type."""
     spec = INBOUND.get(type_)
     return spec.event if spec is not None and spec.event is not None else RTVIEvent.UNKNOWN_MESSAGE
 
 
 def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
-    """False if a handler, the value of the option `name`, is to be called without the payload.
+    """Tell whether a handler, the value of the option `name`, is to be called with the payload.
 
     Raises:
         TypeError: it can be called neither with it nor without, or is a coroutine function.
@@ -375,7 +381,7 @@ def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
     FUNCTION.check_one(name, function)
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have none
+    except (TypeError, ValueError):  # some built-in functions have none
         return True
     for arguments in ((None,), ()):
         try:

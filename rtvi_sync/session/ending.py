@@ -1,149 +1,295 @@
-"""The end of a session: everything that ends with it, once, in order, in bounded time."""
+"""The end of a session: how it began, and everything that ends with it, once, in order, in bounded time."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 
+from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import log_stack_of, unregister_for_exit
+from ..concurrency.lifecycle import NO_THREAD_PAUSE, is_exiting, log_stack_of
+from ..concurrency.pending_requests import Pending
 from ..concurrency.pool_task import PoolTask
-from ..errors import DisconnectedError, anew
-from ..protocol.states import TransportState
+from ..concurrency.runtime import Runtime
+from ..errors import DisconnectedError, fresh_copy
+from ..media.manager import MediaManager
+from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport
-
-if TYPE_CHECKING:
-    from .session import Session
+from . import limits
+from .function_calls import FunctionCalls
+from .publisher import EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# What `disconnect()` promises. The teardown itself gives up a little sooner, so that its result is still seen.
-TEARDOWN_LIMIT = 5.0
-_OWN_SHARE = 0.9
-# A transport that does not come back leaves the rest of the limit to the handlers of the last events.
-_TRANSPORT_SHARE = 0.8
-# The part of that in which a transport may send what waits; the rest is for closing.
-_SENDING_SHARE = 0.9
-# A speaker that has much to play leaves the rest of the limit to these handlers, too.
-_MEDIA_SHARE = 0.85
-# What was received and not played yet is played to the end, at most so long. A speaker beside busy threads has 0.6 s. A
-# sink of the application that takes nothing for so long hangs.
-_FLUSH_TIMEOUT = 1.5
-# A sink that is slow and works goes on until this share of the limit is over. Handlers get the rest.
-_SINK_SHARE = 0.6
-# A thread whose socket was shut down needs this long to find out, even on a busy machine; one that sits in a name
-# look-up or in the caller's own code is left behind after it.
-_SETTLE_TIMEOUT = 0.1
-# The result of a function that the bot called has nowhere to go any more, so less is worth waiting for.
-_FUNCTIONS_TIMEOUT = 1.0
+
+@attrs.frozen(kw_only=True)
+class SessionParts:
+    """What a session is made of, and what ends with it.
+
+    Attributes:
+        transport: carries the session.
+        media: of the client.
+        publisher: publishes the session's states and events.
+        runtime: the threads that the session shares with others.
+        pending: the calls that wait for an answer.
+        functions: the application's functions that the bot has called.
+        abort: abandons the attempt to connect.
+    """
+
+    transport: Transport
+    media: MediaManager
+    publisher: EventPublisher
+    runtime: Runtime
+    pending: Pending[Any]
+    functions: FunctionCalls
+    abort: AbortController
 
 
-def tear_down(session: Session, exit_deadline: Deadline | None) -> None:
-    """End a session whose end has begun. On its close thread, or, with a deadline, at the exit of the interpreter."""
-    publisher = session.publisher
-    limit = TEARDOWN_LIMIT * _OWN_SHARE
-    deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
-    media_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _MEDIA_SHARE))
-    # At exit all sessions share one limit, so a slow sink must not take the others' time.
-    flush = Deadline(deadline.sooner(TEARDOWN_LIMIT * _SINK_SHARE)) if exit_deadline is None else Deadline(0.0)
-    unsent: DisconnectedError | None = None
-    _abandon_attempt(session)
-    if session.was_opened:
-        session.move(TransportState.DISCONNECTING)
-    if session.initialized:
-        session.media.pause()
-        session.transport_deadline = Deadline(deadline.sooner(TEARDOWN_LIMIT * _TRANSPORT_SHARE))
-        unsent = _close(session.transport, session.transport_deadline)
-        timeout = media_deadline.sooner(_FLUSH_TIMEOUT)
-        threads = session.media.stop(timeout, max(timeout, flush.remaining() or 0.0))
-        log_stack_of(threads, "A source, a sink or a device does not return")
-    if exit_deadline is None:
-        session.ask_successor()  # the program's own rule may decide, and take its time
-    info = attrs.evolve(session.info, reconnecting=session.is_replaced)
-    if info.by_program and publisher.was_ready:
-        info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
-    delivered = publisher.finish(info)
-    session.release_transport()
-    session.closed.set()
-    session.connect_done.set()
-    if not publisher.manual:
-        if exit_deadline is not None:
-            publisher.deliver_queued(delivered, deadline.sooner(1.0))
-        _await_delivery(session, delivered, deadline)
-        _await_functions(session, deadline)
-    session.runtime.release()
-    unregister_for_exit(session)
-    session.drained.set()
-    session.hand_over()
+class SessionEnd:
+    """The one end of a session.
 
+    Args:
+        parts: of the session.
+        replaces: called on the close thread, once; True if a session that ends so is to be replaced.
+        on_closed: called on the close thread once the transport is closed, before another session can begin.
+        on_drained: called on the close thread last, after the last event was delivered.
+        is_replacement: the session is itself an attempt to replace a lost one.
+    """
 
-def _abandon_attempt(session: Session) -> None:
-    """Wake the connect thread from whatever it waits for, and give it a moment to go."""
-    if not session.publisher.was_ready:
-        # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its own: it
-        # calls functions of the program's, and one that hangs must not keep the end from coming.
-        error = session.info.as_error()
-        aborting = PoolTask("close", session.abort.abort, error)
+    def __init__(
+        self,
+        parts: SessionParts,
+        *,
+        replaces: Callable[[CloseInfo], bool] | None,
+        on_closed: Callable[[], object],
+        on_drained: Callable[[], object],
+        is_replacement: bool,
+    ) -> None:
+        self._parts = parts
+        self._replaces = replaces
+        self._on_closed, self._on_drained = on_closed, on_drained
+        self._is_replacement = is_replacement
+        # Guards `_info` and `_tearing_down`: the thread that sets one first does what follows from it. Any thread of
+        # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
+        self._lock = threading.RLock()
+        self._info: CloseInfo | None = None
+        self._tearing_down = False
+        self._task: PoolTask | None = None
+        self._transport_deadline: Deadline | None = None
+        #: The attempt to connect, on a thread of its own.
+        self.connecting: PoolTask | None = None
+        #: The transport was told of this session, and must be told of its end.
+        self.closes_transport: bool = False
+        #: The transport was open, so the state `disconnecting` is published.
+        self.was_opened: bool = False
+        #: The session is to be replaced by a new one. Known once `closed` is set.
+        self.is_replaced: bool = False
+        #: The attempt to connect has ended: the bot is ready, or the session closed.
+        self.connect_done: Latch = Latch()
+        #: The transport is closed, every waiting call has failed, and another session may begin.
+        self.closed: Latch = Latch()
+        #: The last event was delivered and the session's threads have ended, or the limit has passed.
+        self.drained: Latch = Latch()
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the session is ending, or has ended."""
+        return self._info is not None
+
+    @property
+    def info(self) -> CloseInfo:
+        """Return how the session ends, or has ended."""
+        return self._info or CloseInfo()
+
+    # -- beginning: any thread ----------------------------------------------------------------------------------------
+
+    def begin(self, info: CloseInfo) -> None:
+        """End the session, as `info` says if this is the first call. Does not wait."""
+        self._begin(info)
+        # Not only in the first call: Ctrl-C may have interrupted that one here.
+        if self._task is not None or self._tearing_down:
+            return
+        task = PoolTask("close", lambda: self._tear_down(task))
         try:
-            aborting.start()
+            task.start()
+            # Of two tasks that are started at once one does the work, and stores itself.
+            self._task = self._task or task
+        except RuntimeError:
+            if is_exiting():
+                self._tear_down(None, Deadline(limits.TEARDOWN_LIMIT))
+            else:  # the system has no thread to give at the moment, and the calling one may be the I/O thread
+                io = self._parts.runtime.io
+                io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.begin(info)))
+
+    def begin_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
+        """End the session and wait until it has ended, within the limit of `disconnect()`.
+
+        Args:
+            info: how it ends, if it is not ending already.
+            linger: seconds to wait for handlers of the last events; None: the rest of the limit.
+        """
+        self.begin(info)
+        deadline = Deadline(limits.TEARDOWN_LIMIT)
+        if self.wait_closed(deadline):
+            self.wait_drained(deadline if linger is None else Deadline(linger))
+
+    def at_exit(self, deadline: Deadline) -> None:
+        """End the session on this thread, before `deadline`: the interpreter exits."""
+        self._begin(CloseInfo(initiator="client"))
+        self._tear_down(None, deadline)
+        self.drained.wait(deadline)
+
+    def _begin(self, info: CloseInfo) -> None:
+        with self._lock:
+            if self._info is not None:
+                return
+            self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
+        # Before anything that takes time: no call may wait for an answer that cannot come.
+        self._parts.pending.fail_all(self.info.as_error)
+        self._parts.publisher.end()
+
+    # -- waiting: any thread ------------------------------------------------------------------------------------------
+
+    def wait_closed(self, deadline: Deadline) -> bool:
+        """Wait until another session may begin; False, and a log entry, if `deadline` passed first."""
+        if self._on_own_thread() or self.closed.wait(deadline):
+            return True
+        if self._task is not None:
+            log_stack_of(self._task.threads, "A session is not closed in time")
+        return False
+
+    def wait_drained(self, deadline: Deadline) -> bool:
+        """Wait until the last event was delivered and the threads have ended; False if `deadline` passed first.
+
+        Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
+        when the handler returns.
+        """
+        if self._on_own_thread() or self._parts.publisher.in_handler or self._parts.functions.is_current:
+            return True
+        return self.drained.wait(deadline) and (self._task is None or self._task.done.wait(deadline))
+
+    def _on_own_thread(self) -> bool:
+        """Tell whether the end of the session waits for the calling thread, which must not wait for the end."""
+        own = self._parts.runtime.io, self._task, self.connecting
+        return any(each is not None and each.is_current for each in own)
+
+    def time_to_close(self) -> float:
+        """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
+        deadline = self._transport_deadline or Deadline(limits.TEARDOWN_LIMIT)
+        return limits.time_to_send(deadline.sooner(limits.TEARDOWN_LIMIT))
+
+    # -- tearing down: on the close thread, or on the exiting one -----------------------------------------------------
+
+    def _tear_down(self, task: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
+        """Do everything that ends with the session, in order. As a task, or, with a deadline, at exit."""
+        with self._lock:
+            if self._tearing_down:
+                return
+            self._tearing_down = True
+        self._task = task or self._task
+        parts, publisher = self._parts, self._parts.publisher
+        limit = limits.TEARDOWN_LIMIT * limits.OWN_SHARE
+        deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
+        media_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * limits.MEDIA_SHARE))
+        # At exit all sessions share one limit, so a slow sink must not take the time of the others.
+        sink_share = limits.SINK_SHARE if exit_deadline is None else 0.0
+        sink_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * sink_share))
+        unsent: DisconnectedError | None = None
+        self._abandon_attempt()
+        if self.was_opened:
+            publisher.move(TransportState.DISCONNECTING)
+            parts.transport.state = publisher.state
+        if self.closes_transport:
+            parts.media.pause()
+            unsent = self._close_transport(deadline)
+            timeout = media_deadline.sooner(limits.FLUSH_TIMEOUT)
+            threads = parts.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
+            log_stack_of(threads, "A source, a sink or a device does not return")
+        if exit_deadline is None:
+            self._decide_on_replacement()
+        info = attrs.evolve(self.info, reconnecting=self.is_replaced)
+        if info.by_program and publisher.was_ready:
+            info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
+        delivered = publisher.finish(info)
+        self._on_closed()
+        self.closed.set()
+        self.connect_done.set()
+        if not publisher.manual:
+            if exit_deadline is not None:
+                publisher.deliver_queued(delivered, deadline.sooner(limits.EXIT_DELIVERY_TIMEOUT))
+            self._await_delivery(delivered, deadline)
+            self._await_functions(deadline)
+        parts.runtime.release()
+        self._on_drained()
+
+    def _abandon_attempt(self) -> None:
+        """Wake the connect thread from whatever blocks it, and give it a moment to end."""
+        if not self._parts.publisher.was_ready:
+            # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its
+            # own: it calls functions of the application, and one that hangs must not hold up the end.
+            error = self.info.as_error()
+            aborting = PoolTask("close", self._parts.abort.abort, error)
+            try:
+                aborting.start()
+            except RuntimeError:  # the interpreter is shutting down
+                self._parts.abort.abort(error)
+            else:
+                aborting.done.wait(Deadline(limits.SETTLE_TIMEOUT))
+        if self.connecting is not None and not self.connecting.is_current:
+            self.connecting.done.wait(Deadline(limits.SETTLE_TIMEOUT))
+
+    def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
+        """Close the transport; return its error if messages could not be sent."""
+        self._transport_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * limits.TRANSPORT_SHARE))
+        transport = self._parts.transport
+        unsent: list[DisconnectedError] = []
+
+        def disconnect() -> None:
+            try:
+                transport.disconnect()
+            except DisconnectedError as error:
+                logger.warning("%s", error)
+                unsent.append(fresh_copy(error))
+            except BaseException:
+                logger.exception("Closing the %s transport failed", transport.name)
+
+        # On a thread of its own: a transport of the application that hangs must not hold up the end.
+        task = PoolTask("close", disconnect)
+        try:
+            task.start()
         except RuntimeError:  # the interpreter is shutting down
-            session.abort.abort(error)
+            disconnect()
         else:
-            aborting.done.wait(Deadline(_SETTLE_TIMEOUT))
-    connecting = session.connecting
-    if connecting is not None and not connecting.is_current:
-        connecting.done.wait(Deadline(_SETTLE_TIMEOUT))
+            if not task.done.wait(self._transport_deadline):
+                log_stack_of(task.threads, f"The {transport.name} transport does not disconnect in time")
+        return unsent[0] if unsent else None
 
+    def _decide_on_replacement(self) -> None:
+        """Find out whether the session is to be replaced. The application's own rule may decide, and take its time."""
+        info = self.info
+        if self._replaces is not None and not info.by_program:
+            # What follows a failed attempt to replace a session is decided elsewhere in any case.
+            self.is_replaced = self._replaces(info) if self._parts.publisher.was_ready else self._is_replacement
 
-def time_to_close(deadline: Deadline | None) -> float:
-    """Return how many seconds a transport, whose `disconnect()` has the limit `deadline`, may spend on sending."""
-    limit = TEARDOWN_LIMIT * _TRANSPORT_SHARE
-    return _SENDING_SHARE * (limit if deadline is None else deadline.sooner(limit))
+    def _await_functions(self, deadline: Deadline) -> None:
+        """Wait a little for functions that the bot called."""
+        busy = self._parts.functions.join(Deadline(deadline.sooner(limits.FUNCTIONS_TIMEOUT)))
+        if busy:
+            log_stack_of(
+                busy, "A function that the bot called is still running though its session ended; its result is lost"
+            )
 
-
-def _close(transport: Transport, deadline: Deadline) -> DisconnectedError | None:
-    """Close the transport; returns its error if messages could not be sent."""
-    unsent: list[DisconnectedError] = []
-
-    def disconnect() -> None:
-        try:
-            transport.disconnect()
-        except DisconnectedError as error:
-            logger.warning("%s", error)
-            unsent.append(anew(error))
-        except BaseException:
-            logger.exception("Closing the %s transport failed", transport.name)
-
-    # On a thread of its own: a transport may be anybody's, and one that hangs must not keep the end from coming.
-    job = PoolTask("close", disconnect)
-    try:
-        job.start()
-    except RuntimeError:  # the interpreter is shutting down
-        disconnect()
-    else:
-        if not job.done.wait(deadline):
-            log_stack_of(job.threads, f"The {transport.name} transport does not disconnect in time")
-    return unsent[0] if unsent else None
-
-
-def _await_functions(session: Session, deadline: Deadline) -> None:
-    """Wait a little for functions that the bot called."""
-    busy = session.functions.join(Deadline(deadline.sooner(_FUNCTIONS_TIMEOUT)))
-    if busy:
-        log_stack_of(
-            busy, "A function that the bot called is still running though its session ended; its result is lost"
-        )
-
-
-def _await_delivery(session: Session, delivered: Latch, deadline: Deadline) -> None:
-    """Wait until the last event was delivered."""
-    publisher = session.publisher
-    if delivered.wait(deadline) or publisher.overtaken:
-        return  # a handler of the last event is at work on the next session already: that is not too long
-    publisher.silence()
-    busy = publisher.busy_threads()
-    if busy:
-        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+    def _await_delivery(self, delivered: Latch, deadline: Deadline) -> None:
+        """Wait until the last event was delivered."""
+        publisher = self._parts.publisher
+        if delivered.wait(deadline) or publisher.overtaken:
+            return  # a handler of the last event runs the next session already, so it is not late
+        publisher.silence()
+        busy = publisher.busy_threads()
+        if busy:
+            log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")

@@ -17,15 +17,15 @@ from ..protocol.states import CloseInfo
 
 
 class StreamOwner(Protocol):
-    """Who pushes events to a stream."""
+    """What pushes events to a stream."""
 
     queue: SerialQueue
 
     def check_process(self) -> None:
-        """Raise `ForkedProcessError` where no event can come."""
+        """Raise `ForkedProcessError` in a process in which no event can come."""
 
     def close_stream(self, stream: EventStream) -> None:
-        """Push no more events."""
+        """Stop pushing events to `stream`."""
 
 
 class EventStream:
@@ -48,12 +48,12 @@ class EventStream:
         self._timeout = timeout
         self._max_events = max_events
         self._max_bytes = max_bytes
-        #: The number of the session that it ends with.
+        #: The number of the session with which the stream ends.
         self.session: int = sys.maxsize
-        #: How the session before that ended, if nothing has followed it yet.
+        #: How the session before that ended, if none has followed it yet.
         self.after: CloseInfo | None = None
-        # The queue appends and the iterating thread takes, each in one step; so there is no lock, which one of them
-        # could hold while a signal handler waits for the other.
+        # The worker appends and the iterating thread pops, each in one step. There is no lock, because the iterating
+        # thread could hold it while a signal handler on it waits for the worker.
         self._events: deque[tuple[Event, int]] = deque()
         self._bytes_pushed = 0
         self._bytes_taken = 0
@@ -61,15 +61,15 @@ class EventStream:
         self._notifier = Notifier()
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """True if events of `type_` are to be pushed."""
+        """Tell whether events of `type_` are to be pushed."""
         return self._ended is None and (not self.types or type_ in self.types)
 
     def is_stale(self, event: Event) -> bool:
-        """True if `event` came before the stream was opened, and its handlers run only now."""
+        """Tell whether `event` came before the stream was opened and is delivered only now."""
         return event.received_at < self._opened_at
 
     def push(self, event: Event, size: int) -> bool:
-        """Queue `event`; False if the stream is full. Called on the queue."""
+        """Queue `event`; return False if the stream is full. Called by the queue's worker."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
         if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
             return False
@@ -79,28 +79,28 @@ class EventStream:
         return True
 
     def end(self, info: CloseInfo) -> None:
-        """No event will come any more; those queued are still handed out."""
+        """End the stream after the events that are queued."""
         self._ended = info
         self._wake()
 
     @property
     def ended(self) -> CloseInfo | None:
-        """How the session ended, once the last event was handed out; None before."""
+        """Return how the session ended, after the last event was taken; None before."""
         return self._ended if not self._events else None
 
     def next_before(self, deadline: Deadline) -> Event | None:
-        """The next event; None if the session ended first.
+        """Return the next event; None if the session ended first.
 
         Raises:
             RequestTimeoutError: `deadline` passed first.
-            WouldDeadlockError: called inside a handler of the same client, and nothing is queued: what is waited for
-                could only come after the handler returns.
+            WouldDeadlockError: called inside a handler of the same client while nothing is queued: the event could only
+                come after the handler returns.
             ForkedProcessError: the session is the parent's.
         """
         queue = self._owner.queue
         while True:
             self._owner.check_process()
-            over = self._ended is not None  # what was queued before the end is handed out
+            over = self._ended is not None  # read before the queue, because events queued before the end still count
             try:
                 event, size = self._events.popleft()
             except IndexError:
@@ -129,7 +129,7 @@ class EventStream:
 
     def _wake(self) -> None:
         if self._owner.queue.manual:
-            self._owner.queue.wake()  # whoever waits does so there
+            self._owner.queue.wake()  # the waiting call waits there
         else:
             self._notifier.notify_all()
 
@@ -152,6 +152,6 @@ class EventStream:
         self.close()
 
     def close(self) -> None:
-        """Stop listening. Whoever waits for an event of this stream gets StopIteration."""
+        """Stop listening. A call that waits for an event of this stream gets StopIteration."""
         self._owner.close_stream(self)
         self.end(CloseInfo())

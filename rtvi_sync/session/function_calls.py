@@ -1,7 +1,7 @@
-"""Functions of the program that the bot's language model may call.
+"""The application's functions that the bot's language model may call.
 
 A bot announces a call with `llm-function-call-in-progress` (RTVI 1.2 and later) or `llm-function-call` (before, and
-deprecated since); the program's function runs, and what it returns goes back as `llm-function-call-result`.
+deprecated since). The function runs, and its return value is sent as `llm-function-call-result`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .publisher import EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# Each call that runs has a thread. A bot runs a few at once; one that asks for more is broken, or means no good.
+# Each running call has a thread. A bot runs a few at once; more than this is a fault of the bot, or an attack.
 MAX_RUNNING = 64
-# Some bots announce a call in both ways: so many ids are remembered, in order not to run it twice.
+# Some bots announce a call in both ways: this many ids are kept, so that it does not run twice.
 _MAX_ANNOUNCED = 1000
 
 CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_FUNCTION_CALL})
@@ -47,7 +47,7 @@ class FunctionCall:
     Attributes:
         function_name: the function.
         tool_call_id: relates the result to the call.
-        arguments: by name, plain JSON; empty, too, where the bot withholds them.
+        arguments: by name, plain JSON; also empty if the bot withholds them.
     """
 
     function_name: str
@@ -59,9 +59,10 @@ FunctionCallHandler: TypeAlias = Callable[[FunctionCall], Any]
 
 
 class FunctionCalls:
-    """Runs the functions that the bot of one session calls, beside the queue, so that a slow one delays no event.
+    """Runs the functions that the bot of one session calls. They run beside the event queue, so a slow one delays no
+    event.
 
-    Each call has a thread of its own; in manual mode they run where handlers do, one after the other.
+    Each call has a thread of its own; in manual mode calls run where handlers do, one after the other.
 
     Args:
         publisher: of the session.
@@ -73,17 +74,18 @@ class FunctionCalls:
         self._publisher = publisher
         self._workers = workers
         self._send = send
-        # By the number of a call, the thread that runs it, None before it does. Changed in single steps, by the thread
-        # that delivers messages and by those of the functions.
+        # By the number of a call, the thread that runs it, or None before it starts. Changed in single steps, by the
+        # thread that delivers messages and by those of the functions.
         self._running: dict[int, threading.Thread | None] = {}
         self._numbers = itertools.count(1)
-        self._ended = Notifier()  # rung when one leaves `_running`
-        # Hash of the id, and which message announced it first. An empty deque is not small, and most bots call nothing.
+        self._ended = Notifier()  # notified when a call leaves `_running`
+        # Hash of the id, and the message that announced it first. Made when needed: an empty deque is not small, and
+        # most bots call no function.
         self._announced: deque[tuple[int, RTVIEvent]] | None = None
-        self._warned: set[str] = set()  # of what the log has a line
+        self._warned: set[str] = set()  # the faults that were logged
 
     def called(self, effect: protocol.Deliver, size: int) -> None:
-        """Run the program's function for a call, if it has one. On the thread that delivers messages.
+        """Run the application's function for a call, if it has one. On the thread that delivers messages.
 
         Args:
             effect: the message that announces the call.
@@ -95,13 +97,13 @@ class FunctionCalls:
         try:
             data = effect.decode()
         except ProtocolError:
-            return  # `unknown_message` tells
+            return  # the event `unknown_message` reports it
         if data.function_name is None:
             self._warn_of_missing("name")
             return
         function = functions.get(data.function_name)
         if function is None and effect.event is RTVIEvent.LLM_FUNCTION_CALL:
-            # Only this message says that the client is meant: in progress are functions of the bot's own, too.
+            # Only this message says that the client is meant: `in progress` is also sent for the bot's own functions.
             function = functions.get(None)
         if function is None or self._was_announced(data.tool_call_id, effect.event):
             return
@@ -122,7 +124,7 @@ class FunctionCalls:
             self._fail(function, call, event, error, size)
 
     def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
-        """True if the call was announced by the other message before: a bot may reuse an id for a later call."""
+        """Tell whether the call was announced by the other message before. A bot may reuse an id for a later call."""
         if self._announced is None:
             self._announced = deque(maxlen=_MAX_ANNOUNCED)
         key = hash(tool_call_id)  # an id may have any length
@@ -140,18 +142,18 @@ class FunctionCalls:
             )
 
     def _is_new(self, what: str) -> bool:
-        """True the first time: a bot that does something does it in every call."""
+        """Return True the first time: a fault of a bot recurs in each call."""
         new = what not in self._warned
         self._warned.add(what)
         return new
 
     @property
     def is_current(self) -> bool:
-        """True on a thread that runs a function of this session right now."""
+        """Tell whether the calling thread runs a function of this session."""
         return threading.current_thread() in self._running.copy().values()
 
     def join(self, deadline: Deadline) -> list[threading.Thread]:
-        """Wait until no function runs. Returns the threads of those that do not end before `deadline`."""
+        """Wait until no function runs; return the threads of those that do not end before `deadline`."""
         self._ended.wait_for(lambda: not self._running, deadline)
         return [thread for thread in self._running.copy().values() if thread is not None]
 
@@ -165,7 +167,7 @@ class FunctionCalls:
         except BaseException as error:
             logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
             self._fail(function, call, event, error)
-            # As of handlers: on a thread of the program's own, an exit or Ctrl-C is his.
+            # In manual mode functions run on an application thread, where an exit or Ctrl-C has to get through.
             if self._publisher.manual and not isinstance(error, Exception):
                 raise
         finally:
@@ -175,7 +177,7 @@ class FunctionCalls:
     def _fail(
         self, function: FunctionCallHandler, call: FunctionCall, event: Event, error: BaseException, size: int = 0
     ) -> None:
-        """Tell the bot and the program that there is no result. Raises nothing. `size`: see `called()`."""
+        """Report to the bot and the application that there is no result. Raises nothing. `size`: see `called()`."""
         failed = HandlerError(error=error, event=event, handler=function)
         self._publisher.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
         result = {"error": _words(error)}
@@ -208,12 +210,12 @@ class FunctionCalls:
 
 
 def _as_result(value: Any) -> dict[str, Any] | str:
-    """A result as bots take it: Pipecat refuses what is neither an object nor a string."""
+    """Return a result as bots take it: Pipecat refuses what is neither an object nor a string."""
     return value if isinstance(value, (dict, str)) else {"result": value}
 
 
 def _words(error: BaseException) -> str:
-    """An error in one line. Raises nothing, whatever the error is."""
+    """Return an error in one line. Raises nothing, whatever the error is."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - it is the program's

@@ -1,4 +1,4 @@
-"""One action without a session: a request over HTTP, whose answer goes through the same handlers as a session's."""
+"""One action without a session: an HTTP request whose answer goes through the same handlers as a session's messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..errors import (
     ProtocolError,
     RequestTimeoutError,
     RTVIError,
-    anew,
+    fresh_copy,
 )
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
@@ -37,24 +37,25 @@ from .effects import Effects
 from .params import RTVIClientParams
 from .publisher import EventPublisher
 
-# What an answer that is over, or abandoned, leaves behind is gone at once, unless handlers of the program keep it.
+# The thread of an action that has ended or was abandoned ends at once, unless handlers of the application hold it up.
 _LINGER_TIMEOUT: Final = 0.1
 
 
 class HTTPAction:
-    """Sends one action and takes the answer in, on a thread of its own, one message each time one is asked for.
+    """Sends one action and reads the answer on a thread of its own, one message each time one is requested.
 
-    A context manager: at the end of the block the request is over or abandoned. Use it on one thread; only `abandon()`
-    may be called on any. A handler of the same client may use it, too: what it causes is delivered afterwards.
+    A context manager: at the end of the block the request has ended or is abandoned. Use it on one thread; only
+    `abandon()` may be called on any. A handler of the same client may use it, too: the events that it causes are
+    delivered afterwards.
 
     Args:
         message: the action.
         params: where to send it.
-        engine: of this turn alone.
+        engine: of this action alone.
         network: TLS and proxy.
-        http_client: the caller's own, or None.
-        announcing: called with this turn, for what queues its events; entered and left on the thread of the request.
-            Meanwhile `disconnect()` may call `abandon()`, and a queue that is full calls `overflow()`.
+        http_client: the application's own, or None.
+        announcing: called with this action, returns the publisher of its events; entered and left on the thread of the
+            request. Meanwhile `disconnect()` may call `abandon()`, and a full queue calls `overflow()`.
 
     Raises:
         ActionEndpointNotSetError: `params` name no endpoint for actions.
@@ -95,12 +96,12 @@ class HTTPAction:
         assert message.id is not None, "an action has an id, or its answer could not be told from others"
         self._answer = self._pending.register(message.id)
         self._thread: threading.Thread | None = None
-        # The thread of the request appends and the caller's takes, each in one step.
+        # The thread of the request appends and the caller's thread pops, each in one step.
         self._received: deque[RTVIMessage] = deque()
         self._failures: deque[BaseException] = deque()
         self._asked = True
         self._over = False
-        # Rung when a message has come, one is asked for, or the request is over.
+        # Notified when a message has arrived, one is requested, or the request has ended.
         self._notifier = Notifier()
         self._abort.signal.on_abort(self._notifier.notify_all)
 
@@ -117,10 +118,10 @@ class HTTPAction:
     # -- the caller's thread ------------------------------------------------------------------------------------------
 
     def result(self, deadline: Deadline) -> RTVIMessage:
-        """The answer to the action, once the server has said all; the events of it are queued by then.
+        """Return the answer to the action, after the server's last message; its events are queued by then.
 
         Args:
-            deadline: limit of it all.
+            deadline: limit of all messages together.
 
         Raises:
             RTVIError: as `next_before()`.
@@ -131,9 +132,9 @@ class HTTPAction:
 
     @system_failures_as(partial(DisconnectedError, initiator="client"), "The action could not be sent")
     def next_before(self, deadline: Deadline) -> RTVIMessage | None:
-        """The next message of the server's; None after the last one. Its event has been queued.
+        """Return the server's next message; None after the last one. Its event has been queued.
 
-        The request is made when the first message is asked for.
+        The first call makes the request.
 
         Args:
             deadline: limit of this message.
@@ -141,8 +142,9 @@ class HTTPAction:
         Raises:
             RequestTimeoutError: `deadline` passed first.
             RequestRejectedError: the server refused the request; or the bot the action, after the last message.
-            DisconnectedError: the server cannot be reached, or broke off; or the program called `disconnect()`.
-            ProtocolError: the server sends what it should not; or the answer was not among its messages.
+            DisconnectedError: the server cannot be reached, or broke the connection; or the application called
+                `disconnect()`.
+            ProtocolError: the server sent what the protocol does not allow; or no message was the answer.
             InvalidTransportParamsError: a header or the proxy is not valid.
             RTVIError: the client is closed, or has a session now; or the queue of events is full.
             ForkedProcessError: the request is the parent's.
@@ -161,7 +163,7 @@ class HTTPAction:
             )
         reason = self._abort.signal.reason
         if reason is not None:
-            raise anew(reason)  # on another thread the reason itself may be raised
+            raise fresh_copy(reason)  # a copy, because the reason itself may be raised on another thread
         if self._received:
             return self._received.popleft()
         if self._failures:
@@ -180,17 +182,17 @@ class HTTPAction:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def abandon(self, reason: RTVIError | None = None) -> None:
-        """Have the request end soon; a call that waits raises `reason` (None: `disconnect()` was called)."""
+        """End the request soon; a call that waits raises `reason` (None: `disconnect()` was called)."""
         self._abort.abort(reason)
 
     def join(self) -> None:
-        """Wait a moment until the thread of the request, which is over or abandoned, is gone."""
+        """Wait a moment until the thread of the request, which has ended or was abandoned, has ended."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():  # as a finalizer may be
             join_thread(thread, Deadline(_LINGER_TIMEOUT))
 
     def overflow(self) -> None:
-        """The queue of events is full."""
+        """Abandon the action: the queue of events is full."""
         self.abandon(
             RTVIError(
                 "Events come faster than the program handles them, and the queue is full; the action is abandoned. "
@@ -203,7 +205,7 @@ class HTTPAction:
     def _work(self) -> None:
         try:
             with self._announcing(self) as publisher:
-                # Over before the publisher is: that waits for handlers, and the caller may be in one.
+                # The request ends before the publisher, which waits for handlers: the caller may be in one.
                 self._end(self._converse(Effects(publisher, self._pending)))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._end(error)
@@ -215,7 +217,7 @@ class HTTPAction:
         self._notifier.notify_all()
 
     def _converse(self, effects: Effects) -> BaseException | None:
-        """Make the request and perform what follows from each message. Returns what went wrong."""
+        """Make the request and perform the effects of each message; return the error, if there was one."""
         try:
             self._engine.outbound(self._message)
             for text in post_stream(
@@ -253,7 +255,9 @@ class HTTPAction:
         self._hand_over(message)
 
     def _hand_over(self, message: RTVIMessage) -> None:
-        """Give `message` to the caller, and read on when he asks for the next one: a server cannot fill the memory."""
+        """Pass `message` to the caller, and read on when the next one is requested, so that a server cannot fill the
+        memory.
+        """
         self._asked = False
         self._received.append(message)
         self._notifier.notify_all()
@@ -263,7 +267,7 @@ class HTTPAction:
 
 
 class _Limit(Deadline):
-    """The limit of a request: the one of the message that is asked for now."""
+    """The limit of a request: that of the message that is requested now."""
 
     __slots__ = ("deadline",)
 

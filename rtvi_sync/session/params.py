@@ -29,12 +29,12 @@ Seconds = float
 
 
 def _names_only(value: Mapping[str, Any] | None) -> str:
-    """A repr that tells what is there and no value: headers and request data hold credentials."""
+    """Return a repr with the keys and without the values: headers and request data hold credentials."""
     return "None" if value is None else "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
 
 
 def _url_shown(url: str | None) -> str:
-    """A repr without what may be a credential: user, password, query and fragment."""
+    """Return a repr without what may be a credential: user, password, query and fragment."""
     return "None" if url is None else repr(printable(url) + ("?..." if "?" in url else ""))
 
 
@@ -61,7 +61,7 @@ _SERVICE = instance_of("a RTVIClientConfigOption or a mapping", RTVIClientConfig
 
 @attrs.define(kw_only=True)
 class RTVIClientParams:
-    """Parameters of the requests to the server. May be changed at any time; each request reads them afresh.
+    """Parameters of the requests to the server. May be changed at any time; each request reads them again.
 
     Attributes:
         base_url: URL of the developer's API, or None.
@@ -90,7 +90,7 @@ class RTVIClientParams:
     services: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, validator=STRINGS.or_none)
 
     def config_as_json(self) -> list[Any]:
-        """`config` as JSON has it; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
+        """Return `config` as JSON; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
 
         Raises:
             TypeError: it is no config; the message says where.
@@ -98,7 +98,7 @@ class RTVIClientParams:
         return as_json(self.config or [])
 
     def construct_url(self, endpoint: str) -> str:
-        """`base_url` and an endpoint, joined with exactly one slash; a query of the base is kept.
+        """Join `base_url` and an endpoint with exactly one slash; a query of the base is kept.
 
         Args:
             endpoint: "connect", "action", or a path.
@@ -130,8 +130,8 @@ class APIRequest:
 
     Attributes:
         endpoint: its URL.
-        headers: added to, and winning over, those of the client's parameters.
-        request_data: fields of the JSON body; as above.
+        headers: added to those of the client's parameters, and override them.
+        request_data: fields of the JSON body; replace those of the parameters with the same names.
         timeout: seconds; None: the client's connect timeout.
     """
 
@@ -146,21 +146,21 @@ class APIRequest:
 
 
 class ConnectTimeout:
-    """The time-out that a custom connect handler gets, as the interface has it.
+    """The timeout that a custom connect handler gets, as the interface defines it.
 
-    `clear()` ends the handler's own limit; the one of `connect()` runs on until the bot is ready, so there is nothing
-    that the handler could leave hanging.
+    `clear()` ends the handler's own limit; that of `connect()` runs on until the bot is ready, so a handler cannot
+    leave the call blocked.
     """
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline: Deadline | None = deadline
 
     def clear(self) -> None:
-        """The handler's request has settled."""
+        """End the limit: the handler's request has ended."""
         self._deadline = None
 
     def remaining(self) -> float | None:
-        """Seconds left; None without a limit, or after `clear()`."""
+        """Return the seconds left; None without a limit, or after `clear()`."""
         deadline = self._deadline
         return deadline.remaining() if deadline is not None else None
 

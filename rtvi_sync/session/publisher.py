@@ -1,4 +1,4 @@
-"""What becomes of a session, told in one order: the client's state, and its events."""
+"""Publication of a session's states and events, in one order."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ClientState:
     def __init__(self, queue: SerialQueue) -> None:
         self.queue = queue
         self.value: TransportState = TransportState.DISCONNECTED
-        self.owner: object = None  # only what began last may change the state
+        self.owner: object = None  # only the publisher that began last may change the state
 
     def enter(self, owner: object, state: TransportState) -> bool:
-        """Under the queue's lock: enter `state` if `owner` may and it can follow."""
+        """Enter `state` if `owner` may and it can follow. Under the queue's lock."""
         if self.owner is not owner or not can_transition(self.value, state):
             return False
         self.value = state
@@ -38,11 +38,11 @@ class ClientState:
 
 
 class _Measured:
-    """The last value of something that is measured again and again."""
+    """The last value of what is measured repeatedly."""
 
     def __init__(self) -> None:
-        self.values: deque[tuple[Any, float]] = deque(maxlen=1)  # and when they were measured
-        self.queued = False  # something is on the queue that will deliver it
+        self.values: deque[tuple[Any, float]] = deque(maxlen=1)  # each with the time of its measurement
+        self.queued = False  # an item on the queue will deliver it
 
 
 class EventPublisher:
@@ -75,13 +75,13 @@ class EventPublisher:
         self._workers = workers
         self._session = session
         self._on_overflow = on_overflow
-        # These two are set by any thread, in one step, and stay so.
-        self._ending = False  # no step of an attempt is announced any more
+        # These two are set by any thread, in one step, and never reset.
+        self._ending = False  # no further step of an attempt is published
         self._silenced = False  # what is still queued is dropped
-        self._said_last = False  # written on the queue
+        self._said_last = False  # written by the queue's worker
         self._measured: dict[RTVIEvent, _Measured] = {}
         # These three are written under the queue's lock.
-        self._over = False  # nothing is announced any more
+        self._over = False  # nothing more is published
         self._said_connected = False
         self.was_ready = False  # the state READY was entered
         if takes_states:
@@ -89,44 +89,44 @@ class EventPublisher:
 
     @property
     def state(self) -> TransportState:
-        """The client's state."""
+        """Return the client's state."""
         return self._states.value
 
     @property
     def in_handler(self) -> bool:
-        """True on the thread that delivers an event of this client right now."""
+        """Tell whether the calling thread delivers an event of this client."""
         return self._queue.is_current
 
     @property
     def manual(self) -> bool:
-        """True if events are delivered when the program asks for it."""
+        """Tell whether the application delivers the events, by `process_events()`."""
         return self._queue.manual
 
     @property
     def overtaken(self) -> bool:
-        """True if another session has begun."""
+        """Tell whether another session has begun."""
         return self._states.owner is not self
 
     @property
     def functions(self) -> Mapping[str | None, Callable[..., Any]]:
-        """The program's functions that a bot may call, by name; under None, the one for all other names."""
+        """Return the application's functions that a bot may call, by name; under None, the one for all other names."""
         dispatcher = self._dispatcher()
         return dispatcher.functions if dispatcher is not None else {}
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_`."""
+        """Tell whether `type_` has a listener."""
         dispatcher = self._dispatcher()
         return dispatcher is not None and dispatcher.has_listener(type_)
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_` by its name."""
+        """Tell whether `type_` has a listener of its own; one of all events does not count."""
         dispatcher = self._dispatcher()
         return dispatcher is not None and dispatcher.has_explicit_listener(type_)
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def move(self, state: TransportState) -> bool:
-        """Enter `state` and say so; False if it cannot follow, or another session has taken over."""
+        """Enter `state` and publish it; return False if it cannot follow, or another session has begun."""
 
         def enter() -> bool:
             if self._over or (self._ending and state not in _LAST_STATES):
@@ -139,7 +139,7 @@ class EventPublisher:
         return self._post(self._step(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
 
     def opened(self) -> bool:
-        """The transport is open: say so, unless the session is ending already."""
+        """Publish that the transport is open, unless the session is ending already."""
 
         def enter() -> bool:
             self._said_connected = not self._ending
@@ -150,53 +150,57 @@ class EventPublisher:
         return self._post(self._step(RTVIEvent.BOT_CONNECTED), when=lambda: not self._ending)
 
     def event(self, type_: RTVIEvent, data: Any = None, cause: Cause | None = None, size: int = 0) -> None:
-        """Queue an event, if anybody listens."""
+        """Queue an event, if it has a listener."""
         if self.has_listener(type_):
             self.enqueue([self.item(type_, data, time.monotonic(), cause, size)], size)
 
     def item(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0) -> Item:
-        """What delivers an event, for `enqueue()`."""
+        """Return the queue item that delivers an event, for `enqueue()`."""
         return EventPublisher._deliver, self, type_, data, received_at, cause, size
 
     def enqueue(self, items: list[Item], size: int) -> None:
-        """Queue events to which somebody listens, and so many bytes. What comes after the last is never delivered."""
+        """Queue events that have listeners and hold `size` bytes. An event after the session's last one is never
+        delivered.
+        """
         try:
             self._queue.post_all(items, self._workers, size)
         except QueueOverflow:
             self._on_overflow()
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
-        """As `event()`, for what is measured again and again: what was not delivered yet is replaced.
+        """Queue an event like `event()`; it replaces the last one of its type if that was not delivered yet.
 
-        Called on one thread at a time for each type.
+        For what is measured repeatedly. Called on one thread at a time for each type.
         """
         if not self.has_listener(type_):
             return
         measured = self._measured.setdefault(type_, _Measured())
         measured.values.append((data, time.monotonic()))
-        # If the queue takes the event in this very moment, the second item finds nothing.
+        # If the event is delivered between these lines, the second item finds nothing.
         if not measured.queued:
             measured.queued = True
             self._post(partial(self._deliver_latest, type_, measured), when=self._goes_on, force=False)
 
     def call(self, function: Callable[[], None], size: int) -> None:
-        """Call `function`, which holds so many bytes, on the queue, unless the last event has been queued."""
+        """Queue a call of `function`, which holds `size` bytes, unless the last event has been queued."""
         self._post(function, when=self._goes_on, size=size, force=False)
 
     def end(self) -> None:
-        """The session is ending: from now on no further step of the attempt is announced."""
+        """Publish no further step of the attempt: the session is ending."""
 
-        # Without the queue's lock: nobody may hold the end up. A step that is being announced right now comes first.
+        # Without the queue's lock, because nothing may hold up the end. A step that is being published now comes first.
         self._ending = True
 
     def finish(self, info: CloseInfo) -> Latch:
-        """Say that the session has ended; nothing can follow. Returns what is set when all was delivered."""
+        """Publish that the session has ended; nothing can follow. Return the latch that is set when all was delivered.
+        """
 
         def enter() -> bool:
             self._over = True
             return True
 
-        # An attempt to replace a session is not the program's `connect()`: its state afterwards is that of the loss.
+        # The state after a failed attempt to replace a session is that of the loss: the application did not call
+        # `connect()`.
         failed = not (self.was_ready or info.by_program or info.reconnecting)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
@@ -205,7 +209,7 @@ class EventPublisher:
         return delivered
 
     def give_up(self, info: CloseInfo) -> None:
-        """There will be no further session: whoever waits for one is told, after what is queued."""
+        """End the streams that wait for a further session, after what is queued: there will be none."""
         self._post(partial(self._end_waiting, info), when=lambda: True)
 
     def silence(self) -> None:
@@ -213,30 +217,31 @@ class EventPublisher:
         self._silenced = True
 
     def deliver_queued(self, delivered: Latch, timeout: float) -> None:
-        """At exit there may be no thread to deliver events any more: do it on this one."""
+        """Deliver events on this thread: at exit there may be no other that does."""
         self._queue.run_queued(Deadline(timeout), until=delivered.is_set)
 
     def busy_threads(self) -> list[threading.Thread]:
-        """The thread that is in a handler of this client now, if there is one."""
+        """Return the thread that is in a handler of this client now, if there is one."""
         running = self._queue.runs_on
         return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        """True until the last event has been queued."""
+        """Tell whether the last event has not been queued yet."""
         return not self._over
 
     def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:
-        """What delivers an event of the session's own life; None if nobody listens."""
+        """Return what delivers an event of the session's life cycle; None if it has no listener."""
         return partial(self._deliver, self.item(type_, data, time.monotonic())) if self.has_listener(type_) else None
 
     def _post(
         self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
     ) -> bool:
-        """Queue `item` if `when()`, called under the queue's lock, is true. False if it is not, or there is no room.
+        """Queue `item` if `when()`, called under the queue's lock, is true. Return False if it is not, or there is no
+        room.
 
-        The steps of the session's own life are few, and the program relies on them: they are queued (`force`) though
+        The events of the session's life cycle are few, and applications rely on them: they are queued (`force`) even if
         there is no room.
         """
         try:
@@ -247,7 +252,7 @@ class EventPublisher:
 
     @staticmethod
     def _deliver(item: Item) -> None:
-        """On the queue."""
+        """Deliver an event. On the queue's worker."""
         self: EventPublisher
         _, self, type_, data, received_at, cause, size = item
         dispatcher = self._dispatcher()
@@ -259,8 +264,8 @@ class EventPublisher:
             self._on_overflow()
 
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
-        """On the queue."""
-        measured.queued = False  # first: what is appended from now on is queued anew
+        """Deliver the last measured value. On the queue's worker."""
+        measured.queued = False  # first, because a value that is appended from now on needs an item of its own
         try:
             data, received_at = measured.values.pop()
         except IndexError:
@@ -268,13 +273,13 @@ class EventPublisher:
         self._deliver(self.item(type_, data, received_at))
 
     def _end_waiting(self, info: CloseInfo) -> None:
-        """On the queue."""
+        """End the streams that wait for a further session. On the queue's worker."""
         dispatcher = self._dispatcher()
         if dispatcher is not None:
             dispatcher.end_sessions(info)
 
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
-        """On the queue."""
+        """Deliver the last event of the session. On the queue's worker."""
         dispatcher = self._dispatcher()
         try:
             if dispatcher is not None:

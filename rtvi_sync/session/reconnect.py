@@ -1,4 +1,4 @@
-"""A lost session is replaced by a new one, if the program has asked for it."""
+"""Automatic reconnection (optional): a new session replaces a lost one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.runtime import Runtime, acquire_runtime
-from ..errors import BotAlreadyStartedError, anew
+from ..errors import BotAlreadyStartedError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
 from .reconnect_policy import ReconnectPolicy, is_transient
@@ -43,7 +43,7 @@ class ReconnectingData:
     error: BaseException
 
     def describe(self) -> str:
-        """In a sentence without its full stop."""
+        """Return a sentence without its full stop."""
         of = f" of {self.max_attempts}" if self.max_attempts is not None else ""
         return f"the client reconnects by itself, attempt {self.attempt}{of} within {self.delay:.1f} s"
 
@@ -61,19 +61,19 @@ class ReconnectFailedData:
     error: BaseException
 
     def describe(self) -> str:
-        """In a sentence without its full stop."""
+        """Return a sentence without its full stop."""
         plural = "" if self.attempts == 1 else "s"
         return f"the session was lost and not replaced, after {self.attempts} attempt{plural}: {self.error}"
 
 
 class Sessions(Protocol):
-    """What a reconnector needs of the connector."""
+    """What a reconnector calls of the session manager."""
 
     def reconnect(self, stopped: Latch) -> Session:
-        """Connect as the program did last, unless `stopped` is set; returns the session, whose bot is ready.
+        """Connect as the application did last, unless `stopped` is set; return the session, whose bot is ready.
 
         Raises:
-            BotAlreadyStartedError: the program was faster.
+            BotAlreadyStartedError: the application has connected or started a bot itself.
             DisconnectedError: `stopped` is set.
             RTVIError: as `RTVIClient.connect()`.
         """
@@ -82,13 +82,13 @@ class Sessions(Protocol):
         """Queue an event that belongs between two sessions."""
 
     def give_up(self, info: CloseInfo) -> None:
-        """Tell whoever waits for a session, after what is queued, that none follows."""
+        """End the streams that wait for a session, after what is queued: none follows."""
 
 
 class Reconnector:
-    """Replaces the lost sessions of one client, on a thread that lives while there is something to do.
+    """Replaces the lost sessions of one client, on a thread that lives while there is one to replace.
 
-    It holds the connector weakly, so that a client which is dropped meanwhile is collected.
+    It holds the session manager weakly, so that a client which is dropped meanwhile is collected.
     """
 
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
@@ -99,35 +99,35 @@ class Reconnector:
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted: Session | None = None
-        #: How many sessions it has replaced.
+        #: The number of sessions that were replaced.
         self.count = 0
-        #: Why the last lost session was not replaced; None if it was, or if the program has connected since.
+        #: Why the last lost session was not replaced; None if it was, or if the application has connected since.
         self.failed: ReconnectFailedData | None = None
 
     @property
     def pending(self) -> ReconnectingData | None:
-        """The attempt that is under way, or comes next; None if there is none."""
+        """Return the attempt that is under way, or comes next; None if there is none."""
         run = self._run
         return run.pending if run is not None else None
 
     def replaces(self, info: CloseInfo) -> bool:
-        """True if a session that ends so is to be replaced."""
+        """Tell whether a session that ends with `info` is to be replaced."""
         return self.should_retry(info.failure())
 
     def should_retry(self, error: BaseException) -> bool:
-        """True if the policy wants another attempt."""
+        """Tell whether the policy allows another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
-        except BaseException:  # also an exit: whoever asks has a session to end
+        except BaseException:  # also an exit, because the calling thread has a session to end
             logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
             return False
 
     def lost(self, session: Session) -> None:
-        """Replace `session`, unless the program has said otherwise. On its close thread; its `finished` is set."""
+        """Replace `session`, unless the application has ended it. On its close thread, after `drained` is set."""
         run = _Run(self, self._sessions)
         with self._lock:
             if self._run is not None:
-                return  # it looks after the session itself
+                return  # the run that replaces sessions now replaces this one, too
             wanted = session is not self._unwanted
             self._run = run if wanted else None
         if wanted:
@@ -135,13 +135,13 @@ class Reconnector:
         else:
             sessions = self._sessions()
             if sessions is not None:
-                sessions.give_up(session.info)
+                sessions.give_up(session.ending.info)
 
     def stop(self, session: Session | None) -> _Run | None:
-        """Make no further attempt, neither now nor when `session` turns out to be lost. Any thread.
+        """Make no further attempt, neither now nor if `session` is lost later. Any thread.
 
         Returns:
-            What ends now, once the attempt that may be under way has ended.
+            The run that is stopped; an attempt of it may still be under way.
         """
         with self._lock:
             run, self._run = self._run, None
@@ -151,12 +151,12 @@ class Reconnector:
         return run
 
     def take_over(self, session: Session | None) -> None:
-        """Stop as `stop()` does, because the program has connected by itself."""
+        """Stop like `stop()`, because the application has connected itself."""
         self.stop(session)
         self.failed = None
 
     def fail(self, run: _Run, data: ReconnectFailedData) -> bool:
-        """Remember that `run` gives up; False if it was stopped before."""
+        """Record that `run` gives up; return False if it was stopped before."""
         with self._lock:
             if run.stopped.is_set():
                 return False
@@ -164,35 +164,35 @@ class Reconnector:
             return True
 
     def leave(self, run: _Run, session: Session | None = None) -> bool:
-        """`run` has no more to do, unless `session` has ended in this moment (False)."""
+        """Remove `run`, which has ended; return False if `session` has ended as well, so that it goes on."""
         with self._lock:
-            if session is not None and session.drained.is_set():
+            if session is not None and session.ending.drained.is_set():
                 return False
             if self._run is run:
                 self._run = None
             return True
 
     def after_fork_in_child(self) -> None:
-        """The thread is the parent's."""
+        """Forget the thread, which is the parent's."""
         self._lock = threading.RLock()
         self._run = None
 
 
 class _Stopped(Exception):  # noqa: N818 - it is no error
-    """The program has disconnected, or connected by itself."""
+    """The application has disconnected, or connected itself."""
 
 
 class _Run:
-    """The attempts to replace one lost session, and what becomes of the session that replaces it."""
+    """The attempts to replace one lost session, and the supervision of the session that replaces it."""
 
     def __init__(self, owner: Reconnector, sessions: weakref.ref[Sessions]) -> None:
         self._owner = owner
         self._sessions = sessions
         self._attempts = 0
         self._first = True
-        self._loss: BaseException | None = None  # of a session: the policy was asked when that ended
+        self._loss: BaseException | None = None  # of a session; the policy was asked when that ended
         self.stopped: Latch = Latch()
-        self._started: Latch = Latch()  # or there is no thread for it
+        self._started: Latch = Latch()  # set also if there is no thread to be had
         self._thread: threading.Thread | None = None
         self.pending: ReconnectingData | None = None
 
@@ -206,23 +206,24 @@ class _Run:
             self._started.set()
 
     def join(self, deadline: Deadline) -> None:
-        """Wait until its thread has ended. Any thread, also before it has begun."""
+        """Wait until the thread of the run has ended. Any thread, also before it has begun."""
         self._started.wait(deadline)
         if self._thread is not None:
             join_thread(self._thread, deadline)
 
     def _goes_on(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
-            return False  # the program has taken over
+            return False  # the application has connected itself
         return error is self._loss or self._owner.should_retry(error)
 
     # -- on the reconnect thread --------------------------------------------------------------------------------------
 
     def _work(self, lost: Session) -> None:
-        self._loss = lost.failure()
+        self._loss = lost.ending.info.failure()
         del lost
         runtime: Runtime | None = None
-        # Its threads need not end and begin again between two sessions. Without it the attempts find out what is wrong.
+        # Keeps the threads of the runtime alive between two sessions. If it cannot be had, the attempts raise the
+        # reason.
         with contextlib.suppress(NoThreadError, OSError):
             runtime = acquire_runtime()
         try:
@@ -237,7 +238,7 @@ class _Run:
                 runtime.release()
 
     def _retrying(self) -> Retrying:
-        import tenacity  # imports asyncio, and most programs never come here
+        import tenacity  # imports asyncio, and most applications never reconnect
 
         policy = self._owner.policy
         stop: tenacity.stop.stop_base = tenacity.stop_never
@@ -255,7 +256,7 @@ class _Run:
         )
 
     def _attempt(self) -> None:
-        """Replace the session, and wait until the new one is stable. The first call only raises what there is."""
+        """Replace the session, and wait until the new one is stable. The first call only raises the loss."""
         if self._first:
             self._first = False
             assert self._loss is not None
@@ -270,11 +271,11 @@ class _Run:
             del sessions
         self._owner.count += 1
         self.pending = None
-        session.drained.wait(Deadline(self._owner.policy.stable_after))
+        session.ending.drained.wait(Deadline(self._owner.policy.stable_after))
         if self._owner.leave(self, session):
             return
-        if session.is_replaced:
-            self._loss = session.failure()
+        if session.ending.is_replaced:
+            self._loss = session.ending.info.failure()
             raise self._loss
 
     def _announce(self, state: RetryCallState) -> None:
@@ -285,7 +286,8 @@ class _Run:
             attempt=state.attempt_number,
             max_attempts=self._owner.policy.max_attempts,
             delay=state.upcoming_sleep,
-            error=anew(error),  # the frames of this one keep the client, which is to be collected if dropped
+            # a copy, because the frames of the error keep the client, which is to be collected if dropped
+            error=fresh_copy(error),
         )
         logger.info("The session is lost (%s); %s", error, self.pending.describe())
         sessions = self._sessions()
@@ -299,7 +301,7 @@ class _Run:
     def _give_up(self, error: BaseException) -> None:
         self.pending = None
         sessions = self._sessions()
-        data = ReconnectFailedData(attempts=self._attempts, error=anew(error))
+        data = ReconnectFailedData(attempts=self._attempts, error=fresh_copy(error))
         if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)

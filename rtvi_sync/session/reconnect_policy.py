@@ -1,4 +1,4 @@
-"""Which lost sessions are replaced, how often and with which delays."""
+"""The policy of automatic reconnection: which lost sessions are replaced, how often and with which delays."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .params import Seconds
 
 
 def is_transient(error: BaseException) -> bool:
-    """True if the same attempt may well succeed a little later.
+    """Tell whether the same attempt may succeed a little later.
 
-    So are: a line that broke, a server that goes away or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP 408,
-    425, 429 and 5xx), a limit that passed. Not so are: a bot that ended the session (Pipecat closes with 1000 however
-    it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is refused, a
-    broken protocol, and whatever this program itself did.
+    True for: a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
+    408, 425, 429 and 5xx), a limit that passed. False for: a bot that ended the session (Pipecat closes with 1000
+    however it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is
+    refused, a broken protocol, and what the application itself did.
     """
     instance_of("an exception", BaseException).check(error=error)
     if isinstance(error, DisconnectedError):
@@ -48,20 +48,20 @@ _PASSING_STATUSES = (408, 425, 429)
 
 @attrs.frozen(kw_only=True)
 class ReconnectPolicy:
-    """When a session that was ready and is lost is to be replaced by a new one, and how often that is tried.
+    """When a session that was ready and is lost is replaced by a new one, and how often that is tried.
 
     The delay before attempt n is chosen at random between 0 and ``min(max_delay, initial_delay * 2 ** (n - 1))``
-    seconds ("full jitter"), so that the clients of a server that restarts do not all come back at once.
+    seconds ("full jitter"), so that the clients of a server that restarts do not all reconnect at once.
 
     Attributes:
         max_attempts: attempts to replace one lost session; None: no limit.
         max_elapsed: seconds after which no further attempt begins; None: no limit.
         initial_delay, max_delay: seconds; see above.
-        stable_after: seconds after which a new session counts as good. One that is lost sooner is one more failed
-            attempt, so a server that lets everybody in and out again is not hammered.
-        retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether to go
-            on. None: `is_transient`, which lists what it lets pass. Asked once for each, on a thread of the package;
-            the `disconnected` of a lost session waits for the answer.
+        stable_after: seconds after which a new session counts as good. If it is lost earlier, that is one more failed
+            attempt, so a server that accepts each session and ends it at once is not flooded with attempts.
+        retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether
+            another attempt follows. None: `is_transient`. Called once for each, on a thread of the package; the
+            `disconnected` of a lost session waits for the result.
     """
 
     max_attempts: int | None = attrs.field(

@@ -8,26 +8,16 @@ weakly, so that a client which is dropped while connected can be collected; its 
 from __future__ import annotations
 
 import logging
-import platform
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from .._version import __version__
 from ..concurrency.cancel import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import (
-    NO_THREAD_PAUSE,
-    fork_generation,
-    is_exiting,
-    log_stack_of,
-    register_for_exit,
-)
+from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
 from ..concurrency.pending_requests import Pending
-from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
@@ -45,12 +35,13 @@ from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol import envelope
+from ..protocol.about import about_this_client
 from ..protocol.dialects import load_payloads
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Inbound, Transport, TransportOptions
-from . import ending
 from .dispatcher import Dispatcher, forked_error
 from .effects import Effects
+from .ending import SessionEnd, SessionParts
 from .function_calls import CALL_EVENTS, FunctionCalls
 from .publisher import ClientState, EventPublisher
 
@@ -64,35 +55,16 @@ _SILENCE = {"action": " If the action has failed, see the bot's log, and connect
 _sessions_of_transports: dict[int, Session] = {}
 
 
-def about_this_client() -> dict[str, str]:
-    """What `client-ready` tells the bot."""
-    return {
-        "library": "rtvi_sync",
-        "library_version": __version__,
-        "platform": platform.system().lower() or "unknown",
-        "platform_version": platform.release(),
-    }
-
-
-class ReconnectHook(Protocol):
-    """What may replace a session that was ready and is lost. Called on the close thread."""
-
-    def replaces(self, info: CloseInfo) -> bool:
-        """True if a session that ends so is to be replaced."""
-
-    def lost(self, session: Session) -> None:
-        """It is time to replace `session`; the last thing that its end does."""
-
-
 class Session:
-    """One attempt to connect and the session that comes of it.
+    """One attempt to connect and the session that results.
 
     Args:
-        transport: carries it; nobody else may use it until `closed` is set.
+        transport: carries it; no other session may use it until `ending.closed` is set.
         dispatcher, states, media: of the client.
         deadline: limit of the attempt.
-        successor: what may replace the session when it is lost; None: nothing.
-        is_replacement: the attempt is the successor's: it is his too when it fails.
+        replaces: called on the close thread when the session is lost; True if it is to be replaced. None: never.
+        on_lost: called on the close thread last, if it is to be replaced.
+        is_replacement: the attempt replaces a lost session, so what follows its failure is decided elsewhere.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
@@ -106,27 +78,34 @@ class Session:
         media: MediaManager,
         deadline: Deadline,
         *,
-        successor: ReconnectHook | None = None,
+        replaces: Callable[[CloseInfo], bool] | None = None,
+        on_lost: Callable[[Session], object] | None = None,
         is_replacement: bool = False,
     ) -> None:
         self.transport = transport
         self.media = media
-        self._successor, self._is_replacement = successor, is_replacement
-        self.is_replaced: bool = False
+        self._on_lost = on_lost
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         try:
             self.runtime: Runtime = acquire_runtime()
-            self._begin(dispatcher, states, deadline)
+            self._begin(dispatcher, states, deadline, replaces, is_replacement)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
                 self.runtime.release()
             raise
 
-    def _begin(self, dispatcher: Dispatcher, states: ClientState, deadline: Deadline) -> None:
+    def _begin(
+        self,
+        dispatcher: Dispatcher,
+        states: ClientState,
+        deadline: Deadline,
+        replaces: Callable[[CloseInfo], bool] | None,
+        is_replacement: bool,
+    ) -> None:
         self.publisher: EventPublisher = EventPublisher(
             dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )
@@ -138,57 +117,64 @@ class Session:
         self.abort: AbortController = AbortController(
             deadline, lambda: StartBotError("The connect request was aborted")
         )
+        self.ending: SessionEnd = SessionEnd(
+            SessionParts(
+                transport=self.transport,
+                media=self.media,
+                publisher=self.publisher,
+                runtime=self.runtime,
+                pending=self._pending,
+                functions=self.functions,
+                abort=self.abort,
+            ),
+            replaces=replaces,
+            on_closed=self._release_transport,
+            on_drained=self._drained,
+            is_replacement=is_replacement,
+        )
         self.abort.signal.on_abort(self._aborted)
-        #: The attempt, on a thread of its own.
-        self.connecting: PoolTask | None = None
-        # Guards `_ending`, `_tearing_down`, `_opened` and `_early_ready`: whoever sets one first does what follows
-        # from it. Any thread of the package may hold it, for an assignment; re-entrant, because a finalizer may end the
-        # session in the midst of one.
+        # Guards `_early_ready` and `ending.was_opened`: bot-ready may come before the transport is open. Any thread of
+        # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
         self._lock = threading.RLock()
-        self._ending: CloseInfo | None = None
-        self._tearing_down = self._opened = False
-        self._early_ready: protocol.Ready | None = None  # bot-ready came before the transport was open
-        self._closing: PoolTask | None = None
-        self.transport_deadline: Deadline | None = None  #: limit of the transport's `disconnect()`, once it is called
-        #: The transport was told of this session, and must be told of its end.
-        self.initialized: bool = False
-        #: The transport knows of this session: what is changed from now on, it must be told.
+        self._early_ready: protocol.Ready | None = None
+        #: The transport knows of this session: what changes from now on, it must be told.
         self.introduced: bool = False
-        # By thread: each counts its own, so that nobody who sends holds a lock.
+        # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
-        self.messages_received: int = 0  # counted by whoever delivers them: one thread at a time
+        self.messages_received: int = 0  # counted by the thread that delivers them: one at a time
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
-        #: The attempt has come to its end: the bot is ready, or the session closed.
-        self.connect_done: Latch = Latch()
-        #: The transport is closed, every waiting call has failed, and another session may begin.
-        self.closed: Latch = Latch()
-        #: The last event was delivered and the session's threads are gone, or the limit has passed.
-        self.drained: Latch = Latch()
         register_for_exit(self)
 
     def own_options(self) -> dict[str, Any]:
-        """The part of `TransportOptions` that is the session's own."""
+        """Return the part of `TransportOptions` that is the session's own."""
         return {
             "client_ready": self._engine.client_ready,
             "on_interruption": self._interrupt,
-            "on_closed": self.end,
+            "on_closed": self.ending.begin,
             "on_event": self.publisher.event,
             "on_messages": self._receive_all,
             "runtime": self.runtime,
             "check_wanted": self.check_wanted,
-            "time_to_close": lambda: ending.time_to_close(self.transport_deadline),
+            "time_to_close": self.ending.time_to_close,
         }
 
     def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now. On the connect thread."""
         load_payloads()
-        self.initialized = True  # before the call: one that hangs has to be told of the end as well
+        self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
         self.media.reports.outlet = self.publisher
         self.media.expect()
-        self.check_wanted()  # else its end has come first, and does not come again
-        self.transport.initialize(options, self._receive)
+        self.check_wanted()  # else the end has come first, and does not come again
+        transport, settings = self.transport, self.media.switches
+        before = settings.mic, settings.cam
+        transport.initialize(options, self._receive)
         self.introduced = True
+        # What was switched before the transport knew of its session.
+        if settings.mic is not before[0]:
+            transport.enable_mic(settings.mic)
+        if settings.cam is not before[1]:
+            transport.enable_cam(settings.cam)
 
     # -- what callers ask: any thread ---------------------------------------------------------------------------------
 
@@ -200,34 +186,12 @@ class Session:
     @property
     def lost_by_fork(self) -> bool:
         """True in a child process that was forked while the session was live."""
-        return self.in_other_process and not self.closed.is_set()
+        return self.in_other_process and not self.ending.closed.is_set()
 
     @property
     def live(self) -> bool:
-        """True until its end begins; False in a forked child."""
-        return self._ending is None and not self.in_other_process
-
-    def ask_successor(self) -> None:
-        """Find out, once, whether the session is to be replaced."""
-        info = self.info
-        if self._successor is not None and not info.by_program:
-            # A failed attempt to replace a session is the successor's affair anyway.
-            self.is_replaced = self._successor.replaces(info) if self.publisher.was_ready else self._is_replacement
-
-    def hand_over(self) -> None:
-        """The end is complete: whatever follows may begin."""
-        if self._successor is not None and self.publisher.was_ready and self.is_replaced:
-            self._successor.lost(self)
-
-    @property
-    def was_opened(self) -> bool:
-        """True if the transport was open."""
-        return self._opened
-
-    @property
-    def ending(self) -> bool:
-        """True from the beginning of its end on."""
-        return self._ending is not None
+        """Tell whether the end has not begun; False in a forked child."""
+        return not self.ending.has_begun and not self.in_other_process
 
     def check_ready(self) -> None:
         """Raise unless messages can be exchanged.
@@ -237,8 +201,8 @@ class Session:
         """
         if self.lost_by_fork:
             raise forked_error()
-        if self._ending is not None:
-            info, failed = self._ending, not self.publisher.was_ready
+        if self.ending.has_begun:
+            info, failed = self.ending.info, not self.publisher.was_ready
             how = f"the last connect() failed: {info.error or info.describe()}" if failed else info.describe()
             raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.publisher.was_ready:
@@ -296,7 +260,7 @@ class Session:
         try:
             self.request(self._engine.config_request, deadline)
         except BotNotReadyError:  # it was ready, so the session has ended since
-            raise self.info.as_error() from None
+            raise self.ending.info.as_error() from None
         except (RequestRejectedError, UnsupportedFeatureError) as error:
             logger.debug("The bot has no config: %s", error)
         except (RequestTimeoutError, ProtocolError) as error:
@@ -310,20 +274,11 @@ class Session:
         """How many were sent."""
         return sum(self._sent.copy().values())
 
-    def failure(self) -> RTVIError:
-        """Why the session that has ended, or is ending, did not come to be."""
-        return self.info.failure()
-
-    @property
-    def info(self) -> CloseInfo:
-        """How it ends, or has ended."""
-        return self._ending or CloseInfo()
-
     def check_wanted(self) -> None:
         """Raise if the attempt was given up: whoever is at work on it must not go on. On the connect thread."""
         self.abort.signal.raise_if_aborted()
-        if self._ending is not None:  # the signal follows in a moment
-            raise self.info.as_error()
+        if self.ending.has_begun:  # the signal follows in a moment
+            raise self.ending.info.as_error()
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -340,7 +295,7 @@ class Session:
         if not opened:
             return
         with self._lock:
-            self._opened = True
+            self.ending.was_opened = True
             early, self._early_ready = self._early_ready, None
         if early is not None:
             self._become_ready(early)
@@ -352,6 +307,7 @@ class Session:
 
     def _receive_all(self, messages: Iterable[Inbound]) -> None:
         """What came together. Its events are queued together, but before whatever they came before."""
+        ending = self.ending
         receive, effects, estimated_size, clock = (
             self._engine.receive,
             self._effects,
@@ -360,7 +316,7 @@ class Session:
         )
         try:
             for message in messages:
-                if self._ending is not None:
+                if ending.has_begun:
                     break
                 self.messages_received += 1
                 # By its type first, as nearly all are: that takes half as long.
@@ -385,13 +341,13 @@ class Session:
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
         elif isinstance(effect, protocol.Close):
-            self.end(CloseInfo(initiator="server", error=effect.error))
+            self.ending.begin(CloseInfo(initiator="server", error=effect.error))
         else:
             self._effects.perform(effect)
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         with self._lock:
-            if not self._opened:
+            if not self.ending.was_opened:
                 self._early_ready = effect
                 return
         try:
@@ -399,12 +355,12 @@ class Session:
         except BaseException as error:  # noqa: BLE001 - a transport may be anybody's
             failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
             failure.__cause__ = error
-            self.end(CloseInfo(initiator="client", error=failure))
+            self.ending.begin(CloseInfo(initiator="client", error=failure))
             return
         if self.move(TransportState.READY):
             self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
             self.bot = effect.data
-            self.connect_done.set()
+            self.ending.connect_done.set()
 
     def _interrupt(self) -> None:
         try:
@@ -414,98 +370,31 @@ class Session:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def end(self, info: CloseInfo) -> None:
-        """End the session; whoever calls first says how. Any thread; does not wait."""
-        self._begin_end(info)
-        # Not only whoever came first: Ctrl-C may have kept him from it.
-        if self._closing is not None or self._tearing_down:
-            return
-        job = PoolTask("close", lambda: self._tear_down(job))
-        try:
-            job.start()
-            # Of two that are started at once one does the work, and says so.
-            self._closing = self._closing or job
-        except RuntimeError:
-            if is_exiting():
-                self._tear_down(None, Deadline(ending.TEARDOWN_LIMIT))
-            else:  # the system has no thread to give just now, and this one may be the io thread
-                io = self.runtime.io
-                io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
-
-    def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
-        """End the session and wait until it has ended, within the limit of `disconnect()`.
-
-        Args:
-            info: how it ends, if it is not ending already.
-            linger: seconds to wait for handlers of the last events; None: the rest of the limit.
-        """
-        self.end(info)
-        deadline = Deadline(ending.TEARDOWN_LIMIT)
-        if self.wait_closed(deadline):
-            self.wait_drained(deadline if linger is None else Deadline(linger))
-
-    def wait_closed(self, deadline: Deadline) -> bool:
-        """Wait until another session may begin; False, and a log entry, if `deadline` passed first."""
-        if self._on_own_thread() or self.closed.wait(deadline):
-            return True
-        if self._closing is not None:
-            log_stack_of(self._closing.threads, "A session is not closed in time")
-        return False
-
-    def wait_drained(self, deadline: Deadline) -> bool:
-        """Wait until the last event was delivered and the threads are gone; False if `deadline` passed first.
-
-        Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
-        when the handler returns.
-        """
-        if self._on_own_thread() or self.publisher.in_handler or self.functions.is_current:
-            return True
-        return self.drained.wait(deadline) and (self._closing is None or self._closing.done.wait(deadline))
-
     def at_exit(self, deadline: Deadline) -> None:
-        """The interpreter exits: end the session on this thread, before `deadline`."""
-        if self.lost_by_fork:
-            return
-        self._begin_end(CloseInfo(initiator="client"))
-        self._tear_down(None, deadline)
-        self.drained.wait(deadline)
-
-    def _begin_end(self, info: CloseInfo) -> None:
-        with self._lock:
-            if self._ending is not None:
-                return
-            self._ending = info or CloseInfo(initiator="network")  # a transport may be anybody's
-        # Before anything that takes time: nobody may wait for answers that cannot come.
-        self._pending.fail_all(self.info.as_error)
-        self.publisher.end()
+        """End the session on this thread, before `deadline`: the interpreter exits."""
+        if not self.lost_by_fork:
+            self.ending.at_exit(deadline)
 
     def _aborted(self) -> None:
-        """The program has called `abort_controller.abort()`, or the attempt is being abandoned by `end()`."""
+        """End the attempt: the application has called `abort_controller.abort()`, or the end has."""
         if not self.publisher.was_ready:
-            self.end(CloseInfo(initiator="client", error=self.abort.signal.reason))
+            self.ending.begin(CloseInfo(initiator="client", error=self.abort.signal.reason))
 
     def _overflow(self) -> None:
         error = RTVIError(
-            "Events come faster than the program handles them, and the queue is full; the session is ended. "
+            "Events arrive faster than the application handles them, and the queue is full; the session is ended. "
             "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
         )
-        self.end(CloseInfo(initiator="client", error=error))
+        self.ending.begin(CloseInfo(initiator="client", error=error))
 
-    def _on_own_thread(self) -> bool:
-        """True on a thread that the end of the session waits for: it must not wait for the end."""
-        own = self.runtime.io, self._closing, self.connecting
-        return any(each is not None and each.is_current for each in own)
-
-    def _tear_down(self, job: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
-        """Everything that ends with the session, in order. As a job, or, with a deadline, at exit."""
-        with self._lock:
-            if self._tearing_down:
-                return
-            self._tearing_down = True
-        self._closing = job or self._closing
-        ending.tear_down(self, exit_deadline)
-
-    def release_transport(self) -> None:
-        """The transport is closed: another session may have it."""
+    def _release_transport(self) -> None:
+        """Let another session have the transport, which is closed."""
         self.transport.state = self.publisher.state
         _sessions_of_transports.pop(id(self.transport), None)
+
+    def _drained(self) -> None:
+        """Let what follows begin: the end is complete."""
+        unregister_for_exit(self)
+        self.ending.drained.set()
+        if self._on_lost is not None and self.publisher.was_ready and self.ending.is_replaced:
+            self._on_lost(self)

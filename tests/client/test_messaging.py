@@ -338,7 +338,8 @@ class TestRequests:
         """Requests of many threads at once all get their own answers."""
         with memory_client() as client:
             threads = [
-                InThread(lambda n=n: [client.send_client_request("echo", [n, k]) for k in range(100)])  # type: ignore[misc]
+                # type: ignore[misc]
+                InThread(lambda n=n: [client.send_client_request("echo", [n, k]) for k in range(100)])
                 for n in range(8)
             ]
             for number, thread in enumerate(threads):

@@ -268,7 +268,8 @@ def test_many_readers_and_writers(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.join()
         found = one.get()
         assert found == other.get()
-    assert [[number for name, number in found if name == who] for who in range(4)] == [list(range(500))] * 4  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    assert [[number for name, number in found if name == who] for who in range(4)] == [list(range(500))] * 4
 
 
 @attrs.frozen(kw_only=True)

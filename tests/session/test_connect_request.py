@@ -368,7 +368,9 @@ class TestHandler:
         client = memory_client(custom_connect_handler=handler)
         connecting = InThread(client.connect)
         assert called.wait(SOON)
-        session_of(client).runtime.io.call(lambda: session_of(client).end(rtvi_sync.CloseInfo(initiator="network")))
+        session_of(client).runtime.io.call(
+            lambda: session_of(client).ending.begin(rtvi_sync.CloseInfo(initiator="network"))
+        )
         assert blocked.wait(SOON)
         session_of(client).runtime.io.call(release.set)
         connecting.error()
@@ -427,7 +429,7 @@ class TestHandler:
 
 def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
     release = threading.Event()
     client = memory_client(connect_timeout=0.2)
 

@@ -38,7 +38,7 @@ from tests.support.waiting import SOON, until
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` promises half a second instead of five."""
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.5)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
 
 
 class TestDisconnect:
@@ -106,7 +106,7 @@ class TestDisconnect:
         def leave() -> None:
             start.wait(SOON)
             client.disconnect()
-            assert session_of(client).drained.is_set()
+            assert session_of(client).ending.drained.is_set()
 
         for thread in [InThread(leave) for _ in range(10)]:
             thread.get()
@@ -300,9 +300,9 @@ class TestLimits:
 
     def test_limits(self) -> None:
         """`disconnect()` promises five seconds."""
-        from rtvi_sync.session import ending as teardown
+        from rtvi_sync.session import limits
 
-        assert teardown.TEARDOWN_LIMIT == 5.0
+        assert limits.TEARDOWN_LIMIT == 5.0
 
     def test_a_slow_disconnected_handler_that_reconnects(self) -> None:
         """A handler that works on the next session is no handler that hangs, and a failed attempt in it neither."""

@@ -310,7 +310,7 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        session_of(client).drained.wait(Deadline(SOON))
+        session_of(client).ending.drained.wait(Deadline(SOON))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(event)
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")

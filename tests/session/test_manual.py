@@ -130,7 +130,7 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    session_of(client).closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(SOON))
     assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]

@@ -35,7 +35,7 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
     """The session has ended with an error, and `disconnected` came in spite of the full queue."""
-    session_of(client).closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(SOON))
     release.set()
     client.disconnect()
     assert client.state is TransportState.DISCONNECTED
@@ -83,7 +83,7 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 100})
     for _ in range(200):
         transport_of(client).receive(text)
-    session_of(client).closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(SOON))
     client.disconnect()
     assert isinstance(ended[0].error, RTVIError)
     assert 45 <= len(list(stream)) < 100
@@ -109,7 +109,7 @@ def test_manual_mode() -> None:
     client.connect()
     for n in range(30):
         bot_says(client, "server-message", n)
-    session_of(client).closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(SOON))
     assert client.process_events() == 21
     assert isinstance(ended[0].error, RTVIError)
     with client:

@@ -68,7 +68,7 @@ def number_in(received: tuple[int, bytes]) -> int:
 def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  # noqa: F811
     """A server that reads slowly, for longer than one that reads nothing is waited for, gets all, then the close."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 3.0)  # no busy machine reads nothing for so long
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 60.0)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 60.0)
     with connected(server) as (client, bot, ends):
         send_all(client)
         with running(client.disconnect) as disconnecting:

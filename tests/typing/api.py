@@ -18,6 +18,7 @@ from rtvi_sync import (
     BotReadyData,
     ClientStats,
     CloseInfo,
+    ConnectError,
     ConnectionTimeoutError,
     ConnectTimeout,
     DeviceError,
@@ -41,6 +42,7 @@ from rtvi_sync import (
     RTVIEvent,
     RTVIEventCallbacks,
     RTVIMessage,
+    SessionError,
     StartBotError,
     TranscriptData,
     Transport,
@@ -48,6 +50,7 @@ from rtvi_sync import (
     TransportStartError,
     TransportState,
     TransportStats,
+    UsageError,
     WebSocketTransport,
     WouldDeadlockError,
     __version__,
@@ -164,6 +167,10 @@ def connecting(client: RTVIClient) -> None:
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")
     show(url)
+
+
+def errors_of_connecting(client: RTVIClient) -> None:
+    """The attributes of errors."""
     try:
         client.connect()
     except ConnectionTimeoutError as error:
@@ -173,6 +180,8 @@ def connecting(client: RTVIClient) -> None:
     except StartBotError as error:
         status: int | None = error.status
         show(status)
+    except ConnectError as error:
+        show(error.status)
     except DisconnectedError as error:
         code: int | None = error.code
         reason: str = error.reason
@@ -181,6 +190,8 @@ def connecting(client: RTVIClient) -> None:
     except BotError as error:
         fatal: bool = error.fatal
         show(fatal)
+    except (SessionError, UsageError) as error:
+        show(error.status)
     except DeviceError as error:
         devices: tuple[str, ...] = error.devices
         kind: str = error.type

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Latch, Notifier
-from ...errors import DeviceError, RTVIError, anew
+from ...errors import DeviceError, RTVIError, fresh_copy
 from ..base import MediaDeviceInfo
 from ..kinds import Kind
 
@@ -100,7 +100,7 @@ class Device:
             self.halt()
             raise self._error("does not answer")
         if self._failure is not None:
-            raise anew(self._failure)
+            raise fresh_copy(self._failure)
 
     def check(self, now: float) -> None:
         """Report a device that hangs: to be called a few times a second, on one thread. Does not block.
@@ -152,7 +152,7 @@ class Device:
     def _has_failed(self, error: RTVIError) -> bool:
         """Tell of a `DeviceError` or `MissingExtraError`; whether to try again."""
         if not self._settled.is_set():
-            self._failure = anew(error)
+            self._failure = fresh_copy(error)
             self._settled.set()
             return False
         if not isinstance(error, DeviceError):

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from ...errors import DeviceError, MissingExtraError, anew
+from ...errors import DeviceError, MissingExtraError, fresh_copy
 from ..base import MediaDeviceInfo, VideoFrame
 
 # Whose cameras they are. What OpenCV would choose by itself on Windows takes up to half a minute to open one.
@@ -77,7 +77,7 @@ def load(feature: str) -> Any:
     """
     global _failure
     if _failure is not None:
-        raise anew(_failure)
+        raise fresh_copy(_failure)
     quiet = "cv2" not in sys.modules and "OPENCV_LOG_LEVEL" not in os.environ
     path = sys.path.copy()
     try:
@@ -96,7 +96,7 @@ def load(feature: str) -> Any:
             devices=("cam",),
             details=str(error),
         )
-        raise anew(_failure) from error
+        raise fresh_copy(_failure) from error
     if quiet:
         # Or it writes some lines to stderr for each camera that does not open. A program that uses OpenCV itself has
         # imported it before, or says by the variable what it wants to see.

@@ -33,7 +33,7 @@ from rtvi_sync.client.base import TIMEOUT
 from rtvi_sync.client.message_builders import FileLike
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
-from rtvi_sync.errors import anew
+from rtvi_sync.errors import fresh_copy
 from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
 from rtvi_sync.protocol.decoding import Payload
 from rtvi_sync.protocol.validation import NAME, WAIT
@@ -326,7 +326,8 @@ class MeasuredClient(RTVIClient):
         if self.on_measurement is not None:
             if seconds is None:
                 seconds = time.monotonic() - began
-            kept = anew(error) if error is not None else None  # what is kept shall not keep the frames of the program
+            # what is kept shall not keep the frames of the program
+            kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     @contextlib.contextmanager

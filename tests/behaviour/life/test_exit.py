@@ -134,8 +134,8 @@ def test_a_handler_that_blocks(run: Run) -> None:
     """A handler that never returns delays the exit by its limit and no more; its stack is logged."""
     code, out, err = run(
         """
-    import rtvi_sync.session.ending
-    rtvi_sync.session.ending.TEARDOWN_LIMIT = 1.0
+    import rtvi_sync.session.limits
+    rtvi_sync.session.limits.TEARDOWN_LIMIT = 1.0
     client = memory()
     entered = threading.Event()
     def never():
@@ -246,8 +246,8 @@ def test_a_transport_that_hangs_at_exit(run: Run) -> None:
     """The exit is bounded even then, where Python lets a thread be started, and the hang is logged."""
     code, _, err = run(
         """
-    import rtvi_sync.session.ending
-    rtvi_sync.session.ending.TEARDOWN_LIMIT = 1.0
+    import rtvi_sync.session.limits
+    rtvi_sync.session.limits.TEARDOWN_LIMIT = 1.0
     class Hanging(MemoryTransport):
         def disconnect(self):
             threading.Event().wait(3)

@@ -185,8 +185,8 @@ def test_a_handler_that_asks() -> None:
 def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even then does `disconnect()` wait for ever: the package logs that a transport hangs, and the interrupted
     program is in the midst of logging."""
-    monkeypatch.setattr("rtvi_sync.session.ending.TEARDOWN_LIMIT", 0.3)
-    monkeypatch.setattr("rtvi_sync.client.session_manager._STOP_TIMEOUT", 0.2)
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.3)
+    monkeypatch.setattr("rtvi_sync.session.limits.STOP_TIMEOUT", 0.2)
     client, let_go = hanging()
     log = logging.StreamHandler(io.StringIO())
     logging.getLogger("rtvi_sync").addHandler(log)

@@ -175,7 +175,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
-    assert session_of(client).closed.wait(Deadline(SOON))
+    assert session_of(client).ending.closed.wait(Deadline(SOON))
     release.set()
     client.close()
     assert MB / 2 < kept < 4 * MB

@@ -279,7 +279,8 @@ def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | 
         elif isinstance(step, tuple):
             order = Ordered(step[0])
             orders.append(order)
-            pipe.at(pipe.received + step[1], lambda now, order=order: pipe.strike(order, now), now)  # type: ignore[misc]
+            # type: ignore[misc]
+            pipe.at(pipe.received + step[1], lambda now, order=order: pipe.strike(order, now), now)
         elif isinstance(step, float):
             now += step
         else:
