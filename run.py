@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
 """Set up and run rtvi_sync on a machine that has only `python3`.
 
-The first run makes an environment in `.venv/` inside the project and installs what pyproject.toml lists; later runs
-start at once. Only the standard library is used; neither pip, nor the venv module, nor a compiler, nor root is
-assumed. The syntax stays within Python 3.6, so that an older Python reads far enough to be refused in one line.
+The first run creates an environment in `.venv/` inside the project and installs what pyproject.toml lists; later runs
+start at once. This file uses only the standard library, and needs neither pip, nor the venv module, nor a compiler, nor
+root. Its syntax stays within Python 3.6, so that an older Python can parse it and print one line.
 """
 
 import sys
 
-if sys.version_info < (3, 10):  # noqa: UP036 (whoever starts this file may have any Python)
+if sys.version_info < (3, 10):  # noqa: UP036 (any Python may run this file)
     sys.exit("run.py needs Python 3.10 or newer, and {} is {}.{}".format(sys.executable, *sys.version_info[:2]))
 
 try:
     import ast
     import contextlib
     import os
+    import re
     import shutil
     import signal
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import ThreadPoolExecutor
     from functools import partial
     from pathlib import Path
@@ -41,12 +42,12 @@ try:
         ROOT,
         STEP_SECONDS,
         SetupError,
-        explained,
+        describe_error,
         find_python,
-        leave,
         log_tail,
-        quiet,
-        say,
+        print_step,
+        run_quietly,
+        stop_waiting,
     )
     from tools.results import VARIABLE, Result, summary
 except ImportError as lack:
@@ -55,45 +56,49 @@ except ImportError as lack:
 HELP = """\
 usage: python3 run.py COMMAND ...
 
-  demo [--url URL] ...                     a spoken conversation with the built-in bot, or with the bot at URL
-  sample [NAME [--url URL] ...]            a program of samples/, likewise; without a name, the list of them
-  test [--real | --matrix] [--require] [pytest arguments]
-                                           the tests; --real adds those with real parts (Pipecat, PulseAudio,
-                                           Chromium), --matrix every version and the long runs too; with --require
-                                           a part that cannot be had fails the run instead of skipping its tests.
-                                           Without arguments of pytest's several processes share the tests
+  demo [--url URL] ...                     hold a spoken conversation with the built-in bot, or with the bot at URL
+  sample [NAME [--url URL] ...]            run a program of samples/; without a name, list them
+  test [--quick | --real | --matrix] [--require] [--coverage] [pytest arguments]
+                                           run the tests; --real adds those with real parts (Pipecat, PulseAudio,
+                                           Chromium), --matrix also every version and the long runs; with --require
+                                           an unavailable part fails the run instead of skipping its tests.
+                                           --quick runs only the tests of pure and in-memory modules, which start
+                                           no process and no server and open no device, meant for less than 90 s.
+                                           --coverage measures lines and branches, also in the processes that tests
+                                           start, and fails if a folder has less than pyproject.toml demands.
+                                           Without pytest arguments several processes share the tests
   soak [--minutes N] [--seed S] [--output DIR] ...
-                                           sessions come and go, faults strike, and nothing may grow: a plot, a
-                                           table and a judgement in DIR, .cache/soak if none is given
-  bench [--quick] [--only NAME] ...        how fast the package is, beside other clients: docs/performance.md
+                                           open and close sessions under injected faults; nothing may grow. Writes
+                                           a plot, a table and a verdict to DIR (default: .cache/soak)
+  bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
   lint [--require] [ruff arguments]        ruff, mypy, pyright, the import contracts, bandit and pip-audit; with
-                                           --require it fails, too, where pyright cannot be had or no list of known
+                                           --require it also fails if pyright is unavailable or no list of known
                                            vulnerabilities can be reached
 
-All that is needed is set up first, in .venv/ and .cache/ of this folder."""
+Every command first sets up what it needs, in .venv/ and .cache/ of this folder."""
 
-# Names of tables in pyproject.toml, the one place that lists packages.
+# Names of tables in pyproject.toml, which alone lists packages.
 DEMO_PARTS = ("testing", "cli")
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
-SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # of those that need more than the others
+SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # samples that need more than the others
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
 TEST_PARTS = (*SOAK_PARTS, "resample", "screen", "speed", "locust", "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
-# Minor versions of Python 3 that can hold each Pipecat, the preferred one first.
+# Minor versions of Python 3 on which each Pipecat runs, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
 MATRIX_PIPECAT = {"1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13)}  # with `test --matrix` only
-# What `test --matrix` runs the tests with besides this Python: minor versions of Python 3, versions of protobuf.
+# `test --matrix` also runs the tests with these minor versions of Python 3, and versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
 PROTOBUFS = ("4.25", "5.29", "6.33", "7")
-# What `bench` measures besides this Python's: minor versions of Python 3, and client libraries. Each of those is in an
-# environment of its own, by the group with this name; Pipecat is in the newest of those above.
+# `bench` also measures these minor versions of Python 3, and these client libraries. Each library has an environment of
+# its own, from the group of this name; the first Pipecat of those above is measured, too.
 BENCH_PYTHONS = (10, 11, 12, 13)
 PEERS = ("peer-websockets", "peer-picows", "peer-client-js")
-PAGES = {"peer-client-js": ROOT / "benchmarks/peers/client_js"}  # of those that run in a browser
-# The command that shows a program to be there, and the Debian packages that bring it.
+PAGES = {"peer-client-js": ROOT / "benchmarks/peers/client_js"}  # client libraries that run in a browser
+# A command that exists if a program is installed, and the Debian packages that contain it.
 PROGRAMS = {
     "pulseaudio": ("pulseaudio", "libasound2-plugins"),
     "pactl": ("pulseaudio-utils",),
@@ -103,8 +108,8 @@ PROGRAMS = {
     "tmux": ("tmux",),
     "valgrind": ("valgrind",),
 }
-# The extras for devices, whose packages need more of the machine than pip brings: the module that shows that all is
-# there, how to say that it is not, and the Debian packages that it takes.
+# The extras for devices, whose packages need more than pip installs: the module whose import succeeds if all is there,
+# the line for the user if it does not, and the Debian packages that are needed.
 DEVICES = {
     "audio": (
         "pyaudio",
@@ -113,41 +118,59 @@ DEVICES = {
     ),
     "video": (
         "cv2",
-        "OpenCV: cannot be had here (needs opencv-python, libgl1 and libglib2.0-0)",
+        "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)",
         ("libgl1", "libglib2.0-0"),
     ),
 }
 
+# `test --quick` runs the test files in these folders of tests/, except files that match NOT_QUICK: they start a process
+# or a server, or need a real part. A folder that does not exist is skipped.
+QUICK_FOLDERS = (
+    "protocol",
+    "concurrency",
+    "session",
+    "client",
+    "media",
+    "recording",
+    "testing",
+    "notebook",
+    "cli",
+)
+NOT_QUICK = re.compile(
+    r"subprocess|run_python|os\.fork|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
+    r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|mark\.(?:real|matrix)"
+)
+
 DEMO_SECONDS = 1800.0
-TEST_SECONDS = 6 * 3600.0  # on a busy machine; what hangs is ended by the tests themselves
-# Hundreds of tests start an interpreter: none of these has to compile the package.
+TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
+# Hundreds of tests start an interpreter; with bytecode files none of these compiles the package.
 FOR_TESTS = {"PYTHONDONTWRITEBYTECODE": ""}
 SOAK_SECONDS = 7 * 24 * 3600.0
 BENCH_SECONDS = 6 * 3600.0
 
-# Most tests wait most of the time, so more of them go on than there are cores. More processes than these would wait,
-# too: for the one that has the longest group of tests.
+# Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
+# help: the longest group of tests decides.
 PROCESSES = min((os.cpu_count() or 1) + 2, 6)
 
 
-def show(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
-    """Run a command in the user's sight and return its exit status. What ends this program ends the command too."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, nothing is built
+def run_command(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
+    """Run a command with its output visible, and return its exit status. A signal that ends run.py ends the command."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, without a build
     child = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environ)
     try:
         status = child.wait(seconds)
     except subprocess.TimeoutExpired:
         raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
     except KeyboardInterrupt:
-        child.wait(10)  # it was interrupted too, and may have a session to end
+        child.wait(10)  # it was interrupted too, and may have to close a session
         raise
     finally:
-        end(child)
+        end_process(child)
     return status if status >= 0 else 128 - status
 
 
-def end(child: "subprocess.Popen[bytes]") -> None:
-    """End a process that still runs, as politely as it allows."""
+def end_process(child: "subprocess.Popen[bytes]") -> None:
+    """Terminate a process that still runs; kill it if it does not end within 10 s."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -157,11 +180,11 @@ def end(child: "subprocess.Popen[bytes]") -> None:
             child.wait()
 
 
-# Real parts of the tests
+# Set-up of the tests
 
 
 def pipecat_environment(version: str) -> Path:
-    """The Python of an environment of its own for one version of Pipecat."""
+    """Return the Python of the environment for one version of Pipecat."""
     minors = {**PIPECAT, **MATRIX_PIPECAT}[version]
     lines = (ROOT / f"tests/pipecat/requirements-{version}.txt").read_text(encoding="utf-8").splitlines()
     base = find_python(minors)
@@ -173,77 +196,87 @@ def pipecat_environment(version: str) -> Path:
 
 
 def has_devices(python: Path, part: str) -> bool:
-    """True if an environment has all that the extra for some devices takes."""
-    return quiet([python, "-c", f"import {DEVICES[part][0]}"])
+    """Return whether an environment has everything that an extra for devices needs."""
+    return run_quietly([python, "-c", f"import {DEVICES[part][0]}"])
 
 
 def install_devices(python: Path) -> list[str]:
-    """Add to a test environment what drives devices; one line for each that this machine does not allow."""
-    lacking = []
+    """Install the extras for devices; return one line for each that cannot be installed."""
+    unavailable = []
     project = read_project(python)
-    for part, (_, trouble, _) in DEVICES.items():
+    for part, (_, problem, _) in DEVICES.items():
         if not has_devices(python, part):
             with contextlib.suppress(SetupError):
                 install(python, requirements_of(project, (part,)), f"the packages for {part}")
             if not has_devices(python, part):
-                lacking.append(trouble)
-    return lacking
+                unavailable.append(problem)
+    return unavailable
 
 
 def install_programs(python: Path) -> list[str]:
-    """Install the programs that the tests use and what their environment needs of the system for devices, where this
-    user may; the names of the programs that are still missing."""
+    """Install the programs and system libraries that the tests use, as root on Debian; return the missing programs."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     devices = [part for part in DEVICES if not has_devices(python, part)]
     wanted = [*missing, *(f"the libraries for {part}" for part in devices)]
     if wanted and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
-        say("Installing " + ", ".join(wanted))
+        print_step("Installing " + ", ".join(wanted))
         packages = [package for name in missing for package in PROGRAMS[name]]
         packages += [package for part in devices for package in DEVICES[part][2]]
         os.environ["DEBIAN_FRONTEND"] = "noninteractive"
-        quiet(["apt-get", "update"])
-        quiet(["apt-get", "install", "-y", "--no-install-recommends", *packages], INSTALL_SECONDS)
+        run_quietly(["apt-get", "update"])
+        run_quietly(["apt-get", "install", "-y", "--no-install-recommends", *packages], INSTALL_SECONDS)
     return [name for name in missing if not shutil.which(name)]
 
 
-def real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Set up the real parts, of Pipecat these versions: variables that tell the tests where they are, and one line for
-    each that is not there."""
-    # Side by side: pip keeps one core busy for half a minute, for each.
+def set_up_real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Set up the real parts, with these versions of Pipecat.
+
+    Returns:
+        Environment variables with the paths for the tests, and one line for each part that is unavailable.
+    """
+    # In parallel, because pip keeps one core busy for half a minute for each.
     with ThreadPoolExecutor() as pool:
         missing = pool.submit(install_programs, python)
         environments = {version: pool.submit(pipecat_environment, version) for version in versions}
     variables: dict[str, str] = {}
-    lacking = [f"{name}: not here, and not to be installed by this user" for name in missing.result()]
+    unavailable = [f"{name}: not installed, and this user cannot install it" for name in missing.result()]
     for version, environment in environments.items():
         try:
             variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(environment.result())
         except (SetupError, OSError) as error:
-            lacking.append(f"Pipecat {version}: {error}")
-    return variables, lacking
+            unavailable.append(f"Pipecat {version}: {error}")
+    return variables, unavailable
+
+
+def quick_files() -> list[str]:
+    """Return the test files that `test --quick` runs, as paths relative to the project."""
+    files = (file for folder in QUICK_FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
+    return [file.relative_to(ROOT).as_posix() for file in files if not NOT_QUICK.search(file.read_text("utf-8"))]
 
 
 def run_tests(name: str, python: Path, arguments: Sequence[str], **variables: str) -> Result:
-    """Run pytest in the user's sight, and count. A run that is stopped has failed, and keeps no other from running."""
-    say(f"Testing with {name}")
+    """Run pytest with its output visible, and return its counts. A run that is stopped counts as failed."""
+    print_step(f"Testing with {name}")
     counts = CACHE / "results" / f"{name}.json"
     counts.parent.mkdir(exist_ok=True)
     counts.unlink(missing_ok=True)
     try:
-        status = show([python, "-m", "pytest", *arguments], TEST_SECONDS, ROOT, **variables, **{VARIABLE: str(counts)})
+        status = run_command(
+            [python, "-m", "pytest", *arguments], TEST_SECONDS, ROOT, **variables, **{VARIABLE: str(counts)}
+        )
     except SetupError as error:
-        say(f"{name}: {error}")
+        print_step(f"{name}: {error}")
         status = 1
     return Result(name, status, counts)
 
 
-def other_versions() -> tuple[list[Result], list[str]]:
-    """Run the tests with other Pythons and protobufs: what came of it, and a line for each that cannot be had."""
+def run_other_versions() -> tuple[list[Result], list[str]]:
+    """Run the tests with other Pythons and protobufs. Return the results, and a line for each unavailable version."""
     pythons: list[tuple[str, str | None, list[str], str]] = [
         (f"Python 3.{minor}", find_python((minor,)), [], "tests") for minor in PYTHONS if minor != sys.version_info[1]
     ]
     protobufs = [(f"protobuf {v}", BASE, [f"protobuf=={v}.*"], "tests/protocol") for v in PROTOBUFS]
-    results, lacking = [], []
+    results, unavailable = [], []
     for name, base, pins, tests in [*pythons, *protobufs]:
         try:
             if base is None:
@@ -251,40 +284,40 @@ def other_versions() -> tuple[list[Result], list[str]]:
             python = make_environment(CACHE / name.replace(" ", "-"), base)
             install(python, requirements_of(read_project(python), TEST_PARTS) + pins, f"the packages for {name}")
         except (SetupError, OSError) as error:
-            lacking.append(f"{name}: {error}")
+            unavailable.append(f"{name}: {error}")
             continue
         if tests == "tests":
-            lacking += [f"{name}: {line}" for line in install_devices(python)]
+            unavailable += [f"{name}: {line}" for line in install_devices(python)]
         words = ["-q", "-m", "not real and not matrix", "-n", str(PROCESSES), tests]
         results.append(run_tests(name, python, words, **FOR_TESTS))
-    return results, lacking
+    return results, unavailable
 
 
 # Commands
 
 
 def demo(arguments: list[str]) -> int:
-    """Hold the conversation; the arguments are those of `python -m rtvi_sync demo`."""
-    return show([own_environment(DEMO_PARTS), "-m", "rtvi_sync", "demo", *arguments], DEMO_SECONDS)
+    """Run the demo with the arguments of `python -m rtvi_sync demo`."""
+    return run_command([own_environment(DEMO_PARTS), "-m", "rtvi_sync", "demo", *arguments], DEMO_SECONDS)
 
 
 def sample_programs() -> dict[str, Path]:
-    """The samples by name: each is a file, or a package whose entry is its `__main__.py`."""
+    """Return the samples by name: each is a file, or a package with a `__main__.py`."""
     files = {path.stem: path for path in ROOT.glob("samples/*.py")}
     return dict(sorted({**files, **{path.parent.name: path for path in ROOT.glob("samples/*/__main__.py")}}.items()))
 
 
 def sample(arguments: list[str]) -> int:
-    """Start a sample with what it needs; without a name, say which there are. It runs for as long as it likes."""
+    """Run a sample without a time limit; without a name, list the samples."""
     programs = sample_programs()
     if arguments and arguments[0] in programs:
         python = own_environment((*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ())))
-        return show([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
-    asked = not arguments or arguments[0] in ("-h", "--help")
+        return run_command([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
+    list_only = not arguments or arguments[0] in ("-h", "--help")
     width = max(map(len, programs), default=0)
     lines = [f"  {name:{width}}  {summary_of(path)}" for name, path in programs.items()]
     lines = ["usage: python3 run.py sample NAME [--url URL] ...", "", *lines]
-    if asked:
+    if list_only:
         print(*lines, sep="\n")
         return 0
     print(f"run.py: no such sample: {arguments[0]}", "", *lines, sep="\n", file=sys.stderr)
@@ -292,78 +325,116 @@ def sample(arguments: list[str]) -> int:
 
 
 def summary_of(program: Path) -> str:
-    """The first line of what a program says about itself."""
+    """Return the first line of a program's docstring."""
     return (ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or "").partition("\n")[0]
 
 
 def test(arguments: list[str]) -> int:
-    """Run pytest; its own arguments are passed on untouched. Without any, several processes share the tests."""
-    ours = {"--real", "--matrix", "--require"} & set(arguments)
+    """Run pytest with its own arguments unchanged; without any, in several processes."""
+    options = {"--quick", "--real", "--matrix", "--require", "--coverage"} & set(arguments)
+    if {"--coverage", "--matrix"} <= options:
+        raise SetupError("--coverage measures one Python: use it without --matrix")
+    rest = [argument for argument in arguments if argument not in options] or ["-n", str(PROCESSES)]
     python = own_environment(TEST_PARTS)
-    lacking: list[str] = []
-    variables = FOR_TESTS.copy()
+    if "--quick" in options:
+        words = ["-m", "not real and not matrix", *rest, *quick_files()]
+        return run_pytest(python, words, FOR_TESTS, measure="--coverage" in options)
+    variables, unavailable = set_up_tests(python, options)
+    results, more = run_other_versions() if "--matrix" in options else ([], [])
+    unavailable += more
+    required = "--require" in options
+    for line in unavailable:
+        print_step(f"Unavailable, what needs it {'fails' if required else 'is skipped by name'}: {line}")
+    if required:
+        variables["RTVI_REQUIRE_REAL"] = "1"
+    selected = "" if "--matrix" in options else "not matrix" if "--real" in options else "not real and not matrix"
+    if "--matrix" in options:
+        name = f"Python 3.{sys.version_info[1]}, real parts and long runs"
+        results.append(run_tests(name, python, ["-m", selected, *rest], **variables))
+        print(*summary(results, unavailable), sep="\n", flush=True)
+        status = int(not all(result.good for result in results))
+    else:
+        whole = options == set(arguments)
+        status = run_pytest(python, ["-m", selected, *rest], variables, measure="--coverage" in options, judge=whole)
+    return 1 if required and unavailable else status
+
+
+def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Set up what the tests need. Return environment variables for them, and one line for each unavailable part."""
+    variables, unavailable = FOR_TESTS.copy(), []
     try:
         own_environment(LINT_PARTS)
     except SetupError as error:
-        lacking.append(str(error))
-    if ours & {"--real", "--matrix"}:
-        places, more = real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in ours else ())])
-        variables |= places
-        lacking += more
-    lacking += install_devices(python)
-    results: list[Result] = []
-    if "--matrix" in ours:
-        for places, more in (peers(), set_up({"RTVI_AUTOBAHN": autobahn})):
-            variables |= places
-            lacking += more
-        results, more = other_versions()
-        lacking += more
-    required = "--require" in ours
-    for line in lacking:
-        say(f"Cannot be had, what needs it {'fails' if required else 'is skipped by name'}: {line}")
-    if required:
-        variables["RTVI_REQUIRE_REAL"] = "1"
-    selected = "" if "--matrix" in ours else "not matrix" if "--real" in ours else "not real and not matrix"
-    rest = [argument for argument in arguments if argument not in ours] or ["-n", str(PROCESSES)]
-    if "--matrix" in ours:
-        whole = f"Python 3.{sys.version_info[1]}, real parts and long runs"
-        results.append(run_tests(whole, python, ["-m", selected, *rest], **variables))
-        print(*summary(results, lacking), sep="\n", flush=True)
-        status = int(not all(result.good for result in results))
-    else:
-        status = show([python, "-m", "pytest", "-m", selected, *rest], TEST_SECONDS, ROOT, **variables)
-    return 1 if required and lacking else status
+        unavailable.append(str(error))
+    found: list[tuple[dict[str, str], list[str]]] = []
+    if "--real" in options or "--matrix" in options:
+        found.append(set_up_real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in options else ())]))
+    found.append(({}, install_devices(python)))
+    if "--matrix" in options:
+        found += [bench_peers(), make_environments({"RTVI_AUTOBAHN": autobahn})]
+    for more_variables, lines in found:
+        variables |= more_variables
+        unavailable += lines
+    return variables, unavailable
+
+
+def run_pytest(
+    python: Path, words: Sequence[str], variables: dict[str, str], *, measure: bool, judge: bool = False
+) -> int:
+    """Run pytest with its output visible, and return its exit status.
+
+    Args:
+        python: of the environment.
+        words: the arguments.
+        variables: environment variables.
+        measure: print the coverage.
+        judge: fail if the coverage is less than pyproject.toml demands.
+    """
+    if not measure:
+        return run_command([python, "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
+    coverage = [python, "-m", "coverage"]
+    (CACHE / "coverage").mkdir(exist_ok=True)
+    run_quietly([*coverage, "erase"], cwd=ROOT)
+    status = run_command([*coverage, "run", "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
+    run_quietly([*coverage, "combine"], cwd=ROOT)
+    run_command([*coverage, "report", "--skip-empty"], STEP_SECONDS, ROOT)
+    least = read_project(python)["tool"]["rtvi_sync"]["coverage"] if judge else {}
+    for folder, percent in least.items():
+        limit = ["--format=total", f"--fail-under={percent}", f"--include={folder}/*"]
+        print_step(f"Coverage of {folder} in percent, at least {percent}:")
+        status = run_command([*coverage, "report", *limit], STEP_SECONDS, ROOT) or status
+    return status
 
 
 def soak(arguments: list[str]) -> int:
-    """Let sessions come and go; the arguments are those of `python -m tools.soak`."""
-    return show([own_environment(SOAK_PARTS), "-m", "tools.soak", *arguments], SOAK_SECONDS)
+    """Run the soak with the arguments of `python -m tools.soak`."""
+    return run_command([own_environment(SOAK_PARTS), "-m", "tools.soak", *arguments], SOAK_SECONDS)
 
 
-def set_up(places: dict[str, Callable[[], Path]]) -> tuple[dict[str, str], list[str]]:
-    """Make environments, by the variables that say where their Pythons are; these, and lines for what cannot be had."""
+def make_environments(makers: dict[str, Callable[[], Path]]) -> tuple[dict[str, str], list[str]]:
+    """Make environments, by variable. Return the variables with their Pythons, and a line for each unavailable one."""
     variables: dict[str, str] = {}
-    lacking = []
-    for variable, make in places.items():
+    unavailable = []
+    for variable, make in makers.items():
         try:
             variables[variable] = str(make())
         except (SetupError, OSError) as error:
-            lacking.append(f"{variable}: {error}")
-    return variables, lacking
+            unavailable.append(f"{variable}: {error}")
+    return variables, unavailable
 
 
-def peers() -> tuple[dict[str, str], list[str]]:
+def bench_peers() -> tuple[dict[str, str], list[str]]:
     """Set up the client libraries that `bench` compares."""
-    places: dict[str, Callable[[], Path]] = {"RTVI_PEER_PIPECAT": partial(pipecat_environment, next(iter(PIPECAT)))}
+    makers: dict[str, Callable[[], Path]] = {"RTVI_PEER_PIPECAT": partial(pipecat_environment, next(iter(PIPECAT)))}
     for group in PEERS:
         name = group.partition("-")[2].replace("-", "_").upper()
-        places[f"RTVI_PEER_{name}"] = partial(bench_environment, group, (sys.version_info[1],), (group,))
-    return set_up(places)
+        makers[f"RTVI_PEER_{name}"] = partial(bench_environment, group, (sys.version_info[1],), (group,))
+    return make_environments(makers)
 
 
-def pythons() -> tuple[dict[str, str], list[str]]:
+def bench_pythons() -> tuple[dict[str, str], list[str]]:
     """Set up the Pythons that `bench` compares."""
-    return set_up(
+    return make_environments(
         {
             f"RTVI_PYTHON_3_{minor}": partial(bench_environment, f"Python 3.{minor}", (minor,), ("speed",))
             for minor in BENCH_PYTHONS
@@ -372,7 +443,7 @@ def pythons() -> tuple[dict[str, str], list[str]]:
 
 
 def bench_environment(name: str, minors: Sequence[int], parts: Sequence[str]) -> Path:
-    """The Python, of one of these minor versions of 3, of an environment that `bench` alone needs."""
+    """Return the Python of an environment of `bench`, of one of these minor versions of 3."""
     base = BASE if sys.version_info[1] in minors else find_python(minors)
     if base is None:
         raise SetupError("was not found")
@@ -384,18 +455,18 @@ def bench_environment(name: str, minors: Sequence[int], parts: Sequence[str]) ->
 
 
 def bench(arguments: list[str]) -> int:
-    """Measure; the arguments are those of `python -m benchmarks`."""
+    """Run the benchmarks with the arguments of `python -m benchmarks`."""
     python = own_environment(BENCH_PARTS)
-    found, lacking = peers()
-    others, more = pythons()
-    lacking += [f"{name}: not here, and not to be installed by this user" for name in install_programs(python)]
-    for line in [*lacking, *more, *install_devices(python)]:
-        say(f"Cannot be had, is left out by name: {line}")
-    return show([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found, **others)
+    found, unavailable = bench_peers()
+    others, more = bench_pythons()
+    unavailable += [f"{name}: not installed, and this user cannot install it" for name in install_programs(python)]
+    for line in [*unavailable, *more, *install_devices(python)]:
+        print_step(f"Unavailable, left out by name: {line}")
+    return run_command([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found, **others)
 
 
 def lint(arguments: list[str]) -> int:
-    """Check style, types and floors, and look for weak spots, ours and those of what is installed; all always run."""
+    """Check style, types, import contracts and known vulnerabilities. Every check runs, even after a failure."""
     python = own_environment(LINT_PARTS)
     required = "--require" in arguments
     pyright = pyright_checks()
@@ -408,19 +479,19 @@ def lint(arguments: list[str]) -> int:
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
-    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # where pyright looks for its Python
-    failed = [" ".join(check[:3]) for check in checks if show([python, *check], STEP_SECONDS, ROOT, PATH=path)]
+    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # pyright finds its Python on this path
+    failed = [" ".join(check[:3]) for check in checks if run_command([python, *check], STEP_SECONDS, ROOT, PATH=path)]
     for check in failed:
-        say(f"FAILED: {check}")
+        print_step(f"FAILED: {check}")
     return 1 if failed or (required and not pyright) else 0
 
 
 def pyright_checks() -> list[list[str]]:
-    """What pyright looks at: the program that uses the whole interface, and all that the package exports."""
+    """Return the pyright checks: the programs that use the whole interface, and everything the package exports."""
     try:
         own_environment(PYRIGHT_PARTS)
     except SetupError as error:
-        say(f"NOT CHECKED by pyright, which cannot be had: {error}")
+        print_step(f"NOT CHECKED by pyright, which is unavailable: {error}")
         return []
     return [["-m", "pyright", "tests/typing"], ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
 
@@ -428,27 +499,27 @@ def pyright_checks() -> list[list[str]]:
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "bench": bench, "lint": lint}
 
 
-def end_by_signal(number: int, _frame: object) -> None:
-    """End this program, and with it what its threads wait for."""
-    leave()
+def exit_on_signal(number: int, _frame: object) -> None:
+    """Exit, and stop what the threads wait for."""
+    stop_waiting()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command that the arguments name; returns the exit status."""
+    """Run the command that the arguments name, and return the exit status."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP)
         return 0
     if arguments[0] not in COMMANDS:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, end_by_signal)  # so that what was started is ended too
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as by nohup
-        signal.signal(signal.SIGINT, end_by_signal)
+    signal.signal(signal.SIGTERM, exit_on_signal)  # so that processes that were started end too
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise SIGINT is ignored, as by nohup
+        signal.signal(signal.SIGINT, exit_on_signal)
     try:
-        with contextlib.suppress(OSError):  # a folder that cannot be written will do if nothing has to be set up
+        with contextlib.suppress(OSError):  # a read-only folder is enough if nothing has to be set up
             CACHE.mkdir(exist_ok=True)
             LOG.write_text("", encoding="utf-8")
         status = COMMANDS[arguments[0]](arguments[1:])
@@ -456,7 +527,7 @@ def main(arguments: list[str]) -> int:
         return 130
     except (SetupError, OSError, subprocess.TimeoutExpired) as error:
         tail = [] if isinstance(error, OSError) else log_tail()
-        print(*(f"  | {line}" for line in tail), f"run.py: {explained(error, tail)}", sep="\n", file=sys.stderr)
+        print(*(f"  | {line}" for line in tail), f"run.py: {describe_error(error, tail)}", sep="\n", file=sys.stderr)
         return 1
     if status not in (0, 130):
         report_damage()

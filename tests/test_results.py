@@ -72,7 +72,7 @@ def test_a_run_that_is_stopped_fails_and_is_told(
         raise SetupError("stopped after 9 s: pytest")
 
     monkeypatch.setattr(run, "CACHE", tmp_path)
-    monkeypatch.setattr(run, "show", stop)
+    monkeypatch.setattr(run, "run_command", stop)
     assert run.run_tests("Python 3.10", Path(sys.executable), []).failed == 1
     assert capsys.readouterr().out.splitlines() == [
         "Testing with Python 3.10",

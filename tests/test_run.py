@@ -1,4 +1,4 @@
-"""`run.py` for real: a small project, a Python that has neither venv nor pip, and no package index but our own."""
+"""`run.py` in a small project, with a Python that has neither venv nor pip, and no package index except the test's."""
 
 import ast
 import base64
@@ -50,13 +50,15 @@ video = ["absent-video"]
 soak = []
 bench = []
 samples = ["throwaway-samples"]
-test = ["pytest"]
+test = ["pytest", "coverage"]
 peer-websockets = []
 lint = ["throwaway-linters"]
 pyright = []
+[tool.rtvi_sync.coverage]
+"rtvi_sync" = 90
 """
 
-# Stands for the package: says what it was given, and ends as it is told to.
+# Replaces the package: prints its arguments, and ends as they say.
 PACKAGE = """
 import sys, threading, throwaway, throwaway_testing
 try:
@@ -84,7 +86,14 @@ if "RTVI_TEST_RESULTS" in os.environ:
         json.dump({"passed": 3, "failed": 0, "skipped": {"no such device": 2}}, file)
 """
 
-# Stands for every tool that looks at the source: says what it was given.
+# Replaces coverage: prints its arguments; the total is too little.
+COVERAGE = """
+import sys
+print("coverage", sys.argv[1:], flush=True)
+sys.exit(2 if "--format=total" in sys.argv else 0)
+"""
+
+# Replaces every tool that checks the source: prints its arguments.
 LINTER = "import sys; print(__spec__.name, sys.argv[1:], flush=True)"
 LINTERS = {
     **{f"{name}.py": LINTER.encode() for name in ("ruff", "mypy", "bandit", "pyright")},
@@ -112,11 +121,12 @@ def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes]
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that the small project needs, pip itself among it, made from the pip of this environment."""
+    """Return a folder of wheels with all that the small project needs, including this environment's pip."""
     folder = tmp_path_factory.mktemp("wheels")
     for name in ("throwaway", "throwaway_testing", "throwaway_samples"):
         make_wheel(folder, name, "1.0", {f"{name}.py": b""})
     make_wheel(folder, "pytest", "1.0", {"pytest.py": PYTEST.encode()})
+    make_wheel(folder, "coverage", "1.0", {"coverage.py": COVERAGE.encode()})
     make_wheel(folder, "throwaway_linters", "1.0", LINTERS)
     pip = metadata.distribution("pip")
     package = Path(str(pip.locate_file("pip")))
@@ -131,7 +141,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real Python without venv, ensurepip and pip: a copy of this one's binary beside the rest of its library."""
+    """Return a real Python without venv, ensurepip and pip: this binary, with the rest of its library."""
     home = tmp_path_factory.mktemp("bare")
     library = Path(sysconfig.get_path("stdlib"))
     copy = home / library.relative_to(sys.base_prefix)
@@ -148,7 +158,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def new_project(folder: Path) -> Path:
-    """A small project with the real run.py, to which the one fixed place outside of the environment is hidden."""
+    """Make a small project with the real run.py, from which the one hard-coded path of the system is hidden."""
     shutil.copy(ROOT / "run.py", folder)
     (folder / "tools").mkdir()
     for name in ("__init__.py", "environments.py", "results.py"):
@@ -170,7 +180,7 @@ def new_project(folder: Path) -> Path:
 
 
 def poor_environ(home: Path, **variables: str) -> dict[str, str]:
-    """An environment in which nothing else of this machine is found: no program, no Python, no settings of pip."""
+    """Return environment variables that hide this machine's programs, Pythons and pip settings."""
     (home / "nothing").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name in ("SYSTEMROOT", "TEMP", "TMPDIR", "LANG")}
     own = {"PATH": str(home / "nothing"), "HOME": str(home), "PYENV_ROOT": str(home), "PIP_CONFIG_FILE": os.devnull}
@@ -178,7 +188,7 @@ def poor_environ(home: Path, **variables: str) -> dict[str, str]:
 
 
 class Machine:
-    """The small project on a machine of its own."""
+    """The small project on an isolated machine."""
 
     def __init__(self, python: Path, folder: Path, **variables: str) -> None:
         self.python = python
@@ -186,9 +196,11 @@ class Machine:
         self.environ = poor_environ(folder, **variables)
 
     def command(self, *arguments: str) -> list[str]:
+        """Return the words of a command line."""
         return [str(self.python), str(self.project / "run.py"), *arguments]
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start run.py."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.project,
@@ -200,18 +212,20 @@ class Machine:
         )
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run run.py to its end."""
         environ = {**self.environ, **variables}
         command = self.command(*arguments)
         return subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, timeout=4 * GUARD)
 
     @property
     def log(self) -> str:
+        """Return the log file."""
         return (self.project / ".cache" / "setup.log").read_text()
 
 
 @pytest.fixture(scope="module")
 def ready(bare_python: Path, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    """A machine with nothing but a bare Python and a folder of wheels, on which the set-up has been done once."""
+    """Return a machine with only a bare Python and a folder of wheels, after its first set-up."""
     box = Machine(bare_python, tmp_path_factory.mktemp("ready"), PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     first = box.run("demo", "--url", "http://127.0.0.1:7860/connect")
     assert first.returncode == 0, first.stderr
@@ -224,13 +238,14 @@ def ready(bare_python: Path, wheels: Path, tmp_path_factory: pytest.TempPathFact
 
 
 class Index(BaseHTTPRequestHandler):
-    """A package index of the simple kind that wants a name and a password."""
+    """A simple package index that requires a name and a password."""
 
     folder: Path
     wrong_hash = False
     on_request: Callable[[str], object] = staticmethod(lambda _path: None)
 
     def do_GET(self) -> None:
+        """Serve a page or a file to requests with the login."""
         self.on_request(self.path)
         login = "Basic " + base64.b64encode(LOGIN.encode()).decode()
         allowed = self.headers.get("Authorization") == login
@@ -242,9 +257,11 @@ class Index(BaseHTTPRequestHandler):
             self.wfile.write(self.page() if self.path.endswith("/") else self.file().read_bytes())
 
     def file(self) -> Path:
+        """Return the path of the requested file."""
         return self.folder / self.path.rpartition("/")[2]
 
     def page(self) -> bytes:
+        """Return a package's page."""
         name = self.path.strip("/").rpartition("/")[2].replace("-", "_")
         links = [
             '<a href="/files/pip-999.0-py3-none-any.whl" data-requires-python="&gt;=3.99">for a later Python</a>',
@@ -261,14 +278,14 @@ class Index(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(wheels: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of an index, name and password in it; a parameter tells whether its hashes are wrong."""
+    """Serve an index; yield its address, with name and password. A parameter makes its hashes wrong."""
     with serving({"folder": wheels, "wrong_hash": getattr(request, "param", False)}) as address:
         yield address
 
 
 @contextlib.contextmanager
 def serving(fields: Mapping[str, object]) -> Iterator[str]:
-    """Serve an index with these class attributes; its address."""
+    """Serve an index with these class attributes; yield its address."""
     handler = type("Handler", (Index,), dict(fields))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -282,7 +299,7 @@ def serving(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 class HeldIndex:
-    """An index whose answers about one package are held back until `release()`."""
+    """An index whose responses about one package are delayed until `release()`."""
 
     def __init__(self, package: str, folder: Path) -> None:
         self.asked, self._released = threading.Event(), threading.Event()
@@ -298,7 +315,7 @@ class HeldIndex:
 
 @pytest.fixture
 def held(wheels: Path) -> Iterator[tuple[HeldIndex, str]]:
-    """An index that holds back the first package of the small project, and its address."""
+    """Serve an index that delays the small project's first package; yield it and its address."""
     index = HeldIndex("/throwaway", wheels)
     with serving(index.fields) as address:
         try:
@@ -308,21 +325,21 @@ def held(wheels: Path) -> Iterator[tuple[HeldIndex, str]]:
 
 
 def test_without_arguments_the_commands_are_shown() -> None:
-    """No argument at all prints every command and succeeds."""
+    """Without arguments every command is printed, and the status is 0."""
     done = subprocess.run([sys.executable, ROOT / "run.py"], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 0
     assert all(f"\n  {command} " in done.stdout for command in run.COMMANDS)
 
 
 def test_an_unknown_command_is_refused() -> None:
-    """A command that is not there is named, and the exit status is that of a wrong call."""
+    """The error names the unknown command, and the status is 2."""
     done = subprocess.run([sys.executable, ROOT / "run.py", "dmeo"], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 2
     assert done.stderr.startswith("run.py: no such command: dmeo\n")
 
 
 def test_an_older_python_is_refused_in_one_line() -> None:
-    """Under an older version the script says so in one line, before it asks for anything that version lacks."""
+    """Under an older version the script prints one line before it imports anything that version lacks."""
     source = (ROOT / "run.py").read_text(encoding="utf-8")
     ast.parse(source, feature_version=(3, 6))
     older = "import sys; sys.version_info = (3, 8, 10); sys.path.clear(); sys.meta_path.clear(); exec(sys.argv[1], {})"
@@ -332,7 +349,7 @@ def test_an_older_python_is_refused_in_one_line() -> None:
 
 
 def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
-    """Where a part of the standard library is missing, one line says which and what to do."""
+    """If a part of the standard library is missing, one line says which and what to do."""
     without = "import sys; sys.modules['json'] = None; sys.path.insert(0, sys.argv[1]); import run"
     done = subprocess.run([sys.executable, "-c", without, ROOT], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
@@ -351,8 +368,8 @@ def test_requirements_come_from_the_named_tables_alone() -> None:
 
 
 def test_the_projects_own_file_has_every_part() -> None:
-    """Each part that a command names is a table of pyproject.toml, and each later command needs more than the last."""
-    project = json.loads(machine.ask(sys.executable, "-c", environments.READ_TOML, ROOT / "pyproject.toml"))
+    """Each part that a command names is a table of pyproject.toml, and each later command needs more."""
+    project = json.loads(machine.output_of(sys.executable, "-c", environments.READ_TOML, ROOT / "pyproject.toml"))
     each = (run.DEMO_PARTS, run.SOAK_PARTS, run.TEST_PARTS, run.LINT_PARTS, run.PYRIGHT_PARTS)
     needs = [set(environments.requirements_of(project, parts)) for parts in each]
     assert all(less < more for less, more in itertools.pairwise(needs))
@@ -360,7 +377,7 @@ def test_the_projects_own_file_has_every_part() -> None:
 
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment remembers the packages of every command, and of each package only the latest requirement."""
-    monkeypatch.setattr(environments, "quiet", lambda *_: True)
+    monkeypatch.setattr(environments, "run_quietly", lambda *_: True)
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     (tmp_path / "bin").mkdir()
     environments.write_stamp(tmp_path, "this one", [])
@@ -372,7 +389,7 @@ def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypat
 @posix
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """One run works there as well: the block is entered, and the log has the reason."""
+    """The block is still entered, and the log has the reason."""
 
     def no_lock(*_: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -389,7 +406,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @posix
 def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> None:
-    """Once set up, a machine without venv, pip or any program on its path runs the demo at once."""
+    """After the set-up, a machine without venv, pip and other programs runs the demo immediately."""
     again = ready.run("demo", "a b")
     assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo', 'a b']\n", "")
     assert ready.log == ""
@@ -398,7 +415,7 @@ def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> N
 
 @posix
 def test_a_sample_starts_with_what_it_needs(ready: Machine) -> None:
-    """A file or a package of samples/ gets its own packages, at the first start alone, and all further arguments."""
+    """A file or a package of samples/ gets its packages, at the first start only, and all further arguments."""
     first = ready.run("sample", "short", "--url", "ws://127.0.0.1:1")
     again = ready.run("sample", "long", "--fail")
     demo = ready.run("demo")
@@ -407,12 +424,12 @@ def test_a_sample_starts_with_what_it_needs(ready: Machine) -> None:
         "arguments ['--url', 'ws://127.0.0.1:1']",
     ], first.stderr
     assert (again.returncode, again.stdout) == (7, "arguments ['--fail']\n")
-    assert demo.stdout == "arguments ['demo']\n"  # what was installed for the one is there for the other
+    assert demo.stdout == "arguments ['demo']\n"  # packages of one command stay installed for the other
 
 
 @posix
 def test_the_samples_are_listed(ready: Machine) -> None:
-    """Without a name, or with one that is not there, each sample is named and told in a line; nothing is set up."""
+    """Without a name, or with an unknown one, each sample is listed with one line; nothing is set up."""
     listed = ready.run("sample")
     unknown = ready.run("sample", "shrot")
     lines = ["usage: python3 run.py sample NAME [--url URL] ...", ""]
@@ -424,7 +441,7 @@ def test_the_samples_are_listed(ready: Machine) -> None:
 
 @posix
 def test_what_ends_the_command_ends_the_sample(ready: Machine) -> None:
-    """A SIGTERM to run.py ends the server that it has started too."""
+    """A SIGTERM to run.py also ends the process that it has started."""
     with subprocess.Popen(
         ready.command("sample", "short", "--wait"), cwd=ready.project, env=ready.environ, stdout=subprocess.PIPE
     ) as process:
@@ -433,49 +450,90 @@ def test_what_ends_the_command_ends_the_sample(ready: Machine) -> None:
         while b"arguments" not in line:
             line = process.stdout.readline()
         process.terminate()
-        assert process.stdout.read() == b""  # it ends with the last process that has the pipe
+        assert process.stdout.read() == b""  # the pipe ends when the last process that has it ends
     assert process.returncode == 128 + signal.SIGTERM
 
 
 @posix
 def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
-    """A demo that fails makes the command fail with the same status."""
+    """The command has the status of the demo."""
     assert ready.run("demo", "--fail").returncode == 7
 
 
-def lacked(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What a run of the tests could not have."""
-    return re.findall(r"^Cannot be had, what needs it (?:fails|is skipped by name): (.*)$", done.stdout, re.MULTILINE)
+def unavailable_parts(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the parts that were unavailable in a run of the tests."""
+    return re.findall(r"^Unavailable, what needs it (?:fails|is skipped by name): (.*)$", done.stdout, re.MULTILINE)
 
 
 @posix
 def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
-    """The command's own options choose the marks and everything else reaches pytest as it was written."""
+    """The command's own options choose the markers; pytest gets everything else unchanged."""
     plain = ready.run("test", "tests/protocol", "-k", "not x")
     script = ready.project / "run.py"
     whole = script.read_text(encoding="utf-8")
     one_of_each = re.sub(r"^(PYTHONS|PROTOBUFS|PEERS) = \((.*?),.*\)$", r"\1 = (\2,)", whole, flags=re.MULTILINE)
     assert one_of_each != whole
-    script.write_text(one_of_each, encoding="utf-8")  # each version that is tried takes seconds
+    script.write_text(one_of_each, encoding="utf-8")  # each version takes seconds
     matrix = ready.run("test", "-x", "--matrix", "--require", "--", "a")
     script.write_text(whole, encoding="utf-8")
     selected = "['-m', 'not real and not matrix', 'tests/protocol', '-k', 'not x']"
     assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
-    ran, counts, reason, *lacking, total = matrix.stdout.splitlines()[-len(lacked(matrix)) - 4 :]
+    ran, counts, reason, *unavailable, total = matrix.stdout.splitlines()[-len(unavailable_parts(matrix)) - 4 :]
     assert ran == "pytest ['-m', '', '-x', '--', 'a'] 1"
     assert counts == f"Python 3.{sys.version_info[1]}, real parts and long runs: 3 passed, 0 failed, 2 skipped"
     assert reason == "  2 skipped: no such device"
-    assert lacking == [f"not tested: {line}" for line in lacked(matrix)]
+    assert unavailable == [f"not tested: {line}" for line in unavailable_parts(matrix)]
     assert total == "3 passed, 0 failed"
-    assert matrix.returncode == 1  # something is lacking, and required
+    assert matrix.returncode == 1  # a part is unavailable, and required
+
+
+@posix
+def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
+    """Test files of pure modules run, in several processes by default; those that start a server do not."""
+    for name, text in (("protocol/test_pure.py", ""), ("client/test_server.py", "EmbeddedBot"), ("life/test_x.py", "")):
+        file = ready.project / "tests" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    plain, one_process = ready.run("test", "--quick"), ready.run("test", "-x", "--quick")
+    shutil.rmtree(ready.project / "tests")
+    begin, end = "pytest ['-m', 'not real and not matrix', ", "'tests/protocol/test_pure.py'] None"
+    assert plain.stdout.splitlines()[-1] == f"{begin}'-n', '{run.PROCESSES}', {end}", plain.stderr
+    assert one_process.stdout.splitlines()[-1] == f"{begin}'-x', {end}", one_process.stderr
+
+
+@posix
+def test_coverage_is_judged_for_the_whole_suite(ready: Machine) -> None:
+    """pytest runs under coverage; too little coverage fails the whole suite, but not a selection of tests."""
+    whole, selection, matrix = (ready.run("test", "--coverage", *more) for more in ((), ("tests/x",), ("--matrix",)))
+    command = "coverage ['run', '-m', 'pytest', '-m', 'not real and not matrix', "
+    report = "coverage ['report', '--skip-empty']"
+    assert whole.stdout.splitlines()[-4:] == [
+        f"{command}'-n', '{run.PROCESSES}']",
+        report,
+        "Coverage of rtvi_sync in percent, at least 90:",
+        "coverage ['report', '--format=total', '--fail-under=90', '--include=rtvi_sync/*']",
+    ], whole.stderr
+    assert selection.stdout.splitlines()[-2:] == [f"{command}'tests/x']", report]
+    assert [done.returncode for done in (whole, selection, matrix)] == [2, 0, 1]
+    assert matrix.stderr.splitlines()[-1] == "run.py: --coverage measures one Python: use it without --matrix"
+
+
+def test_quick_covers_the_pure_packages() -> None:
+    """Each pure or in-memory package has quick tests, and none of them names a process, a server or a device."""
+    files = run.quick_files()
+    assert {"protocol", "concurrency", "client", "media"} <= {file.split("/")[1] for file in files}
+    assert len(files) > 50
+    assert not any(
+        re.search(r"import (subprocess|multiprocessing)|EmbeddedBot", Path(file).read_text()) for file in files
+    )
 
 
 @posix
 def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
-    """Every missing part is named, the tests still run, and only `--require` makes the run fail."""
+    """Every missing part is named, the tests still run, and only `--require` fails the run."""
     plain = ready.run("test", "--real")
     required = ready.run("test", "--real", "--require")
-    assert [line.partition(":")[0] for line in lacked(plain)] == [
+    assert [line.partition(":")[0] for line in unavailable_parts(plain)] == [
         *run.PROGRAMS,
         *(f"Pipecat {version}" for version in run.PIPECAT),
         "PyAudio",
@@ -489,7 +547,7 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
 
 @posix
 def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> None:
-    """Without a compiler the tests run; what drives devices comes once it can be had, and counts if it loads."""
+    """Without a compiler the tests run; the extras for devices are installed later, if possible, and must load."""
     make_wheel(tmp_path, "absent_audio", "1.0", {"pyaudio.py": b""})
     make_wheel(tmp_path, "absent_video", "1.0", {"cv2.py": b"raise ImportError('libGL.so.1: cannot open')"})
     wheels = f"{ready.environ['PIP_FIND_LINKS']} {tmp_path}"
@@ -498,11 +556,11 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     remove = [ready.project / ".venv" / machine.VENV_PYTHON, "-m", "pip", "uninstall", "-y", "absent_audio"]
     subprocess.run(remove, env=ready.environ, capture_output=True, check=True, timeout=GUARD)
 
-    skipped = "Cannot be had, what needs it is skipped by name: "
+    skipped = "Unavailable, what needs it is skipped by name: "
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
-    video = skipped + "OpenCV: cannot be had here (needs opencv-python, libgl1 and libglib2.0-0)"
-    lacking = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
-    assert lacking == [[audio, video], [video], [video]]
+    video = skipped + "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)"
+    unavailable = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
+    assert unavailable == [[audio, video], [video], [video]]
     assert [done.returncode for done in runs] == [0, 0, 0]
     assert "libGL.so.1" in log
 
@@ -521,7 +579,7 @@ def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> 
 
 @posix
 def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
-    """Every check runs; without pyright the others still do, and only `--require` makes that a failure."""
+    """Without pyright all other checks run, and only `--require` makes that a failure."""
     file = ready.project / "pyproject.toml"
     whole = ready.run("lint", "--fix")
     file.write_text(PYPROJECT.replace("pyright = []", 'pyright = ["absent-pyright"]'))
@@ -532,14 +590,14 @@ def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: M
     assert checks == ["ruff", "mypy", "pyright", "pyright", "contracts", "bandit", "tools.audit"], whole.stderr
     assert "ruff ['check', '--fix']" in whole.stdout
     assert [done.returncode for done in (whole, plain, required)] == [0, 0, 1]
-    line = "NOT CHECKED by pyright, which cannot be had: the packages for pyright: could not be installed"
+    line = "NOT CHECKED by pyright, which is unavailable: the packages for pyright: could not be installed"
     assert line in plain.stdout.splitlines()
     assert [line for line in plain.stdout.splitlines() if line.startswith("pyright")] == []
 
 
 @posix
 def test_changed_requirements_are_installed(ready: Machine) -> None:
-    """A requirement that is new in pyproject.toml is installed; other changes of the file cost nothing."""
+    """A new requirement in pyproject.toml is installed; other changes of the file have no effect."""
     file = ready.project / "pyproject.toml"
     file.write_text(PYPROJECT.replace("throwaway>=1", "throwaway>=2") + "[tool.other]\nkey = 1\n")
     failed = ready.run("demo")
@@ -552,8 +610,8 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
 
 
 @posix
-def test_an_environment_of_another_python_is_made_anew(ready: Machine) -> None:
-    """An environment that was half made, or by another Python, is replaced."""
+def test_an_environment_of_another_python_is_replaced(ready: Machine) -> None:
+    """An unfinished environment, and one of another Python, are replaced."""
     stamp = ready.project / ".venv" / environments.STAMP
     facts = json.loads(stamp.read_text())
     stamp.write_text(json.dumps({**facts, "base": "another Python"}))
@@ -569,7 +627,7 @@ def test_an_environment_of_another_python_is_made_anew(ready: Machine) -> None:
 def test_of_two_at_once_the_second_waits_and_says_so(
     bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path
 ) -> None:
-    """The second names the first and what it waits for; it finds all installed, and both run."""
+    """The second prints which process it waits for, and for what; then both run."""
     index, address = held
     box = Machine(bare_python, tmp_path, PIP_INDEX_URL=address)
     with box.start("demo", "first") as first, contextlib.ExitStack() as stack:
@@ -613,7 +671,7 @@ sys.exit(run.main(["soak"]))
 @posix
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run_whose_thread_waits_for_a_lock(tmp_path: Path, number: int, status: int) -> None:
-    """Environments are made by several threads: none of them waits on for the lock, which is held to the end here."""
+    """Several threads make environments: none of them keeps waiting for the lock, which is never released here."""
     lock = tmp_path / "it.lock"
     with machine.locked(lock, "it"):
         command = [sys.executable, "-c", WAITING, str(lock)]
@@ -634,7 +692,7 @@ def test_a_signal_ends_a_run_whose_thread_waits_for_a_lock(tmp_path: Path, numbe
 def test_what_a_killed_run_leaves_is_made_again(
     bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path, pip_survives: bool
 ) -> None:
-    """A run that is killed while it installs leaves no lock, once its pip has ended, and nothing that is trusted."""
+    """After a kill during the installation the next run waits for the surviving pip, then starts again."""
     index, address = held
     box = Machine(bare_python, tmp_path, PIP_INDEX_URL=address)
     with box.start("demo") as killed, contextlib.ExitStack() as stack:
@@ -658,7 +716,7 @@ def test_what_a_killed_run_leaves_is_made_again(
 @posix
 @pytest.mark.parametrize("damage", ["python is gone", "python does not start", "packages are gone"])
 def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> None:
-    """Whatever is wrong with it, the next run repairs it without a question."""
+    """The next run makes it again."""
     python = ready.project / ".venv" / machine.VENV_PYTHON
     if damage == "packages are gone":
         (packages,) = ready.project.glob(".venv/lib/python3.*/site-packages")
@@ -675,7 +733,7 @@ def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> Non
 
 @posix
 def test_a_file_that_is_gone_is_named_and_comes_back(ready: Machine) -> None:
-    """If a command fails and a file of a package is missing, a line says so, and the next run installs all again."""
+    """If a command fails and a file of a package is missing, a line says so, and the next run reinstalls all."""
     (module,) = ready.project.glob(".venv/lib/python3.*/site-packages/throwaway.py")
     module.unlink()
     failed, repaired = ready.run("demo"), ready.run("demo")
@@ -686,7 +744,7 @@ def test_a_file_that_is_gone_is_named_and_comes_back(ready: Machine) -> None:
 
 
 def obey_permissions() -> None:
-    """In a child: give up root's right to write where permissions forbid it. Other users do not have it."""
+    """Drop root's capability to ignore permissions, in a child process."""
     if sys.platform == "linux":
         for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
             ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
@@ -694,7 +752,7 @@ def obey_permissions() -> None:
 
 @pytest.fixture
 def read_only() -> Iterator[Callable[[Path], None]]:
-    """Takes the right to write from a folder and all that is in it, for the time of the test."""
+    """Return a function that makes a folder and its content read-only until the end of the test."""
     modes: dict[Path, int] = {}
 
     def protect(folder: Path) -> None:
@@ -712,7 +770,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
     ready: Machine, bare_python: Path, tmp_path: Path, read_only: Callable[[Path], None]
 ) -> None:
-    """No traceback, and nothing of a log; where all is set up already, the demo runs."""
+    """There is no traceback and no log; if all is set up already, the demo runs."""
     box = Machine(bare_python, tmp_path)
     read_only(box.project)
     read_only(ready.project)
@@ -736,7 +794,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_is_one_line_with_the_cure(bare_python: Path, tmp_path: Path) -> None:
-    """Whether run.py itself has no space left, or a program that it started says so."""
+    """The line is the same if run.py itself has no space, and if a program that it started has none."""
     cure = "No space left on device{}. Free some space and run the command again"
     box = Machine(bare_python, tmp_path)
     log = box.project / ".cache" / "setup.log"
@@ -754,12 +812,12 @@ def test_a_full_disk_is_one_line_with_the_cure(bare_python: Path, tmp_path: Path
 
 @posix
 def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
-    """Ctrl-C lets the demo end its session and then exits with 130 and no traceback."""
+    """After Ctrl-C the demo closes its session, and the status is 130, without a traceback."""
     with ready.start("demo", "--wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "arguments ['demo', '--wait']\n"
         os.killpg(process.pid, signal.SIGINT)
-        # Not communicate(), which misses what readline() has taken out of the pipe beyond the line.
+        # communicate() would miss what readline() has buffered beyond the line.
         assert process.stderr is not None
         output, errors = process.stdout.read(), process.stderr.read()
     assert (process.returncode, output, errors) == (130, "ended its session\n", "")
@@ -767,7 +825,7 @@ def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
 
 @posix
 def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
-    """A `.venv` that is not run.py's own stays as it is, and the set-up goes elsewhere."""
+    """A `.venv` that run.py did not make is not changed, and the environment is made elsewhere."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     theirs = box.project / ".venv" / "theirs"
     theirs.parent.mkdir()
@@ -779,7 +837,7 @@ def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, whee
 
 @posix
 def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_path: Path) -> None:
-    """Where no pip is anywhere, its wheel is fetched from the index that pip's settings name, login included."""
+    """Without any pip its wheel is downloaded from the index of pip's settings, with its login."""
     box = Machine(bare_python, tmp_path)
     settings = tmp_path / "pip.conf"
     settings.write_text(f"[global]\nindex_url = {index}\n")
@@ -794,7 +852,7 @@ def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_
 @posix
 @pytest.mark.parametrize("index", [True], indirect=True)
 def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp_path: Path) -> None:
-    """A pip whose bytes are not those that the index promises is not run."""
+    """A pip whose bytes do not match the index's hash is not run."""
     box = Machine(bare_python, tmp_path, PIP_INDEX_URL=index)
     done = box.run("demo")
     assert done.returncode == 1
@@ -804,8 +862,8 @@ def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp
 
 
 @posix
-def test_where_no_pip_is_to_be_had_one_line_says_what_to_install(bare_python: Path, tmp_path: Path) -> None:
-    """Without any pip and any index the last line names the ways out, and the next run tries again."""
+def test_without_any_pip_one_line_says_what_to_install(bare_python: Path, tmp_path: Path) -> None:
+    """Without pip and index the last line says what to install, and the next run tries again."""
     box = Machine(bare_python, tmp_path)
     for _ in range(2):
         done = box.run("demo")
@@ -817,13 +875,13 @@ def test_where_no_pip_is_to_be_had_one_line_says_what_to_install(bare_python: Pa
 
 
 def test_an_index_without_tls_is_not_used() -> None:
-    """pip is fetched from another machine over a secure connection only, and the error does not show the password."""
+    """pip is downloaded from another machine with TLS only, and the error does not show the password."""
     with pytest.raises(ValueError, match=r"^not a secure address: http://index\.invalid$"):
         machine.fetch("http://user:secret@index.invalid/simple/pip/", None)
 
 
 def test_with_venv_the_environment_is_an_ordinary_one(wheels: Path, tmp_path: Path) -> None:
-    """Where `python -m venv` works it is what is used."""
+    """If `python -m venv` works, it is used."""
     pytest.importorskip("ensurepip")
     box = Machine(Path(machine.BASE), tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     done = box.run("demo")
@@ -833,7 +891,7 @@ def test_with_venv_the_environment_is_an_ordinary_one(wheels: Path, tmp_path: Pa
 
 
 def test_pythons_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of Pythons that the environment names and nobody lets us look into holds none for us."""
+    """A folder of Pythons that this user cannot read is ignored."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")

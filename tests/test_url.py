@@ -126,8 +126,8 @@ def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Conversations that take a while are left out: the URL has had its effect before them."""
     monkeypatch.chdir(tmp_path)
     write_wav(tmp_path / "question.wav", [quiet(0.1), tone(0.1), quiet(0.1)])
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.Conversation.hold", lambda *_args, **_options: None)
-    monkeypatch.setattr("rtvi_sync.cli.talk_session.Talk.hold", lambda _talk, connect: connect())
+    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_args, **_options: None)
+    monkeypatch.setattr("rtvi_sync.cli.talk_session.TalkSession.run", lambda _talk, connect: connect())
     monkeypatch.setattr(sys, "stdin", None)  # pytest's own is no file
 
 

@@ -1,1 +1,1 @@
-"""What `run.py` is made of; the package rtvi_sync does not use it."""
+"""The parts of `run.py`; the package rtvi_sync does not import them."""

@@ -1,10 +1,10 @@
-"""Look up every installed package in a list of published vulnerabilities, and say so where that cannot be done.
+"""The look-up of every installed package in a list of published vulnerabilities.
 
-pip-audit asks a service about each package of this environment. It calls all well what the service does not know, and
-so everything, where a mirror stands in for the service: here nothing counts as audited that was not.
+pip-audit queries a service for each package of this environment, and reports no problem for a package that the service
+does not know, or for all if a mirror replaces the service. Here only packages that the service knows count as audited.
 """
 
-# ruff: noqa: S603, T201 (running a program and saying what came of it is the purpose)
+# ruff: noqa: S603, T201 (running a program and printing its result is the purpose)
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SERVICES = {"pypi": "PyPI", "osv": "OSV"}
 SECONDS = 120.0
 
 
-def ask(service: str) -> list[dict[str, Any]] | str:
-    """What pip-audit finds out about each package from a service; or, if nothing at all, why not."""
+def query(service: str) -> list[dict[str, Any]] | str:
+    """Return what pip-audit learns from a service about each package; or, if nothing at all, the reason."""
     settings = pip_settings()
     environ = dict(os.environ)
-    # Whoever needs an authority or a proxy of his own for the package index needs it here, too.
+    # The package index's own authority and proxy are needed here, too.
     for name, setting in (("REQUESTS_CA_BUNDLE", "cert"), ("HTTPS_PROXY", "proxy")):
         if settings.get(setting):
             environ.setdefault(name, settings[setting])
@@ -42,12 +42,12 @@ def ask(service: str) -> list[dict[str, Any]] | str:
 
 
 def report(packages: list[dict[str, Any]]) -> tuple[list[str], int]:
-    """What to say about the packages, and the exit status: 1 with a vulnerability, 2 with packages not audited."""
+    """Return the lines about the packages, and the status: 1 with a vulnerability, 2 with packages not audited."""
     audited = [package for package in packages if "vulns" in package]
     skipped = [package["name"] for package in packages if "vulns" not in package]
     lines = [
         f"{package['name']} {package['version']}: {vulnerability['id']}, "
-        f"mended in {', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        f"fixed in {', '.join(vulnerability['fix_versions']) or 'no version yet'}"
         for package in audited
         for vulnerability in package["vulns"]
     ]
@@ -59,10 +59,10 @@ def report(packages: list[dict[str, Any]]) -> tuple[list[str], int]:
 
 
 def main(arguments: list[str]) -> int:
-    """Audit; with --require, what was not audited is a failure."""
+    """Audit, and return the exit status. With --require, packages that were not audited are a failure."""
     reasons = []
     for service, name in SERVICES.items():
-        packages = ask(service)
+        packages = query(service)
         if not isinstance(packages, str):
             lines, status = report(packages)
             break

@@ -1,6 +1,6 @@
-"""What this machine has: programs to run, Pythons, and a pip from wherever there is one. Standard library only."""
+"""The machine: running programs, finding Pythons, and getting a pip. Standard library only."""
 
-# ruff: noqa: S310, S603 (running programs and fetching from the user's own package index is the purpose)
+# ruff: noqa: S310, S603 (running programs and downloading from the user's own package index is the purpose)
 
 import base64
 import configparser
@@ -32,28 +32,28 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
 VENV_PYTHON = "Scripts/python.exe" if os.name == "nt" else "bin/python"
-BASE = getattr(sys, "_base_executable", None) or sys.executable  # started from inside a venv: the Python under it
+BASE = getattr(sys, "_base_executable", None) or sys.executable  # inside a venv: the Python that the venv was made from
 STEP_SECONDS = 1800.0  # on a busy machine
 
 FACTS = "import os, sys; print(sys.version_info[1], os.path.abspath(getattr(sys, '_base_executable', sys.executable)))"
 BUNDLED = "import ensurepip, os; print(os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
 
 
-# What a file system without locks answers, such as NFS without its lock service, or a folder shared with a host.
+# Errors of file systems without locks, such as NFS without its lock service, or a folder shared with a host.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-# Windows locks bytes, and a locked byte cannot be read: this one is far behind the process id.
+# Windows locks bytes, and a locked byte cannot be read: this offset is far behind the process id.
 _LOCKED_BYTE = 1 << 20
 _held = threading.local()
-# Seconds between two looks at a lock that another process holds.
+# Seconds between two attempts to take a lock that another process holds.
 _LOCK_INTERVAL = 0.1
-_leaving = False
+_stop_waiting = False
 
 
 class SetupError(Exception):
-    """Something cannot be had. The text is the one line that the user reads."""
+    """Something cannot be set up. The text is the one line that the user reads."""
 
 
-# What to do about the errors of the operating system that a user can do something about.
+# Remedies for errors of the operating system, for those that a user can fix.
 _ELSEWHERE = "Copy this folder to a place that you can write to, and run it there"
 _SPACE = "Free some space and run the command again"
 _CURES = {
@@ -65,10 +65,10 @@ _CURES = {
 }
 
 
-def explained(error: Exception, tail: Sequence[str] = ()) -> str:
-    """Put into one line what failed and what to do; `tail` is the end of the log about it."""
+def describe_error(error: Exception, tail: Sequence[str] = ()) -> str:
+    """Return one line that says what failed and what to do; `tail` is the end of the log."""
     full = os.strerror(errno.ENOSPC)
-    if any(full in line for line in tail):  # a program that was started says so
+    if any(full in line for line in tail):  # a program that was started reported it
         error = OSError(errno.ENOSPC, full, str(ROOT))
     if not isinstance(error, OSError):
         return str(error)
@@ -77,34 +77,34 @@ def explained(error: Exception, tail: Sequence[str] = ()) -> str:
     return f"{error.strerror or error}{where}{f'. {cure}' if cure else ''}"
 
 
-def say(line: str, file: TextIO | None = None) -> None:
-    """Print one step."""
-    print(f"{line}\n", end="", flush=True, file=file)  # at once: several threads set up what the tests need
+def print_step(line: str, file: TextIO | None = None) -> None:
+    """Print one line, in one write: several threads set up what the tests need."""
+    print(f"{line}\n", end="", flush=True, file=file)
 
 
 @contextlib.contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """Hold a lock file; while another thread or process holds it, say so and wait. Without locks, go on.
+    """Hold a lock file; if another thread or process holds it, print a line and wait. Without file locks, do not lock.
 
-    The operating system releases the lock of a process that dies. On POSIX, programs that `quiet()` starts meanwhile
-    inherit the lock: a pip that survives a killed run.py keeps it until it ends.
+    The operating system releases the lock of a process that dies. On POSIX, programs that `run_quietly()` starts
+    meanwhile inherit the lock: a pip that outlives a killed run.py keeps it until it ends.
 
     Args:
-        file: made if it is missing, and never deleted.
-        what: the lock protects, for the line that the user reads.
+        file: created if it is missing, and never deleted.
+        what: the thing that the lock protects, for the line that the user reads.
 
     Raises:
-        OSError: the file cannot be written.
-        SetupError: `leave()` was called while it waited.
+        OSError: The file cannot be written.
+        SetupError: `stop_waiting()` was called meanwhile.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not _lock(descriptor):
             holder = os.read(descriptor, 20).decode("ascii", "replace")
-            say(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
-            while not _lock(descriptor):  # again and again: a thread that sleeps in the system could not leave
-                if _leaving:
+            print_step(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
+            while not _lock(descriptor):  # polled, because a thread blocked in flock() could not be stopped
+                if _stop_waiting:
                     raise SetupError(f"{what} is not set up: this run.py ends")
                 time.sleep(_LOCK_INTERVAL)
         os.ftruncate(descriptor, 0)
@@ -122,14 +122,15 @@ def locked(file: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def leave() -> None:
-    """Let no thread wait for a lock any more: this process ends."""
-    global _leaving  # no Event: a signal handler calls this, and may have struck where the Event's own lock is held
-    _leaving = True
+def stop_waiting() -> None:
+    """Make all threads stop waiting for locks, because this process exits."""
+    # Not an Event: a signal handler calls this, and may have interrupted code that holds the Event's own lock.
+    global _stop_waiting
+    _stop_waiting = True
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file; False if another thread or process holds it."""
+    """Lock a file; return False if another thread or process holds it."""
     if sys.platform == "win32":
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
         try:
@@ -148,7 +149,7 @@ def _lock(descriptor: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        note("no lock:", error)
+        write_log("no lock:", error)
     return True
 
 
@@ -157,21 +158,21 @@ def _unlock(descriptor: int) -> None:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
     else:
-        with contextlib.suppress(OSError):  # there may be no locks
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # not only close(): children may have inherited the lock
+        with contextlib.suppress(OSError):  # the file system may have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # close() is not enough: children may have inherited the lock
 
 
-def note(*words: object) -> None:
-    """Write a line to the log file, which is shown only when something fails."""
+def write_log(*words: object) -> None:
+    """Append a line to the log file, which is shown only after a failure."""
     CACHE.mkdir(exist_ok=True)
     with LOG.open("a", encoding="utf-8") as log:
         print(*words, file=log)
 
 
-def quiet(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | None = None) -> bool:
-    """Run a command with its noise in the log file; True if it succeeded in time."""
+def run_quietly(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | None = None) -> bool:
+    """Run a command with its output in the log file; return whether it succeeded in time."""
     words = [str(word) for word in command]
-    note("$", *words)
+    write_log("$", *words)
     inherited = () if sys.platform == "win32" else getattr(_held, "descriptors", ())
     try:
         with LOG.open("ab") as log:
@@ -185,13 +186,13 @@ def quiet(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | 
                 pass_fds=inherited,
             )
     except (OSError, subprocess.TimeoutExpired) as error:
-        note(error)
+        write_log(error)
         return False
     return done.returncode == 0
 
 
-def ask(*command: object) -> str:
-    """What a command prints, or an empty string if it fails."""
+def output_of(*command: object) -> str:
+    """Return what a command prints, or an empty string if it fails."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_SECONDS)
@@ -201,7 +202,7 @@ def ask(*command: object) -> str:
 
 
 def log_tail() -> list[str]:
-    """The last lines of the log file."""
+    """Return the last 15 lines of the log file."""
     return LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if LOG.exists() else []
 
 
@@ -209,23 +210,23 @@ def log_tail() -> list[str]:
 
 
 def interpreters() -> Iterator[str]:
-    """Every Python 3 that this machine is known to have, the running one first."""
+    """Yield every Python 3 that is found on this machine, the running one first."""
     yield BASE
     names = ("python3", "python", *(f"python3.{minor}" for minor in range(10, 20)))
     yield from filter(None, map(shutil.which, names))
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    with contextlib.suppress(OSError):  # another user's, which the environment still names (sudo, a container)
+    with contextlib.suppress(OSError):  # after sudo, or in a container, PYENV_ROOT may name another user's folder
         yield from map(str, sorted(pyenv.glob("versions/3.*/" + VENV_PYTHON), reverse=True))
 
 
 def find_python(minors: Sequence[int]) -> str | None:
-    """A Python of the first of these minor versions of 3 that is there; never a venv's, nor a launcher script."""
+    """Return a Python of the first available of these minor versions of 3; never a venv's, nor a launcher script."""
     known: dict[str, str] = {}
     for python in dict.fromkeys(interpreters()):
-        minor, _, executable = ask(python, "-c", FACTS).partition(" ")
+        minor, _, executable = output_of(python, "-c", FACTS).partition(" ")
         known.setdefault(minor, executable)
     for minor in map(str, minors):
-        found = known.get(minor) or ask("uv", "python", "find", "--system", f"3.{minor}")
+        found = known.get(minor) or output_of("uv", "python", "find", "--system", f"3.{minor}")
         if found:
             return found
     return None
@@ -235,7 +236,7 @@ def find_python(minors: Sequence[int]) -> str | None:
 
 
 def pip_settings() -> dict[str, str]:
-    """pip's own settings, from the places where pip looks for them, the strongest last."""
+    """Return pip's own settings, from all of pip's sources, in rising priority."""
     home = Path.home()
     files: list[Path] = [
         Path("/etc/xdg/pip/pip.conf"),
@@ -261,27 +262,27 @@ def pip_settings() -> dict[str, str]:
 
 
 def find_uv() -> str | None:
-    """uv, where it can stand in for pip: it does not read pip's settings, so not where an index is set only for pip."""
+    """Return uv, if it can replace pip: it ignores pip's settings, so not if only pip has an index set."""
     only_pip_knows = {"index-url", "extra-index-url", "find-links", "no-index"} & set(pip_settings())
     return shutil.which("uv") if not only_pip_knows or "UV_DEFAULT_INDEX" in os.environ else None
 
 
 def pip_wheels() -> Iterator[Path]:
-    """Wheels of pip, from the nearest place to the farthest; what is far is looked at only when asked for.
+    """Yield wheels of pip, from local to remote sources; a remote source is used only if the caller asks for more.
 
-    No index is named here: an index is what the user's settings, another pip or the system's package manager know.
+    No index is hard-coded: indexes come from the user's settings, another pip or the system's package manager.
     """
     settings = pip_settings()
     pythons = list(dict.fromkeys(interpreters()))
     folders = [*settings.get("find-links", "").split(), "/usr/share/python-wheels"]
-    folders += [folder for folder in (ask(python, "-c", BUNDLED) for python in pythons) if folder]
+    folders += [folder for folder in (output_of(python, "-c", BUNDLED) for python in pythons) if folder]
     for folder in folders:
         yield from sorted(Path(folder).glob("pip-*.whl"), reverse=True)
     target = CACHE / "pip"
     version = f"3.{sys.version_info[1]}"
     for python in pythons:
         command = [python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--python-version", version]
-        if quiet([*command, "--dest", target, "pip"]):
+        if run_quietly([*command, "--dest", target, "pip"]):
             yield from target.glob("pip-*.whl")
     for index in f"{settings.get('index-url', '')} {settings.get('extra-index-url', '')}".split():
         yield from index_wheels(index, settings.get("cert"), target)
@@ -290,20 +291,20 @@ def pip_wheels() -> Iterator[Path]:
 
 
 class Links(HTMLParser):
-    """Collects the attributes of every link on a page of an index."""
+    """A parser that collects the attributes of every link on an index page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[dict[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep a link."""
+        """Record the attributes of a link."""
         if tag == "a":
             self.found.append({name: value or "" for name, value in attrs})
 
 
 def index_wheels(index: str, cafile: str | None, target: Path) -> Iterator[Path]:
-    """pip's newest wheel for this Python from an index of the simple kind, checked by the hash that the page gives."""
+    """Yield pip's newest wheel for this Python from a simple index, checked by the hash on the page."""
     page = index.rstrip("/") + "/pip/"
     try:
         links = Links()
@@ -325,41 +326,41 @@ def index_wheels(index: str, cafile: str | None, target: Path) -> Iterator[Path]
         wheel = target / url.rpartition("/")[2]
         wheel.write_bytes(body)
     except (OSError, ValueError, HTTPException) as error:
-        note("package index:", error)
+        write_log("package index:", error)
         return
     yield wheel
 
 
 def fetch(url: str, cafile: str | None, limit_bytes: int = 1 << 25) -> bytes:
-    """Download a file through the environment's proxy, with the name and password that the URL may hold."""
+    """Download a file through the environment's proxy, with the name and password of the URL, if any."""
     parts = urlsplit(url)
-    require_safe(url)
+    require_secure_url(url)
     request = urllib.request.Request(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
     if parts.username:
         login = unquote(f"{parts.username}:{parts.password or ''}")
-        # "Unredirected": another host must not see it.
+        # "Unredirected", because another host must not see it.
         request.add_unredirected_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
     tls = ssl.create_default_context(cafile=cafile)
     with urllib.request.urlopen(request, timeout=30, context=tls) as answer:  # nosec B310
-        require_safe(answer.url)
+        require_secure_url(answer.url)
         body: bytes = answer.read(limit_bytes)
     return body
 
 
-def require_safe(url: str) -> None:
-    """Refuse to take a program from an address that anyone on the way could speak for."""
+def require_secure_url(url: str) -> None:
+    """Raise ValueError for an address without TLS, from which a program could be replaced on its way."""
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ValueError(f"not a secure address: {parts.scheme}://{parts.hostname}")
 
 
 def apt_wheels(folder: Path) -> Iterator[Path]:
-    """Debian's package of pip's wheel, fetched and unpacked in a folder of ours: needs no root, installs nothing."""
+    """Yield pip's wheel from Debian's package, which is unpacked in `folder`: no root, nothing is installed."""
     for needed in ("lists/partial", "cache/archives/partial"):
         (folder / needed).mkdir(parents=True, exist_ok=True)
     settings = [f"Dir::State::lists={folder}/lists", f"Dir::Cache={folder}/cache", "APT::Sandbox::User=root"]
     apt = ["apt-get", *(word for setting in settings for word in ("-o", setting))]
-    if quiet([*apt, "update"]) and quiet([*apt, "download", "python3-pip-whl"], cwd=folder):
+    if run_quietly([*apt, "update"]) and run_quietly([*apt, "download", "python3-pip-whl"], cwd=folder):
         for package in folder.glob("python3-pip-whl_*.deb"):
-            quiet(["dpkg-deb", "-x", package, folder])
+            run_quietly(["dpkg-deb", "-x", package, folder])
     yield from folder.glob("usr/share/python-wheels/pip-*.whl")

@@ -1,4 +1,4 @@
-"""What came of several runs of pytest: counts by version, and why tests were skipped. Standard library only.
+"""The results of several pytest runs: counts by version, and the reasons of skips. Standard library only.
 
 Each run writes its counts to the file that `VARIABLE` names (`tests/conftest.py`).
 """
@@ -14,9 +14,9 @@ class Result:
     """One run of pytest.
 
     Attributes:
-        name: of what was tested.
-        passed, failed: how many tests; a run that fails without a failed test, or left no counts, counts as one.
-        skipped: how many tests, by reason.
+        name: what was tested.
+        passed, failed: numbers of tests; a run that fails without a failed test, or has no counts, counts as one.
+        skipped: numbers of tests by reason.
     """
 
     def __init__(self, name: str, status: int, file: Path) -> None:
@@ -31,18 +31,18 @@ class Result:
 
     @property
     def good(self) -> bool:
-        """True if nothing has failed, and each test that was skipped says why."""
+        """Whether nothing has failed, and each skipped test has a reason."""
         return not self.failed and "" not in self.skipped
 
 
-def summary(results: Sequence[Result], lacking: Sequence[str]) -> list[str]:
-    """The closing lines: each run with what it skipped, what could not be had, and the sum of all runs."""
+def summary(results: Sequence[Result], unavailable: Sequence[str]) -> list[str]:
+    """Return the closing lines: each run with its skips, what was unavailable, and the sum of all runs."""
     lines = []
     for result in results:
         lines.append(
             f"{result.name}: {result.passed} passed, {result.failed} failed, {sum(result.skipped.values())} skipped"
         )
         lines += [f"  {n} skipped: {reason or 'WITHOUT A REASON'}" for reason, n in sorted(result.skipped.items())]
-    lines += [f"not tested: {line}" for line in lacking]
+    lines += [f"not tested: {line}" for line in unavailable]
     passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
     return [*lines, f"{passed} passed, {failed} failed"]

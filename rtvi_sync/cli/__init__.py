@@ -1,7 +1,7 @@
 """The commands of `rtvi-sync`, which is also `python -m rtvi_sync`.
 
-A command is a module of this package with a docstring, whose first line says what it does and whose rest is part of its
-help, `add_arguments(parser)` and `run(arguments)`, which returns the exit status.
+A command is a module of this package. It has a docstring, whose first line says what the command does and whose rest is
+part of its help, a function `add_arguments(parser)` and a function `run(arguments)`, which returns the exit status.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ COMMANDS = {"demo": demo, "talk": talk, "devices": devices}
 
 
 class CleanFormatter(logging.Formatter):
-    """Log records quote what servers send."""
+    """A formatter that removes control characters, because log records quote what servers send."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Format a record, and clean each of its lines."""
         return "\n".join(map(clean, super().format(record).splitlines()))
 
 
@@ -35,19 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: of the command line; None: those of this process.
+        arguments: the command line's words; None: those of this process.
 
     Returns:
-        The exit status: 0, 1 after a failure, which was told in one line on stderr, or 130 after Ctrl-C.
+        The exit status: 0, 1 after a failure, which was reported in one line on stderr, or 130 after Ctrl-C.
 
     Raises:
-        SystemExit: the arguments are wrong (status 2), or ask for help (0).
+        SystemExit: The arguments are wrong (status 2), or ask for help (0).
     """
-    # Without them, as `>&-` and pythonw have it, nobody is told anything.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is for the whole process
+    # A process that was started by `>&-` or pythonw has no standard streams; its output is discarded.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open for the whole process
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a bot may speak what the terminal cannot show
+        if isinstance(stream, io.TextIOWrapper):  # a bot may send characters that the terminal cannot show
             stream.reconfigure(errors="replace")
     handler = logging.StreamHandler()
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))

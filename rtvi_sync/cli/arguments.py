@@ -1,4 +1,4 @@
-"""What arguments of commands may be."""
+"""The types of the commands' arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rtvi_sync.session.connect_request import BotURL
 
 
 def url(text: str) -> str:
-    """The type of an argument that is a bot's URL, as `RTVIClient.for_url()` takes it.
+    """Return an argument that is a bot's URL, as `RTVIClient.for_url()` takes it.
 
     Raises:
-        argparse.ArgumentTypeError: no bot can be there.
+        argparse.ArgumentTypeError: The text is no URL at which a bot can be reached.
     """
     try:
         BotURL.parse(text)
@@ -23,10 +23,10 @@ def url(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """The type of an argument that is a number of seconds.
+    """Parse an argument that is a number of seconds.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: The text is no finite number, or a negative one.
     """
     try:
         value = float(text)
@@ -38,7 +38,7 @@ def seconds(text: str) -> float:
 
 
 def limit(text: str) -> float:
-    """The type of an argument that is a number of seconds above zero. Raises as `seconds()`."""
+    """Parse an argument that is a number of seconds above zero; raise as `seconds()` does."""
     value = seconds(text)
     if not value:
         raise argparse.ArgumentTypeError("nothing is ready within 0 s")
@@ -46,12 +46,12 @@ def limit(text: str) -> float:
 
 
 def header(text: str) -> tuple[str, str]:
-    """The type of an argument that is a header of an HTTP request: "NAME: VALUE".
+    """Parse an argument that is a header of an HTTP request: "NAME: VALUE".
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: The text is no header.
     """
     name, colon, value = (part.strip() for part in text.partition(":"))
-    if not (name and colon and value and text.isprintable()):  # the text is not repeated: it may hold a key
+    if not (name and colon and value and text.isprintable()):  # the error does not repeat the text: it may hold a key
         raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...'")
     return name, value

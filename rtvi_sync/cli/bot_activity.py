@@ -1,4 +1,4 @@
-"""Whether the bot is at it, from what is seen and heard of it. Pure."""
+"""The bot's activity, derived from its events and its audio. Pure."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import attrs
 from rtvi_sync import Event, RTVIEvent
 from rtvi_sync.recording.transcript import BOT_TEXTS
 
-# How long a bot may think before it begins to answer.
-PATIENCE = 10.0
-# A bot that has told that it stopped speaking may have stopped between two sentences.
-_SETTLED = 0.8
-# One that has not told may be waiting for its speech synthesis.
-_QUIET = 3.0
+# Seconds that a bot may take before it begins to answer.
+ANSWER_TIMEOUT = 10.0
+# Seconds after `bot-stopped-speaking`: the bot may have stopped between two sentences.
+_SENTENCE_PAUSE = 0.8
+# Seconds without that event: the bot may be waiting for its speech synthesis.
+_SYNTHESIS_PAUSE = 3.0
 
-SIGNS = (*BOT_TEXTS, RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING)
+ACTIVITY_EVENTS = (*BOT_TEXTS, RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING)
 
 
 @attrs.define
-class Activity:
-    """What the bot does; moments are monotonic seconds.
+class BotActivity:
+    """What the bot does. Times are monotonic seconds.
 
     Attributes:
-        last_text: when text of the bot's arrived last.
-        last_heard: when audible audio arrived last.
-        silent_from: when it has all been played.
-        speaking: the bot has told that it began to speak, and not that it stopped.
-        turned_at: when it told either last.
+        last_text: when the bot's text arrived last.
+        last_audible: when audible audio arrived last.
+        playback_ends_at: when all of that audio has been played.
+        speaking: the bot has reported that it started to speak, and not that it stopped.
+        speaking_changed_at: when it reported either last.
     """
 
     last_text: float = -math.inf
-    last_heard: float = -math.inf
-    silent_from: float = -math.inf
+    last_audible: float = -math.inf
+    playback_ends_at: float = -math.inf
     speaking: bool = False
-    turned_at: float = -math.inf
+    speaking_changed_at: float = -math.inf
 
-    def take(self, event: Event) -> None:
-        """Take in an event of the types in `SIGNS`."""
+    def update(self, event: Event) -> None:
+        """Apply an event of one of the types in `ACTIVITY_EVENTS`."""
         if event.type in BOT_TEXTS:
             self.last_text = event.received_at
         else:
             self.speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
-            self.turned_at = event.received_at
+            self.speaking_changed_at = event.received_at
 
-    def since(self, moment: float) -> bool:
-        """Whether the bot has said anything after `moment`."""
-        began_to_speak = self.turned_at if self.speaking else -math.inf
-        return max(self.last_text, self.last_heard, began_to_speak) > moment
+    def has_answered_since(self, moment: float) -> bool:
+        """Tell whether the bot has said anything after `moment`."""
+        began_to_speak = self.speaking_changed_at if self.speaking else -math.inf
+        return max(self.last_text, self.last_audible, began_to_speak) > moment
 
-    def over(self, now: float) -> bool:
-        """Whether it has said what it had to say."""
-        told = self.turned_at > self.last_text
-        # A bot that was interrupted may never tell that it stopped.
-        pause = PATIENCE if self.speaking else _SETTLED if told else _QUIET
-        return now > max(self.last_text, self.silent_from, self.turned_at) + pause
+    def has_finished(self, now: float) -> bool:
+        """Tell whether the bot's answer is complete at `now`."""
+        reported = self.speaking_changed_at > self.last_text
+        # A bot that was interrupted may never report that it stopped.
+        pause = ANSWER_TIMEOUT if self.speaking else _SENTENCE_PAUSE if reported else _SYNTHESIS_PAUSE
+        return now > max(self.last_text, self.playback_ends_at, self.speaking_changed_at) + pause

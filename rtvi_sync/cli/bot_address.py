@@ -1,4 +1,4 @@
-"""How a bot is reached from the command line, and what it says about itself."""
+"""How a command reaches a bot, and how it describes that bot."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ URL_HELP = (
 )
 
 
-def client_for(
+def create_client(
     url: str, *, token: str | None = None, headers: Mapping[str, str] | None = None, **options: Any
 ) -> RTVIClient:
-    """Make a client of the bot at a URL, with what its server wants to see.
+    """Make a client for the bot at a URL, with the credentials that its server requires.
 
     Args:
         url: as `RTVIClient.for_url()` takes it.
-        token: of the WebSocket; None: what the server answers.
-        headers: of the request to the server, or, if the URL is that of a WebSocket, of its handshake.
+        token: for the WebSocket; None: the token in the server's response.
+        headers: for the request to the server, or, if the URL is that of a WebSocket, for its handshake.
         options: as `RTVIClient` takes them.
     """
     is_websocket = url.lower().startswith("ws")
@@ -30,7 +30,7 @@ def client_for(
     return RTVIClient.for_url(url, transport=transport, params=params, **options)
 
 
-def greeting_of(ready: BotReadyData) -> str:
-    """What a bot says about itself."""
+def describe_bot(ready: BotReadyData) -> str:
+    """Return one line with the bot's library and RTVI version, as its `bot-ready` states them."""
     library = " ".join(filter(None, (ready.about.library, ready.about.library_version)))
     return f"connected to {library or 'a bot'}, RTVI version {ready.version or 'unknown'}"

@@ -1,4 +1,4 @@
-"""Where a user sits who talks to a bot: shows the conversation, takes what is typed and pressed."""
+"""The console of a conversation: prints what is said, and returns what the user types and presses."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .screen import Screen
 
 
 class Key(enum.Enum):
-    """What a user wants besides saying something."""
+    """A key, or the end of the input; the value is its meaning."""
 
-    MUTE = "mute the microphone, or unmute it"
-    NEXT_MIC = "another microphone"
-    NEXT_SPEAKER = "another speaker"
-    END = "no more: end of what is typed"
+    MUTE = "mute or unmute the microphone"
+    NEXT_MIC = "use the next microphone"
+    NEXT_SPEAKER = "use the next speaker"
+    END = "end of input"
 
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """What changes all the time.
+    """The values that change all the time.
 
     Attributes:
-        partial: what somebody is saying and may still change: who, and the words; None: nobody.
-        user, bot: levels, in dBFS.
-        muted: whether the microphone is.
-        mic, speaker: what they are, for humans.
-        state: how it stands with the session.
+        partial: the speaker and the words of an utterance that may still change; None: there is none.
+        user, bot: audio levels, in dBFS.
+        muted: whether the microphone is muted.
+        mic, speaker: the names of the devices, for humans.
+        state: the state of the session.
     """
 
     partial: tuple[str, str] | None = None
@@ -47,25 +47,25 @@ class Status:
 
 
 class Console(Protocol):
-    """A user's place. Use it as a context manager; the rest is called inside, on one thread.
+    """The user's console. Use it as a context manager; its methods are called inside, on one thread.
 
     Attributes:
-        attended: somebody sits there, who types when he likes.
+        interactive: a user types here, at any time.
     """
 
-    attended: bool
+    interactive: bool
 
-    def line(self, text: str) -> None:
-        """Show one line for good."""
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
 
-    def said(self, who: str, text: str) -> None:
-        """Show for good what somebody has said."""
+    def print_utterance(self, who: str, text: str) -> None:
+        """Print a complete utterance, which stays."""
 
-    def show(self, status: Status) -> None:
-        """Show this instead of the status before."""
+    def show_status(self, status: Status) -> None:
+        """Show this status in place of the one before."""
 
-    def take(self) -> str | Key | None:
-        """A line that was typed, or a key; None: nothing. Never waits."""
+    def poll(self) -> str | Key | None:
+        """Return the next line or key, or None if there is none. Never blocks."""
 
     def __enter__(self) -> Console: ...
 
@@ -75,39 +75,43 @@ class Console(Protocol):
 
 
 class LineConsole:
-    """Lines in and out: for pipes, and for terminals about which nothing is known.
+    """A console of lines: for pipes, and for terminals whose abilities are unknown.
 
     Args:
-        stdin: has a file descriptor; a thread waits there for lines. None: it was closed before this process began.
-        screen: what is said is shown there.
+        stdin: a stream with a file descriptor, which a thread reads. None: stdin was closed before this process began.
+        screen: where utterances are printed.
     """
 
     def __init__(self, stdin: TextIO | None, screen: Screen) -> None:
-        self.attended: bool = stdin is not None and stdin.isatty()
+        self.interactive: bool = stdin is not None and stdin.isatty()
         self._stdin = stdin
         self._screen = screen
-        self._typed: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
+        self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
 
-    def line(self, text: str) -> None:
-        self._screen.line(text)
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
+        self._screen.print_line(text)
 
-    def said(self, who: str, text: str) -> None:
-        self._screen.line(f"{who}  {text}")
+    def print_utterance(self, who: str, text: str) -> None:
+        """Print a complete utterance, which stays."""
+        self._screen.print_line(f"{who}  {text}")
 
-    def show(self, status: Status) -> None:
+    def show_status(self, status: Status) -> None:
+        """Show the partial utterance, where the screen shows partial text; the rest has no place here."""
         if status.partial is not None:
-            self._screen.partial("  ".join(status.partial))
+            self._screen.show_partial("  ".join(status.partial))
 
-    def take(self) -> str | Key | None:
+    def poll(self) -> str | Key | None:
+        """Return the next line or key, or None if there is none. Never blocks."""
         try:
-            return self._typed.get_nowait()
+            return self._input_queue.get_nowait()
         except queue.Empty:
             return None
 
     def __enter__(self) -> LineConsole:
         self._screen.__enter__()
         if self._stdin is None:
-            self._typed.put(Key.END)
+            self._input_queue.put(Key.END)
         else:
             start_thread("typed", self._read, self._stdin.fileno(), self._stdin.encoding)
         return self
@@ -116,14 +120,14 @@ class LineConsole:
         self._screen.__exit__(None, None, None)
 
     def _read(self, descriptor: int, encoding: str) -> None:
-        """Read lines until the end; the body of a thread, which is left behind where nothing more comes."""
-        # Not by way of the stream: its lock, held by a thread that waits, would not let the interpreter exit.
-        rest = b""
+        """Read lines until the end of the input. The body of a thread, which stays blocked if the input never ends."""
+        # The stream's own lock, held by a blocked thread, would keep the interpreter from exiting.
+        pending = b""
         with contextlib.suppress(OSError):
-            while piece := os.read(descriptor, 65536):
-                *lines, rest = (rest + piece).split(b"\n")
+            while chunk := os.read(descriptor, 65536):
+                *lines, pending = (pending + chunk).split(b"\n")
                 for line in lines:
-                    self._typed.put(line.decode(encoding, "replace"))
-        if rest:
-            self._typed.put(rest.decode(encoding, "replace"))
-        self._typed.put(Key.END)
+                    self._input_queue.put(line.decode(encoding, "replace"))
+        if pending:
+            self._input_queue.put(pending.decode(encoding, "replace"))
+        self._input_queue.put(Key.END)

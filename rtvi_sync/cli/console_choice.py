@@ -1,4 +1,4 @@
-"""Chooses the console that fits the terminal."""
+"""The choice of the console that fits the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .screen import PlainScreen, screen_for
 
 
 def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Console:
-    """The console for two streams (None: those of this process): with prompt_toolkit on a terminal, if it is there."""
+    """Return the console for two streams (None: this process's): with prompt_toolkit if installed, on a terminal."""
     stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
     if stdin is None or not stdin.isatty():
         return LineConsole(stdin, screen_for(stdout))
@@ -22,5 +22,5 @@ def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Co
             return TerminalConsole(stdout)
         except ModuleNotFoundError:
             print('For meters and keys: pip install "rtvi_sync[cli]"', file=sys.stderr)
-    # What is typed here stands on the terminal already: nothing may be drawn over it.
+    # The terminal itself echoes what is typed: nothing may be drawn over it.
     return LineConsole(stdin, PlainScreen(stdout))

@@ -1,7 +1,7 @@
-"""Hold a spoken conversation with a bot: no microphone, no loudspeaker and no key are needed.
+"""Hold a spoken conversation with a bot: no microphone, no speaker and no key are needed.
 
-Says a WAV file, part by part, hears the bot out after each, and shows what is said, how fast the bot reacts, and
-where the recording of both voices is.
+Plays the utterances of a WAV file, waits for the bot's answer after each, and prints the transcript, the bot's
+latencies and the path of the recording of both voices.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rtvi_sync.recording.recording import Recorder, played
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
-from .bot_address import URL_HELP, greeting_of
-from .demo_session import Conversation, Ear
-from .recording_file import keep, writable
+from .bot_address import URL_HELP, describe_bot
+from .demo_session import DemoSession, PlaybackMonitor
+from .recording_file import save_recording, writable_path
 from .screen import Screen, screen_for
-from .scripted_speech import SHIPPED, Mouth, Speech, load_speech
+from .scripted_speech import SHIPPED, ScriptedSpeech, UtteranceSource, load_script
 
 _CONNECT_TIMEOUT = 15.0
 
@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         type=url,
-        help=f"where a bot is: {URL_HELP}. Without it the demo starts a bot of its own",
+        help=f"where the bot is: {URL_HELP}. Without it the demo starts the built-in bot",
     )
     parser.add_argument(
         "--speech",
         type=Path,
         default=SHIPPED,
         metavar="WAV",
-        help="what you say; it is cut at its pauses. A .txt file beside it, one line for each part, tells the built-in "
+        help="what you say; it is cut at its pauses. A .txt file beside it, one line for each part, gives the built-in "
         "bot the words",
     )
     parser.add_argument(
@@ -48,76 +48,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the conversation is written (%(default)s)",
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="break off after so many seconds (%(default)g)"
+        "--timeout", type=seconds, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
     )
     parser.add_argument(
         "--greeting",
         type=seconds,
         default=3.0,
         metavar="S",
-        help="with --url: wait so many seconds whether the bot speaks first (%(default)g)",
+        help="with --url: wait up to S seconds for the bot to speak first (%(default)g)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Hold the conversation; returns the exit status.
+    """Hold the conversation, and return the exit status.
 
     Raises:
-        RTVIError: there is no speech, no bot or no connection; or the conversation came to no good end, after what
-            there was of it has been reported.
-        OSError: the recording cannot be written.
-        KeyboardInterrupt: Ctrl-C; it is reported likewise.
+        RTVIError: The file has no speech, the bot cannot be reached, or the conversation ended early. In the last case
+            its latencies and its recording are reported first.
+        OSError: The recording cannot be written.
+        KeyboardInterrupt: Ctrl-C was pressed; the report comes first, too.
     """
-    speech = load_speech(arguments.speech)
-    out = writable(arguments.out, "--out")
+    speech = load_script(arguments.speech)
+    out = writable_path(arguments.out, "--out")
     with contextlib.ExitStack() as stack:
         screen = stack.enter_context(screen_for())
         address, greeting = arguments.url, arguments.greeting
         if address is None:
             bot = stack.enter_context(EmbeddedBot(transcripts=speech.words))
             address, greeting = bot.base_url, 0.0
-            _introduce_built_in_bot(screen, speech)
-        mouth, ear, recorder = Mouth(speech.sample_rate_hz), Ear(), Recorder(limit=arguments.timeout + 60.0)
-        client = RTVIClient.for_url(address, mic=mouth, speaker=ear, connect_timeout=_CONNECT_TIMEOUT)
-        # While connecting, because a bot may speak as soon as it is there.
+            _print_bot_introduction(screen, speech)
+        source, monitor, recorder = (
+            UtteranceSource(speech.sample_rate_hz),
+            PlaybackMonitor(),
+            Recorder(limit=arguments.timeout + 60.0),
+        )
+        client = RTVIClient.for_url(address, mic=source, speaker=monitor, connect_timeout=_CONNECT_TIMEOUT)
+        # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
-        talk = Conversation(client, mouth, ear, screen)
+        session = DemoSession(client, source, monitor, screen)
         problem: BaseException | None = None
         with contextlib.closing(client):
-            talk.note(greeting_of(client.connect()))
+            session.print_timed(describe_bot(client.connect()))
             recorder.attach(client.tracks())
             try:
-                talk.hold(speech, greeting=greeting, timeout=arguments.timeout)
+                session.run(speech, greeting=greeting, timeout=arguments.timeout)
             except (RTVIError, KeyboardInterrupt) as error:
                 problem = error
-                talk.end_of_turn()
-        _report(screen, talk, recorder, out)
-    if problem is None and not talk.answers:
-        problem = RTVIError("The bot has not answered at all")
+                session.end_of_turn()
+        _report(screen, session, recorder, out)
+    if problem is None and not session.answers:
+        problem = RTVIError("The bot has not answered; check that it receives audio and that its services work")
     if problem is not None:
         raise problem
     return 0
 
 
 _BUILT_IN_BOT = """\
-This is the built-in bot. It hears that you speak, but has no speech recognition, no language model and no voice:
-the words of its transcripts {words}, and it answers with the sound of what you said.
-A real bot is reached with --url URL.
+This is the built-in bot. It detects speech, but has no speech recognition, no language model and no voice:
+the words of its transcripts {words}, and it answers with the audio of what you said.
+Use --url URL to talk to a real bot.
 """
 
 
-def _introduce_built_in_bot(screen: Screen, speech: Speech) -> None:
+def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
     words = f"are read from {speech.words_from.name}" if speech.words_from else "are missing"
     for line in _BUILT_IN_BOT.format(words=words).split("\n"):
-        screen.line(line)
+        screen.print_line(line)
 
 
-def _report(screen: Screen, talk: Conversation, recorder: Recorder, out: Path) -> None:
+def _report(screen: Screen, session: DemoSession, recorder: Recorder, out: Path) -> None:
     user, bot = recorder.stop()
-    sounds = latency.moments_of_sound(user), latency.moments_of_sound(bot)
-    latencies = latency.measure(talk.said, *sounds, talk.finals, talk.texts, talk.interruptions)
+    audible_times = latency.moments_of_sound(user), latency.moments_of_sound(bot)
+    latencies = latency.measure(
+        session.utterance_times, *audible_times, session.transcript_times, session.text_times, session.interruptions
+    )
     if latencies:
-        screen.line("")
-        screen.table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
-        screen.line("")
-    keep(out, played(user), played(bot, talk.interruptions), screen.line)
+        screen.print_line("")
+        screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
+        screen.print_line("")
+    save_recording(out, played(user), played(bot, session.interruptions), screen.print_line)

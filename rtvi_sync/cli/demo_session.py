@@ -1,4 +1,4 @@
-"""Holds a spoken conversation as a polite user does: says something, hears the bot out, says the next thing."""
+"""A scripted conversation: plays an utterance, waits for the bot's complete answer, plays the next one."""
 
 from __future__ import annotations
 
@@ -11,129 +11,129 @@ from rtvi_sync.recording.level import FLOOR, rms
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
 from . import bot_activity
-from .bot_activity import SIGNS, Activity
+from .bot_activity import ACTIVITY_EVENTS, BotActivity
 from .screen import Screen
-from .scripted_speech import Mouth, Speech
+from .scripted_speech import ScriptedSpeech, UtteranceSource
 
-# How often what happens without an event is looked at.
+# Seconds between two checks of what changes without an event.
 _TICK = 0.05
 
 
-class Ear:
-    """An `AudioSink` that notes when the bot is to be heard; its methods are called on the thread of the sink.
+class PlaybackMonitor:
+    """An `AudioSink` that records when the bot is audible. Its methods are called on the sink's thread.
 
     Attributes:
-        activity: of the bot; its `last_heard` and `silent_from` are written here.
+        activity: the bot's; this class writes its `last_audible` and `playback_ends_at`.
     """
 
     def __init__(self) -> None:
-        self.activity: Activity = Activity()
+        self.activity: BotActivity = BotActivity()
         self._played_until = -math.inf
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Listen."""
+        """Measure the frame."""
         now = time.monotonic()
         self._played_until = max(now, self._played_until) + len(pcm) / 2 / sample_rate_hz
         if rms(pcm) >= FLOOR:
-            self.activity.silent_from = self._played_until
-            self.activity.last_heard = now
+            self.activity.playback_ends_at = self._played_until
+            self.activity.last_audible = now
 
     def drop(self) -> None:
-        """The bot was interrupted."""
-        self._played_until = self.activity.silent_from = time.monotonic()
+        """End the playback, because the bot was interrupted."""
+        self._played_until = self.activity.playback_ends_at = time.monotonic()
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
-class Conversation:
-    """One conversation of one session.
+class DemoSession:
+    """One scripted conversation in one session. Times are monotonic seconds.
 
-    Make it before the session begins; then call `hold()` on the same thread.
+    Create it before the session begins; then call `run()` on the same thread.
 
     Args:
         client: not yet connected.
-        mouth: the client's microphone.
-        ear: the client's speaker.
-        screen: what is said is shown there.
+        source: the client's microphone.
+        monitor: the client's speaker.
+        screen: where the transcript is printed.
 
     Attributes:
-        began: when it was made, in monotonic seconds.
-        said: when each utterance was begun.
-        finals: when final transcripts of the user's words arrived.
-        texts: when text of the bot's arrived.
+        began_at: when it was created.
+        utterance_times: when each utterance started.
+        transcript_times: when final transcripts of the user's words arrived.
+        text_times: when the bot's text arrived.
         interruptions: when the bot was interrupted.
-        answers: how many utterances the bot has reacted to.
+        answers: the number of utterances that the bot has answered.
     """
 
-    def __init__(self, client: RTVIClient, mouth: Mouth, ear: Ear, screen: Screen) -> None:
-        self.began: float = time.monotonic()
-        self.said: list[float] = []
-        self.finals: list[float] = []
-        self.texts: list[float] = []
+    def __init__(self, client: RTVIClient, source: UtteranceSource, monitor: PlaybackMonitor, screen: Screen) -> None:
+        self.began_at: float = time.monotonic()
+        self.utterance_times: list[float] = []
+        self.transcript_times: list[float] = []
+        self.text_times: list[float] = []
         self.interruptions: list[float] = []
         self.answers: int = 0
         self._transcript = Transcript()
-        self._mouth = mouth
-        self._bot = ear.activity
+        self._source = source
+        self._bot = monitor.activity
         self._screen = screen
-        self._until = math.inf
+        self._deadline = math.inf
         self._events: EventStream = client.events(
-            *EVENTS, *SIGNS, RTVIEvent.BOT_INTERRUPTED, RTVIEvent.ERROR, timeout=_TICK
+            *EVENTS, *ACTIVITY_EVENTS, RTVIEvent.BOT_INTERRUPTED, RTVIEvent.ERROR, timeout=_TICK
         )
 
-    def hold(self, speech: Speech, *, greeting: float, timeout: float) -> None:
-        """Say everything and hear the bot out each time.
+    def run(self, speech: ScriptedSpeech, *, greeting: float, timeout: float) -> None:
+        """Play all utterances, and wait for the bot's answer after each.
 
         Args:
-            speech: what is said.
-            greeting: seconds to wait whether the bot speaks first.
-            timeout: seconds from now on after which the conversation is broken off.
+            speech: the utterances.
+            greeting: seconds to wait for the bot to speak first.
+            timeout: seconds that the whole conversation may take.
 
         Raises:
-            RequestTimeoutError: it was broken off.
-            DisconnectedError: the session ended before the bot had answered everything.
+            RequestTimeoutError: The timeout passed.
+            DisconnectedError: The session ended before the bot had answered everything.
         """
-        self._until = time.monotonic() + timeout
+        self._deadline = time.monotonic() + timeout
         if greeting:
-            self.note(f"[you wait {greeting:g} s whether the bot speaks first]")
-        self._hear_out(self.began, greeting)
+            self.print_timed(f"[you wait up to {greeting:g} s for the bot to speak first]")
+        self._wait_for_answer(self.began_at, greeting)
         for number, utterance in enumerate(speech.utterances, 1):
-            self.note(f"[you say part {number} of {len(speech.utterances)}, {speech.seconds(utterance):.1f} s]")
-            self.said.append(time.monotonic())
-            self._mouth.say(utterance)
-            self._follow(lambda: False, speech.seconds(utterance))
+            self.print_timed(f"[you say part {number} of {len(speech.utterances)}, {speech.seconds(utterance):.1f} s]")
+            self.utterance_times.append(time.monotonic())
+            self._source.enqueue(utterance)
+            self._process_events(lambda: False, speech.seconds(utterance))
             try:
-                self.answers += self._hear_out(time.monotonic(), bot_activity.PATIENCE)
+                self.answers += self._wait_for_answer(time.monotonic(), bot_activity.ANSWER_TIMEOUT)
             except DisconnectedError:
-                # A bot may say its last word and hang up.
-                if number < len(speech.utterances) or not self._bot.since(self.said[-1]):
+                # A bot may end the session right after its last answer.
+                if number < len(speech.utterances) or not self._bot.has_answered_since(self.utterance_times[-1]):
                     raise
                 self.answers += 1
         self.end_of_turn()
 
     def end_of_turn(self) -> None:
-        """Show what the bot has said in words only."""
-        self._show(self._transcript.end_of_turn())
+        """Print what the bot has sent as text only."""
+        self._show_line(self._transcript.end_of_turn())
 
-    def note(self, text: str, at: float | None = None) -> None:
-        """Show a line with the time at which it came."""
-        self._screen.line(f"{(at or time.monotonic()) - self.began:6.1f} s  {text}")
+    def print_timed(self, text: str, at: float | None = None) -> None:
+        """Print a line with the time at which it came."""
+        self._screen.print_line(f"{(at or time.monotonic()) - self.began_at:6.1f} s  {text}")
 
-    def _hear_out(self, since: float, patience: float) -> bool:
-        """Wait for the bot to say something after `since`, then until it is done. Returns False if it says nothing."""
-        answered = self._follow(lambda: self._bot.since(since), patience)
+    def _wait_for_answer(self, since: float, timeout: float) -> bool:
+        """Wait until the bot has answered what was said at `since`. Return False if no answer begins in time."""
+        answered = self._process_events(lambda: self._bot.has_answered_since(since), timeout)
         if answered:
-            self._follow(lambda: self._bot.over(time.monotonic()), math.inf)
+            self._process_events(lambda: self._bot.has_finished(time.monotonic()), math.inf)
         self.end_of_turn()
         return answered
 
-    def _follow(self, until: Callable[[], bool], seconds: float) -> bool:
-        """Show what happens until `until()` is true, which is asked often, or time is up. Returns whether it was."""
+    def _process_events(self, until: Callable[[], bool], seconds: float) -> bool:
+        """Handle events until `until()`, which is called every `_TICK`, is true. Return False after `seconds`."""
         end = time.monotonic() + seconds
         while not until():
-            if time.monotonic() >= self._until:
-                raise RequestTimeoutError("The conversation was not over in time; --timeout allows it more")
+            if time.monotonic() >= self._deadline:
+                raise RequestTimeoutError("The conversation did not end within its timeout; pass a longer --timeout")
             if time.monotonic() >= end:
                 return False
             try:
@@ -141,34 +141,34 @@ class Conversation:
             except RequestTimeoutError:
                 continue
             except StopIteration:
-                raise self._lost() from None
-            self._take(event)
+                raise self._session_ended() from None
+            self._handle_event(event)
         return True
 
-    def _take(self, event: Event) -> None:
-        if event.type in SIGNS:
-            self._bot.take(event)
+    def _handle_event(self, event: Event) -> None:
+        if event.type in ACTIVITY_EVENTS:
+            self._bot.update(event)
         if event.type in EVENTS:
             line = self._transcript.take(event)
             if event.type in BOT_TEXTS:
-                self.texts.append(event.received_at)
+                self.text_times.append(event.received_at)
             elif line is not None and line.final:
-                self.finals.append(event.received_at)
-            self._show(line, event.received_at)
+                self.transcript_times.append(event.received_at)
+            self._show_line(line, event.received_at)
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.ERROR:
-            self.note(f"the bot reports an error: {event.data.message}", event.received_at)
+            self.print_timed(f"the bot reports an error: {event.data.message}", event.received_at)
 
-    def _show(self, line: Line | None, at: float | None = None) -> None:
+    def _show_line(self, line: Line | None, at: float | None = None) -> None:
         if line is None:
             return
         if line.final:
-            self.note(f"{line.who}  {line.text}", at)
+            self.print_timed(f"{line.who}  {line.text}", at)
         else:
-            self._screen.partial(f"{line.who}  {line.text}")
+            self._screen.show_partial(f"{line.who}  {line.text}")
 
-    def _lost(self) -> DisconnectedError:
+    def _session_ended(self) -> DisconnectedError:
         info = self._events.ended or CloseInfo()
         facts = (f"by the {info.initiator}", f"code {info.code}" if info.code else "", info.reason, info.error or "")
         return DisconnectedError(

@@ -1,4 +1,4 @@
-"""Which microphone and speaker a user means."""
+"""The microphone and the speaker that command-line arguments name."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, W
 NONE = "none"
 
 
-def microphone(wanted: str | None) -> str | AudioSource | None:
-    """What a client takes as its microphone.
+def select_mic(wanted: str | None) -> str | AudioSource | None:
+    """Return what a client takes as its microphone.
 
     Args:
-        wanted: an id, a part of an id or of a name, or a WAV file; None or "none": the system's default, which is yet
-            to be opened.
+        wanted: an id, a part of an id or of a name, or a WAV file; None or "none": the system's default, which is not
+            opened here.
 
     Raises:
-        RTVIError: there is no such microphone, there are several, or the file cannot be read.
+        RTVIError: No microphone or several match, or the file cannot be read.
     """
     if wanted is None or wanted == NONE:
         return None
     if _is_file(wanted):
         return WavSource(wanted)
-    return _device("microphone", wanted, RTVIClient().get_all_mics)
+    return _find_device("microphone", wanted, RTVIClient().get_all_mics)
 
 
-def speaker(wanted: str | None) -> str | AudioSink | None:
-    """What a client takes as its speaker. As `microphone()`, but "none" is silence.
+def select_speaker(wanted: str | None) -> str | AudioSink | None:
+    """Return what a client takes as its speaker, as `select_mic()` does, but "none" is silence.
 
     Raises:
-        RTVIError: there is no such speaker, there are several, or the file cannot be written.
+        RTVIError: No speaker or several match, or the file cannot be written.
     """
     if wanted is None:
         return None
@@ -40,28 +40,28 @@ def speaker(wanted: str | None) -> str | AudioSink | None:
         return NullSink()
     if _is_file(wanted):
         return WavSink(wanted)
-    return _device("speaker", wanted, RTVIClient().get_all_speakers)
+    return _find_device("speaker", wanted, RTVIClient().get_all_speakers)
 
 
 def _is_file(wanted: str) -> bool:
     return wanted.lower().endswith(".wav") or Path(wanted).is_file()
 
 
-def _device(kind: str, wanted: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> str:
-    there_are = devices()
-    if any(device.device_id == wanted for device in there_are):
+def _find_device(kind: str, wanted: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> str:
+    available = devices()
+    if any(device.device_id == wanted for device in available):
         return wanted
-    fitting = [d for d in there_are if wanted.casefold() in f"{d.device_id}\n{d.label}".casefold()]
-    if len(fitting) == 1:
-        return fitting[0].device_id
-    names = ", ".join(device.device_id for device in fitting or there_are) or "none at all"
-    what = f"Several {kind}s fit" if fitting else f"No {kind} fits"
-    raise RTVIError(f"{what} {wanted!r}; there are: {names} (rtvi-sync devices tells more)")
+    matching = [d for d in available if wanted.casefold() in f"{d.device_id}\n{d.label}".casefold()]
+    if len(matching) == 1:
+        return matching[0].device_id
+    names = ", ".join(device.device_id for device in matching or available) or "none"
+    problem = f"Several {kind}s match" if matching else f"No {kind} matches"
+    raise RTVIError(f"{problem} {wanted!r}. Available: {names}. Run `rtvi-sync devices` for details")
 
 
 def next_device(devices: Sequence[MediaDeviceInfo], current: MediaDeviceInfo | None) -> MediaDeviceInfo | None:
-    """The device after this one, and after the last the first; None if there is no other."""
+    """Return the device after `current`, cyclically, or None if there is no other."""
     ids = [device.device_id for device in devices]
-    place = ids.index(current.device_id) if current is not None and current.device_id in ids else -1
-    following = devices[(place + 1) % len(ids)] if ids else None
+    index = ids.index(current.device_id) if current is not None and current.device_id in ids else -1
+    following = devices[(index + 1) % len(ids)] if ids else None
     return following if following != current else None

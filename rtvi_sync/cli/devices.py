@@ -1,10 +1,10 @@
 """List the microphones, speakers and cameras of this machine, or show which microphone hears you.
 
-An id, or a part of it that no other has, is what --mic and --speaker of `rtvi-sync talk` take; programs give it to
+--mic and --speaker of `rtvi-sync talk` take an id, or a part of it that matches no other; applications pass the id to
 update_mic(), update_speaker() and update_cam(). An asterisk marks the system's default.
 
-Exit status: 0 if everything could be listed. 1 if not, because a library is missing or does not answer: stderr tells
-what to install, and what there is otherwise is listed. Who has not installed the extra for cameras wants none: still 0.
+Exit status: 0 if everything could be listed; 1 if a library is missing or does not answer. In that case stderr says
+what to install, and all other devices are listed. The extra for cameras is optional: without it the status is still 0.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.recording.text import clean
 
 from .arguments import seconds
-from .log_filter import without_logs_of_devices
-from .meter import bar
-from .mic_level import SILENCE, Ear
+from .log_filter import suppress_device_logs
+from .meter import level_bar
+from .mic_level import SILENCE_DBFS, MicLevelMonitor
 from .screen import Screen, screen_for
 
 _TICK = 0.1
-_METER = 30
+_METER_WIDTH = 30
 _CAMERAS = "cameras"
 _HEADERS = ("  id", "name")
 _LEVELS = (*_HEADERS, "level", "dBFS")
-# How long is listened where nobody watches, in seconds.
-_UNWATCHED = 3.0
+# Seconds of measurement where the output is no terminal.
+_DEFAULT_SECONDS = 3.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=math.inf,
         metavar="SECONDS",
-        help="open all microphones and show how loud it is there, for so many seconds: on a terminal live, without "
-        f"SECONDS until Ctrl-C; elsewhere the loudest that was heard, without SECONDS in {_UNWATCHED:g}",
+        help="open all microphones and show their levels for SECONDS: on a terminal live, by default until Ctrl-C; "
+        f"elsewhere the peak level, by default of {_DEFAULT_SECONDS:g} s",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 @attrs.frozen
@@ -58,9 +58,9 @@ class Listing:
     """The devices of one kind.
 
     Attributes:
-        name: of the kind.
-        devices: all there are.
-        problem: why there is no list.
+        name: the name of the kind.
+        devices: all devices.
+        problem: why they could not be listed.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Listing:
 
     @property
     def failed(self) -> bool:
-        """There is no list, though the program might want one."""
+        """Whether the devices could not be listed, and the extra for them is not optional."""
         optional = self.name == _CAMERAS and isinstance(self.problem, MissingExtraError)
         return self.problem is not None and not optional
 
     @classmethod
-    def of(cls, name: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> Listing:
-        """Ask what there is."""
+    def query(cls, name: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> Listing:
+        """Return the listing of a kind, with the error if there is one."""
         try:
             return cls(name, devices())
         except RTVIError as error:
@@ -83,87 +83,96 @@ class Listing:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the devices; returns the exit status.
+    """Print the devices, and return the exit status.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, after what was heard until then has been shown.
+        KeyboardInterrupt: Ctrl-C was pressed; the levels measured until then have been printed.
     """
     client = RTVIClient()
-    listings = [Listing.of("microphones", client.get_all_mics)]
+    listings = [Listing.query("microphones", client.get_all_mics)]
     if arguments.levels is None:
         listings += [
-            Listing.of("speakers", client.get_all_speakers),
-            Listing.of(_CAMERAS, client.get_all_cams),
+            Listing.query("speakers", client.get_all_speakers),
+            Listing.query(_CAMERAS, client.get_all_cams),
         ]
     problems = [listing.problem for listing in listings if listing.problem is not None]
     with screen_for() as screen, contextlib.ExitStack() as stack:
-        ears: dict[str, Ear] = {}
+        monitors: dict[str, MicLevelMonitor] = {}
         try:
             if arguments.levels is not None:
-                stack.enter_context(without_logs_of_devices())
-                ears = {mic.device_id: stack.enter_context(Ear(mic.device_id)) for mic in listings[0].devices}
-                _listen(screen, listings[0], ears, arguments.levels)
+                stack.enter_context(suppress_device_logs())
+                monitors = {
+                    mic.device_id: stack.enter_context(MicLevelMonitor(mic.device_id)) for mic in listings[0].devices
+                }
+                _show_levels(screen, listings[0], monitors, arguments.levels)
         finally:
             if arguments.json:
-                print(json.dumps(_document(listings, ears), indent=2))
+                print(json.dumps(_document(listings, monitors), indent=2))
             else:
                 for listing in listings:
-                    _show(screen, listing, ears)
-    problems += [ear.problem for ear in ears.values() if ear.problem is not None]
+                    _print_listing(screen, listing, monitors)
+    problems += [monitor.problem for monitor in monitors.values() if monitor.problem is not None]
     for text in dict.fromkeys(map(str, problems)):
         print(f"rtvi-sync devices: {clean(text)}", file=sys.stderr)
     return int(any(listing.failed for listing in listings))
 
 
-def _listen(screen: Screen, mics: Listing, ears: Mapping[str, Ear], limit: float) -> None:
-    if screen.live and ears:
-        screen.line("Say something. Ctrl-C ends.")
-    end = time.monotonic() + (limit if screen.live or limit < math.inf else _UNWATCHED)
-    while ears and time.monotonic() < end:
-        screen.partial_table(_LEVELS, _rows(mics, ears, lambda ear: ear.now), texts=3)
+def _show_levels(screen: Screen, mics: Listing, monitors: Mapping[str, MicLevelMonitor], limit: float) -> None:
+    if screen.live and monitors:
+        screen.print_line("Say something. Ctrl-C ends.")
+    end = time.monotonic() + (limit if screen.live or limit < math.inf else _DEFAULT_SECONDS)
+    while monitors and time.monotonic() < end:
+        screen.show_partial_table(_LEVELS, _rows(mics, monitors, lambda monitor: monitor.current_dbfs), texts=3)
         time.sleep(_TICK)
 
 
-def _show(screen: Screen, listing: Listing, ears: Mapping[str, Ear]) -> None:
+def _print_listing(screen: Screen, listing: Listing, monitors: Mapping[str, MicLevelMonitor]) -> None:
     if listing.problem is not None:
         return
     title = listing.name.capitalize()
     if not listing.devices:
-        screen.line(f"{title}: none")
-    elif ears:
-        rows = _rows(listing, ears, lambda ear: ear.loudest)
-        screen.table(f"{title}, and the loudest that was heard there", _LEVELS, rows, texts=3)
+        screen.print_line(f"{title}: none")
+    elif monitors:
+        rows = _rows(listing, monitors, lambda monitor: monitor.loudest_dbfs)
+        screen.print_table(f"{title}, with peak level", _LEVELS, rows, texts=3)
     else:
-        screen.table(title, _HEADERS, _rows(listing, ears), texts=2)
-    screen.line("")
+        screen.print_table(title, _HEADERS, _rows(listing, monitors), texts=2)
+    screen.print_line("")
 
 
 def _rows(
-    listing: Listing, ears: Mapping[str, Ear], level: Callable[[Ear], float] = lambda _: SILENCE
+    listing: Listing,
+    monitors: Mapping[str, MicLevelMonitor],
+    level: Callable[[MicLevelMonitor], float] = lambda _: SILENCE_DBFS,
 ) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for device in listing.devices:
         row = f"{'*' if device.is_default else ' '} {device.device_id}", device.label
-        ear = ears.get(device.device_id)
-        rows.append((*row, *_shown(level(ear), ear.problem)) if ear is not None else row)
+        monitor = monitors.get(device.device_id)
+        rows.append((*row, *_level_cells(level(monitor), monitor.problem)) if monitor is not None else row)
     return rows
 
 
-def _shown(level: float, problem: RTVIError | None) -> tuple[str, str]:
+def _level_cells(level: float, problem: RTVIError | None) -> tuple[str, str]:
     if problem is not None:
-        return f"not to be heard: {problem.type if isinstance(problem, DeviceError) else 'unknown'}", ""
-    return bar(level, _METER, sys.stdout.encoding), f"{level:.0f}" if level > SILENCE else "-"
+        return f"unavailable: {problem.type if isinstance(problem, DeviceError) else 'unknown'}", ""
+    return level_bar(level, _METER_WIDTH, sys.stdout.encoding), f"{level:.0f}" if level > SILENCE_DBFS else "-"
 
 
-def _document(listings: Sequence[Listing], ears: Mapping[str, Ear]) -> dict[str, Any]:
+def _document(listings: Sequence[Listing], monitors: Mapping[str, MicLevelMonitor]) -> dict[str, Any]:
     document: dict[str, Any] = {
-        listing.name: [{**attrs.asdict(device), **_heard(ears.get(device.device_id))} for device in listing.devices]
+        listing.name: [
+            {**attrs.asdict(device), **_level_fields(monitors.get(device.device_id))} for device in listing.devices
+        ]
         for listing in listings
     }
     return {**document, "problems": {lst.name: str(lst.problem) for lst in listings if lst.problem is not None}}
 
 
-def _heard(ear: Ear | None) -> dict[str, Any]:
-    if ear is None:
+def _level_fields(monitor: MicLevelMonitor | None) -> dict[str, Any]:
+    if monitor is None:
         return {}
-    return {"loudest_dbfs": ear.loudest, "problem": str(ear.problem) if ear.problem is not None else None}
+    return {
+        "loudest_dbfs": monitor.loudest_dbfs,
+        "problem": str(monitor.problem) if monitor.problem is not None else None,
+    }

@@ -1,4 +1,4 @@
-"""What a command does not want to hear."""
+"""The log records that a command suppresses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def without_logs_of_devices() -> Iterator[None]:
-    """For commands that show what goes wrong with devices themselves, by the events that tell it, too."""
-    # And the stacks of threads that hang in a device, at the end.
+def suppress_device_logs() -> Iterator[None]:
+    """Suppress the log records about devices, for commands that print device errors from events."""
+    # The second logger writes the stacks of threads that are still blocked in a device at the end.
     loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media", "concurrency.lifecycle")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,28 +1,28 @@
-"""A level as something to look at. Pure."""
+"""An audio level as a bar of characters. Pure."""
 
 from __future__ import annotations
 
-# Where the bar begins, in dBFS: quiet speech at some distance is above, a quiet room is not.
-_LOWEST = -60.0
+# The level of an empty bar: quiet speech at some distance is above it, a quiet room is not.
+_MIN_DBFS = -60.0
 
 
-def bar(dbfs: float, width: int, encoding: str = "utf-8") -> str:
-    """A bar of `width` characters, empty from -60 dBFS down and full at 0.
+def level_bar(dbfs: float, width: int, encoding: str = "utf-8") -> str:
+    """Return a bar of `width` characters, empty at -60 dBFS and below, full at 0 dBFS.
 
     Args:
         dbfs: the level.
-        width: of the bar.
-        encoding: of the terminal: what cannot show blocks gets signs of ASCII.
+        width: the number of characters.
+        encoding: the terminal's; if it has no block characters, the bar is made of ASCII characters.
     """
-    filled = max(0, min(width, round(width * (1 - dbfs / _LOWEST))))
-    full, empty = _signs(encoding)
+    filled = max(0, min(width, round(width * (1 - dbfs / _MIN_DBFS))))
+    full, empty = _characters(encoding)
     return full * filled + empty * (width - filled)
 
 
-def _signs(encoding: str) -> tuple[str, str]:
-    signs = "█", "·"
+def _characters(encoding: str) -> tuple[str, str]:
+    characters = "█", "·"
     try:
-        "".join(signs).encode(encoding)
+        "".join(characters).encode(encoding)
     except (UnicodeError, LookupError):
         return "#", "."
-    return signs
+    return characters

@@ -1,32 +1,32 @@
-"""How loud it is at a microphone."""
+"""The level of a microphone."""
 
 from __future__ import annotations
 
 from rtvi_sync import DeviceError, RTVIClient, RTVIError
 from rtvi_sync.media import AudioLevel, NullSink
 
-SILENCE = -100.0
+SILENCE_DBFS = -100.0
 
 
-class Ear:
-    """Listens at a microphone, inside its context. It is a client that is never connected.
+class MicLevelMonitor:
+    """Measures the level of a microphone inside its context, by a client that is never connected.
 
     Its attributes may be read at any time, on any thread.
 
     Attributes:
-        now, loudest: in dBFS.
-        problem: why nothing is heard; None: nothing is wrong.
+        current_dbfs, loudest_dbfs: the latest level and the peak.
+        problem: the error of the microphone; None: there is none.
     """
 
     def __init__(self, device_id: str) -> None:
-        self.now: float = SILENCE
-        self.loudest: float = SILENCE
+        self.current_dbfs: float = SILENCE_DBFS
+        self.loudest_dbfs: float = SILENCE_DBFS
         self.problem: RTVIError | None = None
         self._client = RTVIClient(mic=device_id, speaker=NullSink())
-        self._client.on("local_audio_level", self._heard)
-        self._client.on("device_error", self._failed)
+        self._client.on("local_audio_level", self._on_level)
+        self._client.on("device_error", self._on_device_error)
 
-    def __enter__(self) -> Ear:
+    def __enter__(self) -> MicLevelMonitor:
         try:
             self._client.init_devices()
         except RTVIError as error:
@@ -36,8 +36,10 @@ class Ear:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def _heard(self, level: AudioLevel) -> None:
-        self.now, self.loudest, self.problem = level.dbfs, max(self.loudest, level.dbfs), None
+    def _on_level(self, level: AudioLevel) -> None:
+        self.current_dbfs = level.dbfs
+        self.loudest_dbfs = max(self.loudest_dbfs, level.dbfs)
+        self.problem = None
 
-    def _failed(self, error: DeviceError) -> None:
-        self.now, self.problem = SILENCE, error
+    def _on_device_error(self, error: DeviceError) -> None:
+        self.current_dbfs, self.problem = SILENCE_DBFS, error

@@ -1,4 +1,4 @@
-"""How a program ends: its exit status, and one line for what went wrong outside of it."""
+"""The end of a program: its exit status, and one line for an error that its code did not cause."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     """Run a program and return its exit status: ``sys.exit(run_program(main))``.
 
     An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr. Any other
-    exception is a mistake in the program, and keeps its traceback.
+    exception is a bug in the program, and keeps its traceback.
 
     Args:
-        main: the program. It returns its exit status; None stands for 0.
-        name: begins the line.
+        main: the program. It returns its exit status; None means 0.
+        name: the prefix of the line.
 
     Returns:
         The status: what `main()` returned, 1 after an error, or 130 after Ctrl-C.
@@ -33,13 +33,13 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has left. What is still buffered must not fail again when the interpreter exits.
+        # The reader has closed the pipe. The buffered rest must not fail again when the interpreter exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED
     except ModuleNotFoundError as error:
         return _failed(name, f"{error}. Install the package that has it, with pip")
     except (RTVIError, OSError) as error:
-        return _failed(name, str(error) or type(error).__name__)  # as the TimeoutError of a future has no text
+        return _failed(name, str(error) or type(error).__name__)  # the TimeoutError of a future has no text
     return status or 0
 
 

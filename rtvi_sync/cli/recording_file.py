@@ -1,4 +1,4 @@
-"""The recording that a command leaves."""
+"""The recording that a command writes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from rtvi_sync.recording import recording
 from rtvi_sync.recording.recording import Stretch
 
 
-def writable(path: Path, option: str) -> Path:
-    """The absolute path of a file that is yet to be written.
+def writable_path(path: Path, option: str) -> Path:
+    """Return the absolute path of a file that will be written.
 
     Raises:
-        RTVIError: it cannot be; told beforehand, so that nobody talks for a minute and loses the recording.
+        RTVIError: The file cannot be written. This is checked before the conversation, so that no recording is lost.
     """
     path = path.absolute()
     if not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
-        raise RTVIError(f"Cannot write {path}: give {option} a file in a directory that exists and is yours")
+        raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
     return path
 
 
-def keep(path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], tell: Callable[[str], None]) -> None:
-    """Write what both said, and tell where it is.
+def save_recording(
+    path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], print_line: Callable[[str], None]
+) -> None:
+    """Write both voices, and print where the recording is.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: A file cannot be written.
     """
     files = recording.write_conversation(path, user, bot, recording.find_resampler())
     if files == [path]:
-        tell(f"The conversation is in {path} (left: you, right: the bot)")
+        print_line(f"The conversation is in {path} (left: you, right: the bot)")
     elif files:
-        tell("Each side has a file of its own, because the sample rates differ and soxr is not installed")
-        tell(f'(pip install "rtvi_sync[resample]"). They begin at the same moment: {", ".join(map(str, files))}')
+        print_line("Each side has a file of its own, because the sample rates differ and soxr is not installed")
+        print_line(f'(pip install "rtvi_sync[resample]"). They begin at the same moment: {", ".join(map(str, files))}')

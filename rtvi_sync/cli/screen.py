@@ -1,4 +1,4 @@
-"""What a command shows: lines as they come, on a terminal also what is still changing, and tables."""
+"""The output of a command: lines, tables and, on a terminal, text that may still change."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rtvi_sync.recording.text import clean, columns
 
 
 class Screen(Protocol):
-    """Where a command writes. Use it as a context manager, on one thread.
+    """The output of a command. Use it as a context manager, on one thread.
 
     Attributes:
-        live: what may still change is shown.
+        live: whether partial text is shown.
     """
 
     live: bool
 
-    def line(self, text: str) -> None:
-        """Show one line for good."""
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
 
-    def partial(self, text: str) -> None:
-        """Show what may still change, in place of the last partial text, until the next line."""
+    def show_partial(self, text: str) -> None:
+        """Show text that may still change, in place of the last partial text, until the next line."""
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
-        """Show a table. The first `texts` columns are text, the others are numbers."""
+    def print_table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Print a table. The first `texts` columns are text, the others are numbers."""
 
-    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
-        """As `partial()`."""
+    def show_partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Show a table as `show_partial()` shows text."""
 
     def __enter__(self) -> Screen: ...
 
@@ -40,7 +40,7 @@ class Screen(Protocol):
 
 
 def screen_for(stream: TextIO | None = None) -> Screen:
-    """The screen for a stream (None: stdout): with rich on a terminal, where that is installed, else plain."""
+    """Return the screen for a stream (None: stdout): with rich if installed, on a terminal; else plain."""
     stream = stream or sys.stdout
     if stream.isatty():
         try:
@@ -51,36 +51,38 @@ def screen_for(stream: TextIO | None = None) -> Screen:
 
 
 class PlainScreen:
-    """Lines of text, each written at once; shows nothing that may still change."""
+    """Lines of text, each flushed; partial text is not shown."""
 
     live: bool = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
         print(clean(text), file=self._stream, flush=True)
 
-    def partial(self, text: str) -> None:
-        """Nothing: what is written here stays."""
+    def show_partial(self, text: str) -> None:
+        """Do nothing: text that is written here cannot be replaced."""
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+    def print_table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Print a table; rows and headers are cleaned."""
         cells = [[clean(cell) for cell in row] for row in (headers, *rows)]
         for line in (*title.splitlines(), *columns(cells[0], cells[1:], texts)):
-            self.line(line.rstrip())
+            self.print_line(line.rstrip())
 
-    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
-        """Nothing."""
+    def show_partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Do nothing, as in `show_partial()`."""
 
     def __enter__(self) -> PlainScreen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to restore."""
+        pass
 
 
 class RichScreen:
-    """A terminal, by way of rich.
+    """A terminal, drawn by rich.
 
     Raises:
         ModuleNotFoundError: rich is not installed.
@@ -93,31 +95,35 @@ class RichScreen:
         from rich.live import Live
 
         self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False, **console)
-        # No thread of its own: it is drawn anew when there is something new. stderr may lead elsewhere.
+        # Each call draws; a refresh thread is not needed. stderr is left alone, because it may be another file.
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
         from rich.text import Text
 
         self._live.update(Text(""), refresh=True)
         self._console.print(Text(clean(text)), soft_wrap=True)
 
-    def partial(self, text: str) -> None:
+    def show_partial(self, text: str) -> None:
+        """Draw text until the next line; what does not fit is cut off."""
         from rich.text import Text
 
         self._live.update(Text(clean(text), style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
 
-    def table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+    def print_table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Print a table, drawn by rich."""
         from rich.text import Text
 
         for line in title.splitlines():
-            self.line(line)
+            self.print_line(line)
         self._live.update(Text(""), refresh=True)
         self._console.print(rich_table(headers, rows, texts))
 
-    def partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+    def show_partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+        """Draw a table until the next line."""
         self._live.update(rich_table(headers, rows, texts), refresh=True)
 
     def __enter__(self) -> RichScreen:

@@ -1,4 +1,4 @@
-"""What the user of a demonstration says, and the microphone through which it is said."""
+"""The utterances of the demo, and the audio source that plays them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rtvi_sync.recording.level import audible, rms
 SHIPPED = Path(__file__).with_name("speech.wav")
 
 _WINDOW = 0.02
-# Long enough that bots take the turn for ended, longer than the pauses inside of a sentence.
+# Seconds after which bots consider the turn ended; pauses inside a sentence are shorter.
 _PAUSE = 0.6
-# Kept around each utterance, so that soft first and last sounds are not cut off.
+# Seconds kept around each utterance, so that its soft beginning and end are not cut off.
 _MARGIN = 0.1
 
 
 @attrs.frozen(kw_only=True)
-class Speech:
+class ScriptedSpeech:
     """A recording, cut at its pauses.
 
     Attributes:
-        utterances: PCM (signed 16-bit little endian, mono) of each.
-        sample_rate_hz: of all of them.
+        utterances: the PCM (signed 16-bit little endian, mono) of each.
+        sample_rate_hz: the sample rate of all of them.
         words: the text of each utterance, as far as it is known.
         words_from: the file that holds the text; None if there is none.
     """
@@ -38,32 +38,32 @@ class Speech:
     words_from: Path | None = None
 
     def seconds(self, utterance: bytes) -> float:
-        """How long an utterance lasts."""
+        """Return the duration of an utterance."""
         return len(utterance) / 2 / self.sample_rate_hz
 
 
-def load_speech(path: Path) -> Speech:
-    """Read a WAV file, and what is said in it from the text file beside it, one line for each utterance.
+def load_script(path: Path) -> ScriptedSpeech:
+    """Read a WAV file, and its words from the text file beside it, one line for each utterance.
 
     Raises:
-        DeviceError: it is no WAV file of PCM, or nothing is to be heard in it.
-        OSError: the text file cannot be read.
+        DeviceError: The file is no WAV file of PCM, or contains no audible speech.
+        OSError: The text file cannot be read.
     """
     source = WavSource(path)
     pcm = source.read(source.total_frames or 0)
     utterances = tuple(split(pcm, source.sample_rate_hz))
     if not utterances:
-        raise DeviceError(f"Nothing is to be heard in {path}; give a WAV file of somebody who speaks", devices=("mic",))
+        raise DeviceError(f"No speech was found in {path}; pass a WAV file with audible speech", devices=("mic",))
     text = path.with_suffix(".txt")
     if not text.is_file():
-        return Speech(utterances=utterances, sample_rate_hz=source.sample_rate_hz)
+        return ScriptedSpeech(utterances=utterances, sample_rate_hz=source.sample_rate_hz)
     lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
     words = tuple(line.strip() for line in lines if line.strip())
-    return Speech(utterances=utterances, sample_rate_hz=source.sample_rate_hz, words=words, words_from=text)
+    return ScriptedSpeech(utterances=utterances, sample_rate_hz=source.sample_rate_hz, words=words, words_from=text)
 
 
 def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
-    """Cut speech at every pause that ends a speaker's turn; the pauses are left out."""
+    """Yield the utterances of PCM: cut at every pause that ends a turn, without the pauses."""
     window = 2 * max(1, round(sample_rate_hz * _WINDOW))
     loud = audible([rms(pcm[at : at + window]) for at in range(0, len(pcm), window)])
     pause, margin = round(_PAUSE / _WINDOW), round(_MARGIN / _WINDOW)
@@ -77,35 +77,35 @@ def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
             begin = None
 
 
-class Mouth:
-    """An `AudioSource` that says what it is told when it is told; in between it is silent.
+class UtteranceSource:
+    """An `AudioSource` that plays a queue of utterances, and silence while the queue is empty.
 
-    `read()` is called on the thread of the source, the rest on any.
+    `read()` is called on the source's thread, the other methods on any thread.
 
     Args:
-        sample_rate_hz: of all that is said.
+        sample_rate_hz: the sample rate of all utterances.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
         self.sample_rate_hz = sample_rate_hz
-        self._to_say: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = b""
 
-    def say(self, pcm: bytes) -> None:
-        """Say this after what is being said."""
-        self._to_say.put(pcm)
+    def enqueue(self, pcm: bytes) -> None:
+        """Append an utterance to the queue."""
+        self._queue.put(pcm)
 
     def read(self, frames: int) -> bytes:
-        """The next samples. Silence is not made ahead of time, or it would delay what is said after it."""
+        """Return the next samples. If the queue is empty, block for their duration: early silence would add delay."""
         try:
-            self._rest = self._rest or self._to_say.get(timeout=frames / self.sample_rate_hz)
+            self._rest = self._rest or self._queue.get(timeout=frames / self.sample_rate_hz)
         except queue.Empty:
             return bytes(2 * frames)
-        piece, self._rest = self._rest[: 2 * frames], self._rest[2 * frames :]
-        return piece
+        chunk, self._rest = self._rest[: 2 * frames], self._rest[2 * frames :]
+        return chunk
 
     def close(self) -> None:
-        """The session is over: what was not said is forgotten."""
+        """Discard what has not been played, because the session has ended."""
         self._rest = b""
-        while not self._to_say.empty():
-            self._to_say.get()
+        while not self._queue.empty():
+            self._queue.get()

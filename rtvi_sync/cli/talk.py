@@ -1,8 +1,8 @@
 """Talk to a bot, hands-free: by microphone and speaker, with transcript and meters; or type.
 
-On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin, each is sent when
-the bot has answered the one before, and the conversation ends when everything has been said and heard. Ctrl-C ends it
-at any time (status 130), Ctrl-D too (0). So do SIGTERM and SIGHUP, politely.
+On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin; each is sent after
+the bot has answered the one before, and the conversation ends after the last answer. Ctrl-C ends the conversation at
+any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the process.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rtvi_sync.media import WavSource
 from rtvi_sync.recording.recording import Recorder, played
 
 from .arguments import header, limit, url
-from .bot_address import URL_HELP, client_for
+from .bot_address import URL_HELP, create_client
 from .console import Console, LineConsole
 from .console_choice import console_for
-from .device_choice import NONE, microphone, speaker
-from .log_filter import without_logs_of_devices
-from .recording_file import keep, writable
+from .device_choice import NONE, select_mic, select_speaker
+from .log_filter import suppress_device_logs
+from .recording_file import save_recording, writable_path
 from .screen import PlainScreen
-from .talk_session import Talk
+from .talk_session import TalkSession
 
-_TOKEN = "RTVI_TOKEN"  # noqa: S105 - a name
-# What a recording keeps of each side: 16-bit samples of an hour take some 300 MB.
-_RECORDED_SECONDS = 3600.0
+_TOKEN_VARIABLE = "RTVI_TOKEN"  # noqa: S105 - a name
+# What a recording keeps of each side: one hour of 16-bit samples takes about 300 MB.
+_RECORDING_SECONDS = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,25 +40,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mic",
         metavar="MIC",
-        help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; a WAV file, which is said "
-        f"instead; or {NONE!r}, to begin muted. Without it, the system's default",
+        help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; a WAV file, which is "
+        f"played instead; or {NONE!r}, to start muted. Default: the system's default device",
     )
     parser.add_argument(
         "--speaker",
         metavar="SPEAKER",
-        help=f"a speaker, likewise; a WAV file, which is written instead; or {NONE!r}, to hear nothing",
+        help=f"a speaker, by id or name; a WAV file, which is written instead; or {NONE!r}, for no output",
     )
     parser.add_argument(
         "--record",
         type=Path,
         metavar="WAV",
-        help="write both voices to this file, left yours, right the bot's; of a longer conversation, the last hour",
+        help="write both voices to this file, left yours, right the bot's; at most the last hour",
     )
     parser.add_argument(
         "--token",
-        default=os.environ.get(_TOKEN),
-        help=f"for the bot's WebSocket. Better in the environment, as {_TOKEN}: other users of this machine can read "
-        "command lines",
+        default=os.environ.get(_TOKEN_VARIABLE),
+        help=f"for the bot's WebSocket. Better in the environment, as {_TOKEN_VARIABLE}: other users of this machine "
+        "can read command lines",
     )
     parser.add_argument(
         "--header",
@@ -73,22 +73,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=limit,
         default=15.0,
         metavar="S",
-        help="give up if the bot is not ready after so many seconds (%(default)g)",
+        help="fail if the bot is not ready after S seconds (%(default)g)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Hold the conversation; returns the exit status.
+    """Hold the conversation, and return the exit status.
 
     Raises:
-        RTVIError: there is no such device, no bot, or no connection any more.
-        OSError: the recording cannot be written.
-        KeyboardInterrupt: Ctrl-C.
-        SystemExit: SIGTERM or SIGHUP.
+        RTVIError: A device does not exist, the bot cannot be reached, or the connection was lost.
+        OSError: The recording cannot be written.
+        KeyboardInterrupt: Ctrl-C was pressed.
+        SystemExit: SIGTERM or SIGHUP was received.
     """
-    record = writable(arguments.record, "--record") if arguments.record else None
-    mic, sink = microphone(arguments.mic), speaker(arguments.speaker)
-    client = client_for(
+    record = writable_path(arguments.record, "--record") if arguments.record else None
+    mic, sink = select_mic(arguments.mic), select_speaker(arguments.speaker)
+    client = create_client(
         arguments.url,
         token=arguments.token,
         headers=dict(arguments.header),
@@ -97,55 +97,55 @@ def run(arguments: argparse.Namespace) -> int:
         enable_mic=arguments.mic != NONE,
         connect_timeout=arguments.timeout,
     )
-    recorder = Recorder(limit=_RECORDED_SECONDS)
+    recorder = Recorder(limit=_RECORDING_SECONDS)
     if record is not None:
-        # While connecting, because a bot may speak as soon as it is there.
+        # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
 
-    def voice_ended() -> bool:
+    def mic_ended() -> bool:
         if isinstance(mic, WavSource):
             return mic.wait(0)
         return arguments.mic == NONE or client.media_state.mic.state == "error"
 
-    with _ended_by_signals(), without_logs_of_devices():
+    with _exit_on_signals(), suppress_device_logs():
         interruptions: Iterable[float] = ()
         try:
             with console_for() as console, contextlib.closing(client):
-                _introduce(console, mic, sink)
-                names = {"mic": _name(arguments.mic), "speaker": _name(arguments.speaker)}
-                talk = Talk(client, console, **names, voice_ended=voice_ended)
-                interruptions = talk.interruptions
-                talk.hold(client.connect)
+                _print_introduction(console, mic, sink)
+                names = {"mic": _device_name(arguments.mic), "speaker": _device_name(arguments.speaker)}
+                session = TalkSession(client, console, **names, mic_ended=mic_ended)
+                interruptions = session.interruptions
+                session.run(client.connect)
         finally:
             user, bot = recorder.stop()
             if record is not None:
-                keep(record, played(user), played(bot, interruptions), PlainScreen(sys.stdout).line)
+                save_recording(record, played(user), played(bot, interruptions), PlainScreen(sys.stdout).print_line)
     return 0
 
 
-def _name(wanted: str | None) -> str:
-    """What a device, or a file in its place, is called until the client knows better."""
+def _device_name(wanted: str | None) -> str:
+    """Return the name of a device, or of a file in its place, until the client knows the device's own name."""
     return Path(wanted).name if wanted else "default"
 
 
-def _introduce(console: Console, mic: object, sink: object) -> None:
-    if not console.attended:
+def _print_introduction(console: Console, mic: object, sink: object) -> None:
+    if not console.interactive:
         return
     if isinstance(console, LineConsole):
-        console.line("Talk, or type here and press Enter. Ctrl-C leaves.")
+        console.print_line("Talk, or type here and press Enter. Ctrl-C ends.")
     if isinstance(mic, str | None) and isinstance(sink, str | None):
-        console.line("Use a headset, or the bot hears itself.")
+        console.print_line("Use a headset, or the bot hears itself.")
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Have the signals that end a process end the session first, keep the recording and give the terminal back."""
+def _exit_on_signals() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM and SIGHUP, so that session, recording and terminal are ended cleanly."""
 
-    def leave(number: int, _frame: FrameType | None) -> None:
+    def exit_process(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
     before = {
-        number: signal.signal(number, leave)
+        number: signal.signal(number, exit_process)
         for name in ("SIGTERM", "SIGHUP")
         if (number := getattr(signal, name, None)) is not None
     }

@@ -1,4 +1,4 @@
-"""A conversation that the user holds: his voice, his keys and his lines go to the bot, what both say is shown."""
+"""An interactive conversation: sends the user's voice and lines, handles the keys, shows what both sides say."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
 from . import bot_activity
-from .bot_activity import SIGNS, Activity
-from .bot_address import greeting_of
+from .bot_activity import ACTIVITY_EVENTS, BotActivity
+from .bot_address import describe_bot
 from .console import Console, Key, Status
 from .device_choice import next_device
 
-# How often what happens without an event is looked at.
+# Seconds between two checks of what changes without an event.
 _TICK = 0.05
-# What is kept of them, whatever a bot sends.
-_MOST_INTERRUPTIONS = 10_000
+# Bounds the memory, whatever a bot sends.
+_MAX_INTERRUPTIONS = 10_000
 
-_TOLD = (
+_EVENT_TYPES = (
     *EVENTS,
-    *SIGNS,
+    *ACTIVITY_EVENTS,
     RTVIEvent.USER_STARTED_SPEAKING,
     RTVIEvent.BOT_INTERRUPTED,
     RTVIEvent.ERROR,
@@ -46,101 +46,105 @@ _TOLD = (
 )
 
 
-class Talk:
-    """One conversation in one session. Make it before the session begins; everything happens on one thread.
+class TalkSession:
+    """One conversation in one session. Create it before the session begins; everything runs on one thread.
 
     Args:
         client: not yet connected.
-        console: where the user sits; entered.
-        mic, speaker: what they are called where the client has no name for them.
-        voice_ended: whether nothing more comes from the microphone.
+        console: the user's, already entered.
+        mic, speaker: the names of the devices where the client has none.
+        mic_ended: returns whether the microphone sends nothing more.
 
     Attributes:
-        interruptions: when the bot was interrupted.
+        interruptions: when the bot was interrupted, in monotonic seconds.
     """
 
     def __init__(
-        self, client: RTVIClient, console: Console, *, mic: str, speaker: str, voice_ended: Callable[[], bool]
+        self, client: RTVIClient, console: Console, *, mic: str, speaker: str, mic_ended: Callable[[], bool]
     ) -> None:
-        self.interruptions: deque[float] = deque(maxlen=_MOST_INTERRUPTIONS)
+        self.interruptions: deque[float] = deque(maxlen=_MAX_INTERRUPTIONS)
         self._client = client
-        self._desk = console
+        self._console = console
         self._names = mic, speaker
-        self._voice_ended = voice_ended
-        self._voice_over = False
+        self._is_mic_ended = mic_ended
+        self._mic_ended = False
         self._transcript = Transcript()
         self._partial: Line | None = None
-        self._bot = Activity()
+        self._bot = BotActivity()
         self._levels = {RTVIEvent.LOCAL_AUDIO_LEVEL: -100.0, RTVIEvent.REMOTE_AUDIO_LEVEL: -100.0}
         self._typed: deque[str] = deque()
-        self._tried: dict[Key, MediaDeviceInfo] = {}
-        self._no_more = False
-        self._began = time.monotonic()
-        self._said = -math.inf  # what has been said was finished then
-        self._events: EventStream = client.events(*_TOLD, timeout=_TICK)
+        self._last_tried: dict[Key, MediaDeviceInfo] = {}
+        self._input_ended = False
+        self._began_at = time.monotonic()
+        self._user_finished_at = -math.inf  # when the user's last utterance or line was complete
+        self._events: EventStream = client.events(*_EVENT_TYPES, timeout=_TICK)
 
-    def hold(self, connect: Callable[[], BotReadyData]) -> None:
-        """Connect, and talk until somebody leaves.
+    def run(self, connect: Callable[[], BotReadyData]) -> None:
+        """Connect, and talk until the user or the bot ends the conversation.
 
-        Where nobody sits at the console, each line waits until the bot has answered what was said before, and the
-        conversation ends when there is nothing left to say and to hear.
+        If the console is not interactive, each line waits until the bot has answered the one before, and the
+        conversation ends after the last answer.
 
         Raises:
-            RTVIError: there is no bot, or the session was lost.
+            RTVIError: The bot cannot be reached, or the session was lost.
         """
-        self._show("connecting ...")
-        self._desk.line(greeting_of(connect()))
-        self._began = time.monotonic()
-        self._voice_over = self._voice_ended()  # there is none
-        while self._goes_on():
+        self._update_status("connecting ...")
+        self._console.print_line(describe_bot(connect()))
+        self._began_at = time.monotonic()
+        self._mic_ended = self._is_mic_ended()  # true if there is no microphone
+        while self._handle_input():
             try:
-                self._take(next(self._events))
+                self._handle_event(next(self._events))
             except RequestTimeoutError:
                 pass
             except StopIteration:
-                self._tell(self._transcript.end_of_turn())
-                self._end(self._events.ended or CloseInfo())
+                self._show_line(self._transcript.end_of_turn())
+                self._report_end(self._events.ended or CloseInfo())
                 return
-            self._show(_clock(time.monotonic() - self._began))
-        self._tell(self._transcript.end_of_turn())
+            self._update_status(_clock(time.monotonic() - self._began_at))
+        self._show_line(self._transcript.end_of_turn())
 
-    # -- the user -----------------------------------------------------------------------------------------------------
+    # -- user input ---------------------------------------------------------------------------------------------------
 
-    def _goes_on(self) -> bool:
-        """Do what the user wants; False if he wants nothing more."""
-        while (taken := self._desk.take()) is not None:
-            if taken is Key.END:
-                self._no_more = True
-            elif isinstance(taken, Key):
-                self._press(taken)
-            elif taken.strip():
-                self._typed.append(taken.strip())
-        if self._desk.attended:
+    def _handle_input(self) -> bool:
+        """Handle lines and keys. Return False if the conversation is to end."""
+        while (item := self._console.poll()) is not None:
+            if item is Key.END:
+                self._input_ended = True
+            elif isinstance(item, Key):
+                self._press(item)
+            elif item.strip():
+                self._typed.append(item.strip())
+        if self._console.interactive:
             while self._typed:
                 self._send(self._typed.popleft())
-            return not self._no_more
-        if not self._voice_over and self._voice_ended():
-            self._voice_over, self._said = True, time.monotonic()
-        # A bot that has said nothing is not waited for, in the beginning. In the end it is: perhaps it greets.
-        if self._typed and self._heard_out(self._said):
+            return not self._input_ended
+        if not self._mic_ended and self._is_mic_ended():
+            self._mic_ended, self._user_finished_at = True, time.monotonic()
+        # The first line does not wait for a greeting. The end does: a bot may still greet.
+        if self._typed and self._is_answered(self._user_finished_at):
             self._send(self._typed.popleft())
-        nothing_left = self._no_more and self._voice_over and not self._typed
-        return not (nothing_left and self._heard_out(max(self._said, self._began)))
+        all_sent = self._input_ended and self._mic_ended and not self._typed
+        return not (all_sent and self._is_answered(max(self._user_finished_at, self._began_at)))
 
-    def _heard_out(self, since: float) -> bool:
-        """Whether the bot has answered what was said until then, or will not."""
+    def _is_answered(self, since: float) -> bool:
+        """Tell whether the bot has answered what was said until `since`, or `ANSWER_TIMEOUT` has passed."""
         now = time.monotonic()
-        return self._bot.over(now) if self._bot.since(since) else now > since + bot_activity.PATIENCE
+        return (
+            self._bot.has_finished(now)
+            if self._bot.has_answered_since(since)
+            else now > since + bot_activity.ANSWER_TIMEOUT
+        )
 
     def _send(self, text: str) -> None:
-        self._tell(self._transcript.end_of_turn())
-        self._said = time.monotonic()
+        self._show_line(self._transcript.end_of_turn())
+        self._user_finished_at = time.monotonic()
         try:
             self._client.send_text(text)
         except RTVIError as error:
-            self._desk.line(str(error))
+            self._console.print_line(str(error))
         else:
-            self._desk.said("you", text)
+            self._console.print_utterance("you", text)
 
     def _press(self, key: Key) -> None:
         client = self._client
@@ -152,7 +156,7 @@ class Talk:
             elif key is Key.NEXT_SPEAKER:
                 self._change(key, "speaker", client.get_all_speakers(), client.selected_speaker, client.update_speaker)
         except RTVIError as error:
-            self._desk.line(str(error))
+            self._console.print_line(str(error))
 
     def _change(
         self,
@@ -162,61 +166,61 @@ class Talk:
         selected: MediaDeviceInfo | None,
         update: Callable[[str], None],
     ) -> None:
-        device = next_device(devices, self._tried.get(key, selected))
+        device = next_device(devices, self._last_tried.get(key, selected))
         if device is None:
-            self._desk.line(f"There is no other {name}")
+            self._console.print_line(f"There is no other {name}")
         else:
-            self._tried[key] = device  # one that cannot be used is passed over the next time
+            self._last_tried[key] = device  # if it cannot be used, the next key press tries the one after it
             update(device.device_id)
 
-    # -- the bot ------------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
-        if event.type in SIGNS:
-            self._bot.take(event)
+    def _handle_event(self, event: Event) -> None:
+        if event.type in ACTIVITY_EVENTS:
+            self._bot.update(event)
         if event.type in EVENTS:
             line = self._transcript.take(event)
-            self._tell(line)
+            self._show_line(line)
             if line is None and event.type in BOT_TEXTS:
                 self._partial = self._transcript.unfinished
         elif event.type in self._levels:
             self._levels[event.type] = event.data.dbfs
             if event.type is RTVIEvent.REMOTE_AUDIO_LEVEL and event.data.level * 32768 >= FLOOR:
-                self._bot.last_heard = self._bot.silent_from = event.received_at
+                self._bot.last_audible = self._bot.playback_ends_at = event.received_at
         elif event.type in (RTVIEvent.USER_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
-            self._tell(self._transcript.end_of_turn())
+            self._show_line(self._transcript.end_of_turn())
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.DEVICE_ERROR:
-            self._tell_of_devices(event.data)
+            self._print_device_error(event.data)
         elif event.type in (RTVIEvent.ERROR, RTVIEvent.MESSAGE_ERROR):
-            self._desk.line(f"The bot reports an error: {event.data.message}")
+            self._console.print_line(f"The bot reports an error: {event.data.message}")
 
-    def _tell_of_devices(self, error: DeviceError) -> None:
-        """Say what is wrong with devices, without the advice for programs."""
+    def _print_device_error(self, error: DeviceError) -> None:
+        """Print the errors of devices, without the advice for developers."""
         state = self._client.media_state
         statuses = {"mic": state.mic, "speaker": state.speaker}
         reasons = {str(statuses[kind].error or error) for kind in error.devices if kind in statuses} or {str(error)}
         for reason in sorted(reasons):
-            self._desk.line(f"{reason} (the conversation goes on)")
+            self._console.print_line(f"{reason} (the conversation continues)")
 
-    def _tell(self, line: Line | None) -> None:
+    def _show_line(self, line: Line | None) -> None:
         if line is None:
             return
         if line.final:
-            self._desk.said(line.who, line.text)
+            self._console.print_utterance(line.who, line.text)
         self._partial = None if line.final else line
 
-    def _end(self, info: CloseInfo) -> None:
-        """The session has ended by itself."""
+    def _report_end(self, info: CloseInfo) -> None:
+        """Raise the error, or print the reason, of a session that this client did not end."""
         if info.initiator != "server" or info.error is not None:
             raise info.failure()
-        self._desk.line(info.describe())
+        self._console.print_line(info.describe())
 
-    def _show(self, state: str) -> None:
+    def _update_status(self, state: str) -> None:
         client, partial = self._client, self._partial
         mic, speaker = client.selected_mic, client.selected_speaker
-        self._desk.show(
+        self._console.show_status(
             Status(
                 partial=(partial.who, partial.text) if partial is not None else None,
                 user=self._levels[RTVIEvent.LOCAL_AUDIO_LEVEL],

@@ -1,4 +1,4 @@
-"""A console on a terminal, by way of prompt_toolkit: what is said scrolls by; below it, meters and a line to type into.
+"""A console on a terminal, drawn by prompt_toolkit: the transcript scrolls above an input line and two meters.
 
 Raises:
     ModuleNotFoundError: prompt_toolkit is not installed.
@@ -38,7 +38,7 @@ from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.recording.text import clean
 
 from .console import Key, Status
-from .meter import bar
+from .meter import level_bar
 
 _STYLE = Style.from_dict(
     {
@@ -50,41 +50,41 @@ _STYLE = Style.from_dict(
         "muted": "bold",
     }
 )
-_METER = 16
-# Lines that wait to be shown: of more between two drawings nobody sees the first.
-_MOST_LINES = 1000
-# Of what is being said the end is shown: the rest has been read.
-_LONGEST_PARTIAL = 200
-# Seconds that the terminal may take to be ours, and to be given back.
-_LIMIT = 5.0
+_METER_WIDTH = 16
+# Lines queued between two drawings; more than these would have scrolled out of view.
+_MAX_LINES = 1000
+# Characters of a partial utterance that are shown: its end.
+_MAX_PARTIAL = 200
+# Seconds that prompt_toolkit may take to start, and to restore the terminal.
+_TERMINAL_TIMEOUT = 5.0
 
 
 class TerminalConsole:
-    """A terminal. What draws there and waits for keys has a thread of its own, so that nothing else holds it up.
+    """A terminal. A thread of its own draws and waits for keys, so that no other work delays it.
 
-    To be used on the main thread: Ctrl-C raises `KeyboardInterrupt` there, as it does without this class.
+    Use it on the main thread: Ctrl-C raises `KeyboardInterrupt` there, as it does without this class.
 
     Args:
-        stdout: the terminal; stdin is one, too.
+        stdout: the terminal; stdin must be one, too.
     """
 
-    attended: bool = True
+    interactive: bool = True
 
     def __init__(self, stdout: TextIO) -> None:
         self._encoding = stdout.encoding
         self._status = Status()
-        self._taken: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
-        self._began: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        # Put in by the thread of the conversation, taken out by that of the terminal, each in single steps.
-        self._lines: deque[StyleAndTextTuples] = deque(maxlen=_MOST_LINES)
+        self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
+        self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        # Appended by the conversation's thread, removed by the terminal's; both operations are atomic.
+        self._lines: deque[StyleAndTextTuples] = deque(maxlen=_MAX_LINES)
         self._thread: threading.Thread | None = None
-        self._saved = contextlib.ExitStack()
+        self._restore = contextlib.ExitStack()
         self._input = TextArea(
             prompt="> ",
             multiline=False,
             wrap_lines=False,
             height=1,
-            accept_handler=self._typed,
+            accept_handler=self._accept,
             input_processors=[
                 ConditionalProcessor(
                     AfterInput("talk, or type here and press Enter", "class:hint"),
@@ -115,22 +115,26 @@ class TerminalConsole:
             min_redraw_interval=0.05,
         )
 
-    # -- on the thread of the conversation ----------------------------------------------------------------------------
+    # -- conversation thread ------------------------------------------------------------------------------------------
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
+        """Print one line, which stays."""
         self._print([("", self._wrapped(text))])
 
-    def said(self, who: str, text: str) -> None:
+    def print_utterance(self, who: str, text: str) -> None:
+        """Print a complete utterance, which stays."""
         self._print([(f"class:{who}", who), ("", self._wrapped(text, indent=" " * len(f"{who}  "))[len(who) :])])
 
-    def show(self, status: Status) -> None:
+    def show_status(self, status: Status) -> None:
+        """Draw this status, if it has changed."""
         if status != self._status:
             self._status = status
             self._app.invalidate()
 
-    def take(self) -> str | Key | None:
+    def poll(self) -> str | Key | None:
+        """Return the next line or key, or None if there is none. Never blocks."""
         try:
-            return self._taken.get_nowait()
+            return self._input_queue.get_nowait()
         except queue.Empty:
             return None
 
@@ -138,35 +142,37 @@ class TerminalConsole:
         self._thread = start_thread("terminal", self._run)
         try:
             with contextlib.suppress(queue.Empty):
-                problem = self._began.get(timeout=_LIMIT)
+                problem = self._started.get(timeout=_TERMINAL_TIMEOUT)
                 if problem is not None:
-                    raise RTVIError(f"This terminal cannot be used: {problem!r}") from problem
-            self._redirect_notes()
+                    raise RTVIError(
+                        f"The terminal cannot be used: {problem!r}. Set TERM=dumb for plain lines"
+                    ) from problem
+            self._redirect_stderr()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Who is impatient and presses Ctrl-C again shall not be left with a terminal that shows nothing he types.
+        # A second Ctrl-C must not interrupt the restoring: the terminal would be left without echo.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._saved.close()
-            self._on_loop(self._leave)
+            self._restore.close()
+            self._call_on_loop(self._exit)
             if self._thread is not None:
-                self._thread.join(_LIMIT)
+                self._thread.join(_TERMINAL_TIMEOUT)
             self._print_lines()
         finally:
             signal.signal(signal.SIGINT, before)
 
     def _print(self, line: StyleAndTextTuples) -> None:
         self._lines.append(line)
-        self._on_loop(self._print_above)
+        self._call_on_loop(self._print_above)
 
-    def _on_loop(self, function: Callable[[], None]) -> None:
+    def _call_on_loop(self, function: Callable[[], None]) -> None:
         loop = self._app.loop
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has just ended
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(function)
 
     def _wrapped(self, text: str, indent: str = "") -> str:
@@ -182,31 +188,31 @@ class TerminalConsole:
     def _columns(self) -> int:
         return max(20, self._app.output.get_size().columns)
 
-    def _redirect_notes(self) -> None:
-        """What others write to stderr, logs first of all, would tear what is drawn: it becomes lines."""
-        notes = _Notes(self.line)
+    def _redirect_stderr(self) -> None:
+        """Turn stderr, and log handlers that write to it, into lines: raw writes would corrupt the drawing."""
+        stream = _LineStream(self.print_line)
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
-                self._saved.callback(handler.setStream, handler.stream)
-                handler.setStream(notes)
-        self._saved.enter_context(contextlib.redirect_stderr(notes))
+                self._restore.callback(handler.setStream, handler.stream)
+                handler.setStream(stream)
+        self._restore.enter_context(contextlib.redirect_stderr(stream))
 
-    # -- on the thread of the terminal --------------------------------------------------------------------------------
+    # -- terminal thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._app.run(pre_run=lambda: self._began.put(None), set_exception_handler=False, handle_sigint=False)
-        except BaseException as error:  # noqa: BLE001 - there are many ways for a terminal to go away
-            self._began.put(error)
-        self._taken.put(Key.END)
+            self._app.run(pre_run=lambda: self._started.put(None), set_exception_handler=False, handle_sigint=False)
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for the start raises it
+            self._started.put(error)
+        self._input_queue.put(Key.END)
 
-    def _leave(self) -> None:
+    def _exit(self) -> None:
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def _print_above(self) -> None:
-        """Show the new lines above what is drawn."""
-        # Not by `run_in_terminal()`: meanwhile the terminal itself reads keys, and what is typed goes astray.
+        """Print the new lines above the input line."""
+        # During `run_in_terminal()` the terminal itself reads keys, and what is typed is lost.
         if self._lines:
             self._app.renderer.erase()
             self._print_lines()
@@ -220,17 +226,17 @@ class TerminalConsole:
         if text:
             print_formatted_text(self._app.output, text, _STYLE)
 
-    def _typed(self, buffer: Buffer) -> bool:
-        self._taken.put(buffer.text)
-        self._input.window.horizontal_scroll = 0  # else a line that was too long takes the prompt along
+    def _accept(self, buffer: Buffer) -> bool:
+        self._input_queue.put(buffer.text)
+        self._input.window.horizontal_scroll = 0  # after a long line the prompt would stay scrolled out of view
         return False
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         for name, meaning in (("tab", Key.MUTE), ("f2", Key.NEXT_MIC), ("f3", Key.NEXT_SPEAKER)):
-            keys.add(name)(lambda _, meaning=meaning: self._taken.put(meaning))
-        keys.add("c-d", filter=Condition(lambda: not self._input.text))(lambda _: self._taken.put(Key.END))
-        # What is pasted is one line, too.
+            keys.add(name)(lambda _, meaning=meaning: self._input_queue.put(meaning))
+        keys.add("c-d", filter=Condition(lambda: not self._input.text))(lambda _: self._input_queue.put(Key.END))
+        # Pasted text becomes one line, whatever it contains.
         keys.add(Keys.BracketedPaste)(lambda event: event.current_buffer.insert_text(" ".join(event.data.splitlines())))
         keys.add("c-c")(lambda _: _interrupt_main_thread())
         return keys
@@ -240,14 +246,14 @@ class TerminalConsole:
             return []
         who, text = self._status.partial
         text = clean(text)
-        shown = text if len(text) <= _LONGEST_PARTIAL else "…" + text[1 - _LONGEST_PARTIAL :]
+        shown = text if len(text) <= _MAX_PARTIAL else "…" + text[1 - _MAX_PARTIAL :]
         return [(f"class:{who}", who), ("class:partial", f"  {shown}")]
 
     def _meters(self) -> StyleAndTextTuples:
         status = self._status
-        meter = max(5, min(_METER, (self._columns() - 21) // 2))
-        user = "MUTED".center(meter) if status.muted else bar(status.user, meter, self._encoding)
-        bot = bar(status.bot, meter, self._encoding)
+        meter = max(5, min(_METER_WIDTH, (self._columns() - 21) // 2))
+        user = "MUTED".center(meter) if status.muted else level_bar(status.user, meter, self._encoding)
+        bot = level_bar(status.bot, meter, self._encoding)
         return [
             ("", " you "),
             ("class:muted" if status.muted else "", user),
@@ -262,8 +268,8 @@ class TerminalConsole:
         return f" Tab mute   F2 mic: {mic}   F3 speaker: {speaker}   Ctrl-C leave"
 
 
-class _Notes(io.TextIOBase):
-    """A stream whose lines go to a console."""
+class _LineStream(io.TextIOBase):
+    """A stream whose lines a console prints."""
 
     def __init__(self, line: Callable[[str], None]) -> None:
         self._line = line
@@ -279,9 +285,9 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _interrupt_main_thread() -> None:
-    """What the terminal does at Ctrl-C where nobody reads its keys."""
+    """Interrupt the main thread as the terminal does at Ctrl-C; prompt_toolkit reads that key itself."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)  # wakes it, too
+        signal.pthread_kill(main, signal.SIGINT)  # also wakes it from a blocking call
     else:
         _thread.interrupt_main()

@@ -1,4 +1,4 @@
-"""An output of a notebook cell that changes in place while events come from other threads."""
+"""A notebook cell's output that changes in place while events arrive on other threads."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 
-# Seconds from one update to the next: faster than that nobody reads, and every update is a message to the browser.
+# Seconds from one update to the next. Faster updates cannot be read, and each is a message to the browser.
 INTERVAL = 0.1
-# How long a flush may take: writing a message to the kernel's own thread takes far less.
-_FLUSH_LIMIT = 1.0
+# Seconds that a flush may take; handing a message to the kernel's own thread takes far less.
+_FLUSH_TIMEOUT = 1.0
 
 
 class LiveOutput:
-    """Shows the same thing in every cell it is shown in, and keeps it up to date.
+    """The same output in every cell that shows it, kept up to date.
 
-    A thread of its own publishes, and only while there is something new: messages are sent at most ten times a second,
-    and the last state always is. Its methods may be called on any thread, except `show()`: that belongs to the cell.
+    A thread of its own publishes, and lives only while there are changes: at most one message every `INTERVAL` seconds,
+    and always one with the last state. All methods may be called on any thread, except `show()`, which a cell calls.
 
     Args:
-        render: returns what is shown by MIME type; called on any thread.
+        render: returns the output by MIME type; called on any thread.
     """
 
     def __init__(self, render: Callable[[], Mapping[str, str]]) -> None:
         self._render = render
         self._id = uuid.uuid4().hex
-        self._live = False
-        # Guards the fields below, and wakes the thread that publishes and whoever waits until it is done. Any thread
-        # may hold it, for a few assignments.
-        self._changed = threading.Condition(threading.Lock())
+        self._shown = False
+        # Guards the fields below, and wakes the thread that publishes and callers of flush(). Any thread may hold it,
+        # for a few assignments.
+        self._condition = threading.Condition(threading.Lock())
         self._stale = False
         self._publishing = False
-        self._hurry = False
+        self._flush_requested = False
 
     def show(self) -> None:
-        """Show it in the cell that is running. Where outputs cannot change, in a terminal, it is shown as it is now."""
+        """Show the output in the running cell. In a terminal, where outputs cannot change, show the current state."""
         from IPython import get_ipython
         from IPython.core.displaypub import DisplayPublisher
         from IPython.display import publish_display_data
@@ -48,61 +48,61 @@ class LiveOutput:
             publish_display_data(dict(self._render()))
             return
         publish_display_data(dict(self._render()), transient={"display_id": self._id})
-        if not self._live:
-            self._live = True
+        if not self._shown:
+            self._shown = True
             _flush_after_each_cell(shell.events, self)
 
-    def changed(self) -> None:
-        """There is something new to be shown. Never waits."""
-        if not self._live:
+    def notify_changed(self) -> None:
+        """Schedule an update. Never blocks."""
+        if not self._shown:
             return
-        with self._changed:
+        with self._condition:
             self._stale = True
             if self._publishing:
                 return
-            self._publishing, self._hurry = True, False
+            self._publishing, self._flush_requested = True, False
         try:
             start_thread("notebook", self._publish)
-        except RuntimeError:  # the interpreter is shutting down and starts no more threads: nobody is looking
-            self._done()
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads
+            self._stop_publishing()
 
     def flush(self) -> None:
-        """Return when all that is new was published, or after a second."""
-        with self._changed:
-            self._hurry = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._publishing, _FLUSH_LIMIT)
+        """Wait until all changes have been published, for at most `_FLUSH_TIMEOUT`."""
+        with self._condition:
+            self._flush_requested = True
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: not self._publishing, _FLUSH_TIMEOUT)
 
     def _publish(self) -> None:
-        """Publish until nothing was new for an interval; the body of the thread."""
+        """Publish until no change has come for an interval. The body of the thread."""
         from IPython.display import publish_display_data
 
         try:
-            while self._take():
+            while self._take_stale():
                 publish_display_data(dict(self._render()), transient={"display_id": self._id}, update=True)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._hurry, INTERVAL)
+                with self._condition:
+                    self._condition.wait_for(lambda: self._flush_requested, INTERVAL)
         except BaseException:
-            self._done()
+            self._stop_publishing()
             raise
 
-    def _take(self) -> bool:
-        """Whether there is something new. If not, the next change finds nobody publishing."""
-        with self._changed:
+    def _take_stale(self) -> bool:
+        """Return and clear the stale flag. If it was clear, stop publishing: the next change starts a thread."""
+        with self._condition:
             stale, self._stale = self._stale, False
             if not stale:
                 self._publishing = False
-                self._changed.notify_all()
+                self._condition.notify_all()
             return stale
 
-    def _done(self) -> None:
-        with self._changed:
+    def _stop_publishing(self) -> None:
+        with self._condition:
             self._publishing = False
-            self._changed.notify_all()
+            self._condition.notify_all()
 
 
 def _flush_after_each_cell(events: Any, output: LiveOutput) -> None:
-    """What is to be seen when a cell ends is part of its outputs, also for programs that run notebooks."""
+    """Flush the output after each cell, so that programs that execute notebooks store the last state."""
     reference = weakref.ref(output)
 
     def flush(_result: object) -> None:

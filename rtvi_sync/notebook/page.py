@@ -1,4 +1,4 @@
-"""What a notebook shows, as HTML and as plain text. What bots say is escaped in the one, and clean in both. Pure."""
+"""A notebook's output as HTML and as plain text. A bot's text is escaped in HTML, and cleaned in both. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FAINT = "opacity: 0.55"
 
 
 def transcript_html(turns: Sequence[Turn], status: str) -> str:
-    """The words of both sides; faint what may still change and what is not yet spoken."""
+    """Return the words of both sides; what may still change, or is not spoken yet, is faint."""
     lines = []
     for turn in turns:
         if turn.user or turn.interim:
@@ -28,7 +28,7 @@ def transcript_html(turns: Sequence[Turn], status: str) -> str:
 
 
 def transcript_text(turns: Sequence[Turn], status: str) -> str:
-    """The words of both sides, a line for each."""
+    """Return the words of both sides, a line for each."""
     lines = []
     for turn in turns:
         user = f"{turn.user} {turn.interim}".strip()
@@ -38,10 +38,10 @@ def transcript_text(turns: Sequence[Turn], status: str) -> str:
 
 
 def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table.
+    """Return a table.
 
     Args:
-        caption: text; "": none.
+        caption: text; "": no caption.
         headers: text.
         rows: cells of HTML.
     """
@@ -52,5 +52,5 @@ def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str
 
 
 def table_text(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with aligned columns."""
+    """Return a table with aligned columns."""
     return "\n".join([*caption.splitlines(), *columns(headers, rows)])

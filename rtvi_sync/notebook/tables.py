@@ -1,4 +1,4 @@
-"""What a notebook shows of a conversation besides its words."""
+"""The audio and the latencies of a conversation, as a notebook shows them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class TurnAudio:
-    """What was to be heard in one turn. In a notebook it shows itself with players.
+    """The audio of one turn. A notebook shows it with players.
 
     Attributes:
-        number: of the turn, from 1; None: the bot spoke first.
-        user, bot: `IPython.display.Audio` objects, each a WAV file in `.data`: none where nothing was to be heard, one,
+        number: the turn's number, from 1; None: the bot spoke first.
+        user, bot: `IPython.display.Audio` objects, each with a WAV file in `.data`: none if there was no audio, one,
             or several if the sample rate changed.
-        user_seconds, bot_seconds: how long they last.
+        user_seconds, bot_seconds: the duration of each side.
     """
 
     number: int | None
@@ -37,7 +37,7 @@ class TurnAudio:
 
 @attrs.frozen
 class Voices:
-    """The audio of each turn. In a notebook it shows itself as a table of players, with the audio in the notebook.
+    """The audio of each turn. A notebook shows it as a table of players, and stores the audio.
 
     Attributes:
         turns: in order.
@@ -56,11 +56,11 @@ class Voices:
 
 @attrs.frozen
 class Latencies:
-    """How fast the bot was. In a notebook it shows itself as a table.
+    """The bot's latencies. A notebook shows them as a table.
 
     Attributes:
-        turns: the user's, in order.
-        first: the number of the first of them.
+        turns: the latencies of the user's turns, in order.
+        first: the number of the first of these turns.
     """
 
     turns: tuple[latency.Latency, ...]

@@ -1,4 +1,4 @@
-"""The turns of a conversation, from the events of any bot. Pure."""
+"""The turns of a conversation, derived from its events. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rtvi_sync import Event, RTVIEvent
 from rtvi_sync.recording.text import clean
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Transcript
 
-# What a turn and a conversation keep, whatever a bot sends.
-_LONGEST_TEXT = 20_000
-_MOST_SEGMENTS = 1000
-_MOST_TURNS = 100
-_MOST_INTERRUPTIONS = 1000
+# These bound the memory of a turn and a conversation, whatever a bot sends.
+_MAX_TEXT = 20_000
+_MAX_SEGMENTS = 1000
+_MAX_TURNS = 100
+_MAX_INTERRUPTIONS = 1000
 
-SIGNS = (
+TURN_EVENTS = (
     RTVIEvent.USER_STARTED_SPEAKING,
     RTVIEvent.USER_STOPPED_SPEAKING,
     RTVIEvent.BOT_STARTED_SPEAKING,
@@ -28,28 +28,28 @@ SIGNS = (
 
 @attrs.define
 class Turn:
-    """What the user said or typed, and what the bot answered. Moments are monotonic seconds; None: not yet, or never.
+    """What the user said or typed, and what the bot answered. Times are monotonic seconds; None: not yet, or never.
 
     Attributes:
-        number: among the turns of the user, from 1; None: the bot spoke first.
-        began: when the bot told that the user began; or when the bot began, if it spoke first.
-        heard_from: from when on what is heard of the bot belongs to this turn: it may have to be interrupted first.
-        typed: when what the user typed was acknowledged.
-        aloud: the user spoke.
+        number: among the user's turns, from 1; None: the bot spoke first.
+        began: when the bot reported that the user started to speak; or when the bot started, if it spoke first.
+        bot_audio_from: when the bot's audio starts to belong to this turn: the bot may have to be interrupted first.
+        typed: when the user's typed text was acknowledged.
+        by_voice: the user spoke.
         user, interim: the user's words; and those that may still change.
-        final: when the last of `user` came.
-        stopped: when the bot told that the user stopped speaking.
+        final: when the last of `user` arrived.
+        stopped: when the bot reported that the user stopped speaking.
         bot: the bot's words.
-        text: when the first of them came.
-        spoke: when the bot told that it began to speak.
+        text: when the first of them arrived.
+        spoke: when the bot reported that it started to speak.
         all_spoken: the bot has stopped speaking, and was not interrupted.
     """
 
     number: int | None
     began: float
-    heard_from: float
+    bot_audio_from: float
     typed: float | None = None
-    aloud: bool = False
+    by_voice: bool = False
     user: str = ""
     interim: str = ""
     final: float | None = None
@@ -63,125 +63,125 @@ class Turn:
 
     @property
     def answered(self) -> bool:
-        """Whether the bot has reacted."""
+        """Whether the bot has started to answer."""
         return self.text is not None or self.spoke is not None
 
     @property
     def spoken(self) -> str:
-        """The part of the bot's words that was spoken, as far as it tells; all of them where it does not."""
-        told = sum(self._segments.values()) if self._segments else self._spoken_words
+        """The part of the bot's words that was spoken; all of them if the bot does not report its progress."""
+        spoken_length = sum(self._segments.values()) if self._segments else self._spoken_words
         if self.all_spoken or not (self._segments or self._spoken_words):
             return self.bot
         for index, char in enumerate(self.bot):
             if not char.isspace():
-                if not told:
+                if not spoken_length:
                     return self.bot[:index]
-                told -= 1
+                spoken_length -= 1
         return self.bot
 
-    def take_progress(self, event: Event) -> None:
-        """Note what a text of the bot's tells about how far its speech has come.
+    def update_progress(self, event: Event) -> None:
+        """Apply what a message with the bot's text says about the progress of its speech.
 
-        Reports about segments are exact. Words that are spoken are counted where there are none; both are measured in
-        characters without spaces, because each message has its own way with those.
+        Reports about segments are exact. If there are none, spoken words are counted. Both are measured in characters
+        without spaces, because the messages differ in their spaces.
         """
         if event.type is RTVIEvent.BOT_OUTPUT and event.data.spoken_progress is not None:
-            if event.data.segment_id in self._segments or len(self._segments) < _MOST_SEGMENTS:
+            if event.data.segment_id in self._segments or len(self._segments) < _MAX_SEGMENTS:
                 self._segments[event.data.segment_id] = _length(event.data.spoken_progress.accumulated_text)
         elif event.type is RTVIEvent.BOT_TTS_TEXT:
             self._spoken_words += _length(event.data.text)
 
 
 class Turns:
-    """Gathers turns, session after session. Not for two threads.
+    """Collects turns over several sessions. Not thread-safe.
 
-    A turn begins when the user begins to speak or types, unless the bot has not reacted to the one before.
+    A turn begins when the user starts to speak or types, unless the bot has not yet answered the one before.
 
     Attributes:
         interruptions: when the bot was interrupted.
     """
 
     def __init__(self) -> None:
-        self.interruptions: deque[float] = deque(maxlen=_MOST_INTERRUPTIONS)
-        self._turns: deque[Turn] = deque(maxlen=_MOST_TURNS)
+        self.interruptions: deque[float] = deque(maxlen=_MAX_INTERRUPTIONS)
+        self._turns: deque[Turn] = deque(maxlen=_MAX_TURNS)
         self._count = 0
         self._transcript = Transcript()
         self._in_session = False
-        self._bot_hears_beginnings = False
+        self._bot_reports_speech = False
 
     def end_session(self) -> None:
-        """What comes now belongs to another session, perhaps with another bot."""
+        """End the session: later events belong to another one, perhaps with another bot."""
         self._end_turn()
         self._transcript = Transcript()
         self._in_session = False
-        self._bot_hears_beginnings = False
+        self._bot_reports_speech = False
 
     def snapshot(self) -> tuple[Turn, ...]:
-        """The latest hundred turns as they are now."""
+        """Return copies of the latest `_MAX_TURNS` turns."""
         turns = [attrs.evolve(turn) for turn in self._turns]
         unfinished = self._transcript.unfinished
         if unfinished is not None and turns:
             turns[-1].bot = _joined(turns[-1].bot, unfinished.text)
         return tuple(turns)
 
-    def take(self, event: Event) -> None:
-        """Take in an event of a type in `SIGNS`."""
+    def update(self, event: Event) -> None:
+        """Apply an event of one of the types in `TURN_EVENTS`."""
         now = event.received_at
         if event.type is RTVIEvent.USER_STARTED_SPEAKING:
-            self._bot_hears_beginnings = True
-            turn = self._turn_of_user(now)
-            turn.aloud, turn.stopped = True, None
+            self._bot_reports_speech = True
+            turn = self._user_turn(now)
+            turn.by_voice, turn.stopped = True, None
         elif event.type is RTVIEvent.USER_STOPPED_SPEAKING:
-            self._turn_now(now).stopped = now
+            self._current_turn(now).stopped = now
         elif event.type is RTVIEvent.BOT_STARTED_SPEAKING:
-            turn = self._turn_now(now)
+            turn = self._current_turn(now)
             turn.spoke, turn.all_spoken = turn.spoke or now, False
         elif event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
-            turn = self._turn_now(now)
-            # An interruption is told just before the end that it causes.
+            turn = self._current_turn(now)
+            # An interruption is reported just before the end of speech that it causes.
             interrupted = bool(self.interruptions) and self.interruptions[-1] > (turn.spoke or now)
             turn.all_spoken = turn.spoke is not None and not interrupted
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(now)
             if self._in_session and not self._turns[-1].answered:
-                self._turns[-1].heard_from = now
+                self._turns[-1].bot_audio_from = now
         elif event.type in BOT_TEXTS:
-            self._take_bot(event)
+            self._update_bot(event)
         else:
-            self._take_user(event)
+            self._update_user(event)
 
-    def _take_bot(self, event: Event) -> None:
-        turn = self._turn_now(event.received_at)
+    def _update_bot(self, event: Event) -> None:
+        turn = self._current_turn(event.received_at)
         turn.text = turn.text or event.received_at
-        turn.take_progress(event)
+        turn.update_progress(event)
         line = self._transcript.take(event)
         if line is not None:
             turn.bot = _joined(turn.bot, line.text)
 
-    def _take_user(self, event: Event) -> None:
+    def _update_user(self, event: Event) -> None:
         now = event.received_at
         if event.type is RTVIEvent.USER_INPUT and event.data.input_type == "chat":
-            turn = self._turn_of_user(now)
+            turn = self._user_turn(now)
             turn.typed, turn.user = now, _joined(turn.user, event.data.text)
             return
         line = self._transcript.take(event)
         if line is None:
             return
-        # The last words of an utterance may be recognised after the bot has begun to answer.
-        turn = self._turn_now(now) if self._bot_hears_beginnings else self._turn_of_user(now)
-        turn.aloud = True
+        # The last words of an utterance may be transcribed after the bot has started to answer.
+        turn = self._current_turn(now) if self._bot_reports_speech else self._user_turn(now)
+        turn.by_voice = True
         turn.interim = "" if line.final else clean(line.text)
         if line.final:
             turn.user, turn.final = _joined(turn.user, line.text), now
 
-    def _turn_of_user(self, now: float) -> Turn:
-        """The turn of a user who begins now."""
+    def _user_turn(self, now: float) -> Turn:
+        """Return the turn to which the user's speech or text of this moment belongs; begin one if needed."""
         if self._in_session and self._turns[-1].number is not None and not self._turns[-1].answered:
             return self._turns[-1]
         self._count += 1
         return self._begin(Turn(self._count, now, now))
 
-    def _turn_now(self, now: float) -> Turn:
+    def _current_turn(self, now: float) -> Turn:
         return self._turns[-1] if self._in_session else self._begin(Turn(None, now, now))
 
     def _begin(self, turn: Turn) -> Turn:
@@ -197,7 +197,7 @@ class Turns:
 
 
 def _joined(text: str, more: str) -> str:
-    return f"{text} {clean(more)}".strip() if len(text) < _LONGEST_TEXT else text
+    return f"{text} {clean(more)}".strip() if len(text) < _MAX_TEXT else text
 
 
 def _length(text: str) -> int:

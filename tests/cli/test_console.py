@@ -1,4 +1,4 @@
-"""A user's place where there is no terminal, or only half of one."""
+"""The line console: stdin or stdout is no terminal, or the terminal's abilities are unknown."""
 
 from __future__ import annotations
 
@@ -17,64 +17,65 @@ from rtvi_sync.cli.screen import PlainScreen, RichScreen
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream whose `isatty()` is true."""
 
     encoding = "utf-8"
 
     def isatty(self) -> bool:
+        """Return True."""
         return True
 
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[TextIO, int]]:
-    """A stream to read from, and the descriptor by which to write to it."""
+    """Open a pipe: its reading stream and its writing descriptor."""
     reading, writing = os.pipe()
     with os.fdopen(reading, encoding="utf-8") as stream:
         yield stream, writing
 
 
-def taken(console: LineConsole) -> str | Key:
-    """What is typed next."""
+def next_input(console: LineConsole) -> str | Key:
+    """Wait for the next input, and return it."""
     end = time.monotonic() + 10
-    while (next_ := console.take()) is None:
+    while (item := console.poll()) is None:
         assert time.monotonic() < end, "nothing was typed"
         time.sleep(0.001)
-    return next_
+    return item
 
 
 def test_lines_are_taken_one_by_one_to_the_end(pipe: tuple[TextIO, int]) -> None:
-    """However they are cut on their way, and the last without its end; what is no text does no harm."""
+    """Lines may arrive in parts, the last without a line feed, and with bytes that are no text."""
     stream, writing = pipe
     with LineConsole(stream, PlainScreen(io.StringIO())) as console:
-        assert console.take() is None
+        assert console.poll() is None
         os.write(writing, b"Hel")
         os.write(writing, b"lo\nGr\xc3")
-        assert taken(console) == "Hello"
+        assert next_input(console) == "Hello"
         os.write(writing, b"\xbc\xc3\x9fe \xff\nlast")
         os.close(writing)
-        assert [taken(console), taken(console), taken(console)] == ["Grüße \ufffd", "last", Key.END]
-        assert not console.attended
+        assert [next_input(console), next_input(console), next_input(console)] == ["Grüße \ufffd", "last", Key.END]
+        assert not console.interactive
 
 
 def test_a_closed_stdin_is_an_end() -> None:
-    """A program may be started without one."""
+    """A process may be started without stdin."""
     with LineConsole(None, PlainScreen(io.StringIO())) as console:
-        assert console.take() is Key.END
-        assert not console.attended
+        assert console.poll() is Key.END
+        assert not console.interactive
 
 
 def test_lines_out_are_plain_and_clean() -> None:
-    """Who said what; what still changes is not shown."""
+    """Utterances have a speaker; partial text is not shown."""
     out = io.StringIO()
     with LineConsole(None, PlainScreen(out)) as console:
-        console.line("connected \x1b[2J")
-        console.show(Status(partial=("you", "Hel")))
-        console.said("you", "Hello\n")
+        console.print_line("connected \x1b[2J")
+        console.show_status(Status(partial=("you", "Hel")))
+        console.print_utterance("you", "Hello\n")
     assert out.getvalue() == "connected [2J\nyou  Hello \n"
 
 
 def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tuple[TextIO, int]) -> None:
-    """Lines come by a pipe; rich shows what is being said."""
+    """Lines come from a pipe; rich shows the partial utterance."""
     stream, writing = pipe
     os.close(writing)
     out = Terminal()
@@ -82,24 +83,24 @@ def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tup
     assert isinstance(console, LineConsole)
     assert isinstance(console._screen, RichScreen)
     with console:
-        console.show(Status(partial=("bot", "Hel")))
+        console.show_status(Status(partial=("bot", "Hel")))
     assert "bot  Hel" in out.getvalue()
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
-def test_a_terminal_that_can_nothing_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is drawn over what the user types there."""
+def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn over what the user types."""
     monkeypatch.setenv("TERM", term)
     console = console_for(Terminal(), Terminal())
     assert isinstance(console, LineConsole)
     assert isinstance(console._screen, PlainScreen)
-    assert console.attended
+    assert console.interactive
 
 
 def test_without_prompt_toolkit_a_terminal_gets_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And a word about what would bring more."""
+    """stderr names the extra to install."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delitem(sys.modules, "rtvi_sync.cli.terminal", raising=False)
     monkeypatch.setitem(sys.modules, "prompt_toolkit.application", None)

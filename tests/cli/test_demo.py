@@ -1,4 +1,4 @@
-"""The demo as a whole: what a newcomer runs first."""
+"""The demo as a whole, in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERS = r" +(\d+)" * 3
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Starts the demo as a user does, in a folder of its own."""
+    """Start the demo as a user does, in a folder of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "rtvi_sync", "demo", *arguments],
         cwd=folder,
@@ -40,30 +40,30 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 @attrs.frozen
 class Result:
-    """What a run of the demo left."""
+    """The result of a run of the demo."""
 
     status: int
     lines: list[str]
     errors: str
     seconds: float
     folder: Path
-    #: How much longer than on an idle machine it took.
+    #: Seconds beyond the duration on an idle machine.
     late: float = 0.0
 
     @property
     def transcript(self) -> list[str]:
-        """Who said what."""
+        """Return the transcript's lines."""
         return [match[1] for line in self.lines if (match := re.match(r" +[\d.]+ s  ((?:you|bot)  .*)", line))]
 
 
 def finish(process: subprocess.Popen[str], folder: Path, since: float) -> Result:
-    """Waits for the end of a demo."""
+    """Wait for the end of a demo."""
     output, errors = process.communicate(timeout=GUARD)
     return Result(process.returncode, output.splitlines(), errors, time.monotonic() - since, folder)
 
 
 def channels(path: Path) -> tuple[int, bytes, bytes]:
-    """The rate and both channels of a stereo recording."""
+    """Return the rate and both channels of a stereo recording."""
     with wave.open(str(path)) as file:
         assert (file.getnchannels(), file.getsampwidth()) == (2, 2)
         data = file.readframes(file.getnframes())
@@ -73,8 +73,8 @@ def channels(path: Path) -> tuple[int, bytes, bytes]:
         return file.getframerate(), bytes(left), bytes(right)
 
 
-def spans_of_sound(pcm: bytes, rate: int) -> list[tuple[float, float]]:
-    """When there is sound, leaving out pauses below 0.3 s."""
+def audible_spans(pcm: bytes, rate: int) -> list[tuple[float, float]]:
+    """Return the begin and end of each audible span; pauses below 0.3 s do not divide."""
     window = rate // 50
     loud = [at / rate for at in range(0, len(pcm) // 2, window) if rms(pcm[2 * at : 2 * (at + window)]) > 300]
     spans: list[tuple[float, float]] = []
@@ -88,7 +88,7 @@ def spans_of_sound(pcm: bytes, rate: int) -> list[tuple[float, float]]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """One run without any argument, in well under a minute."""
+    """Run the demo once without arguments, in well under a minute."""
     folder, since = tmp_path_factory.mktemp("demo"), time.monotonic()
     with takes(30.0) as watch:
         result = finish(start(folder), folder, since)
@@ -101,7 +101,7 @@ def test_it_succeeds_without_noise(shown: Result) -> None:
 
 
 def test_it_says_what_the_built_in_bot_is_not(shown: Result) -> None:
-    """Nobody takes the words of speech.txt for speech recognition."""
+    """The words of speech.txt cannot be mistaken for speech recognition."""
     text = " ".join(shown.lines[:4])
     assert "no speech recognition" in text
     assert "speech.txt" in text
@@ -109,7 +109,7 @@ def test_it_says_what_the_built_in_bot_is_not(shown: Result) -> None:
 
 
 def test_it_shows_the_transcript_of_both(shown: Result) -> None:
-    """Every line of the shipped text, and the bot's answer to it, in order."""
+    """Every line of the shipped text is followed by the bot's answer."""
     said = ROOT.joinpath("rtvi_sync/cli/speech.txt").read_text(encoding="utf-8").splitlines()
     assert shown.transcript == [line for text in said for line in (f"you  {text}", f"bot  You said: {text}")]
 
@@ -132,18 +132,18 @@ def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
     rate, left, right = channels(path)
     assert rate == 24_000
     assert 10 < len(left) / 2 / rate < shown.seconds
-    user, bot = spans_of_sound(left, rate), spans_of_sound(right, rate)
+    user, bot = audible_spans(left, rate), audible_spans(right, rate)
     assert len(user) == len(bot) == 2
     for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
         assert bot_begin - user_end > 0.5 - shown.late
-        # The built-in bot says what it heard. A microphone that comes late leaves gaps.
+        # The built-in bot plays what it received. A late microphone leaves gaps.
         assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.1 + shown.late
     assert bot[0][1] < user[1][0]
 
 
 @pytest.fixture
 def hostile_bot() -> Iterator[EmbeddedBot]:
-    """A bot whose every text holds what a terminal obeys."""
+    """Start a bot whose texts all contain terminal escape codes."""
     with EmbeddedBot(transcripts=["\x1b[2Jone"], replies=["\x1b]0;owned\x07two\x9b31m"]) as bot:
         yield bot
 
@@ -179,7 +179,7 @@ def test_a_url_of_http_asks_the_server_for_a_bot(
     path: str, one_word: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The base of a connect endpoint, the endpoint itself, and a runner's start endpoint."""
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.Conversation.hold", _say_nothing)
+    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", _say_nothing)
     out = tmp_path / "x.wav"
     with EmbeddedBot() as bot:
         status = cli.main(["demo", "--url", bot.base_url + path, "--speech", str(one_word), "--out", str(out)])
@@ -187,12 +187,15 @@ def test_a_url_of_http_asks_the_server_for_a_bot(
         assert session.wait_for_message("client-ready")
     shown = capsys.readouterr()
     assert "connected to rtvi_sync.testing" in shown.out
-    # Nothing was said, which is no success.
-    assert (status, shown.err) == (1, "rtvi-sync demo: The bot has not answered at all\n")
+    # A conversation without an answer is a failure.
+    assert (status, shown.err) == (
+        1,
+        "rtvi-sync demo: The bot has not answered; check that it receives audio and that its services work\n",
+    )
 
 
 def _say_nothing(*_: object, **__: object) -> None:
-    """In the place of a conversation."""
+    """Replace the conversation."""
 
 
 def test_an_unreachable_bot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +211,7 @@ def test_an_unreachable_bot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_wrong_endpoint_comes_with_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A runner has no connect endpoint; who asks for it there is told where it starts bots."""
+    """A runner has no connect endpoint; the error names the endpoint by which it starts bots."""
     errors = []
     with EmbeddedBot() as bot:
         for path in ("/nosuch", "/nosuch/start"):
@@ -222,7 +225,7 @@ def test_a_wrong_endpoint_comes_with_advice(tmp_path: Path, capsys: pytest.Captu
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody talks for a minute and loses the recording."""
+    """The path is checked before the conversation, so that no recording is lost."""
     assert cli.main(["demo", "--out", str(tmp_path / "no" / "x.wav")]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -239,7 +242,7 @@ def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
     result = finish(process, tmp_path, since)
     assert (result.status, result.errors) == (130, "")
     rate, left, _ = channels(tmp_path / "conversation.wav")
-    assert (rate, len(spans_of_sound(left, rate))) == (16_000, 1)
+    assert (rate, len(audible_spans(left, rate))) == (16_000, 1)
 
 
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:

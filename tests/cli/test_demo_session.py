@@ -1,4 +1,4 @@
-"""The user of the demo: listens first, hears the bot out, notices the end."""
+"""The demo's conversation: waits for a greeting, plays each utterance after the last answer, detects the end."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ import pytest
 
 from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, WebSocketTransport
 from rtvi_sync.cli import bot_activity as activity
-from rtvi_sync.cli.demo_session import Conversation, Ear
-from rtvi_sync.cli.scripted_speech import Mouth, load_speech
+from rtvi_sync.cli.demo_session import DemoSession, PlaybackMonitor
+from rtvi_sync.cli.scripted_speech import UtteranceSource, load_script
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
 from tests.support.wavs import quiet, tone
 
 
-class Lines:
-    """A screen that keeps what it is shown."""
+class FakeScreen:
+    """A screen that records lines and partial texts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.partials: list[str] = []
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
+        """Record a line."""
         self.lines.append(text)
 
-    def partial(self, text: str) -> None:
+    def show_partial(self, text: str) -> None:
+        """Record a partial text."""
         self.partials.append(text)
 
-    def table(self, title: str, headers: Any, rows: Any) -> None:
+    def print_table(self, title: str, headers: Any, rows: Any) -> None:
+        """Fail: a demo session prints no table."""
         raise AssertionError("a conversation shows no table")
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> FakeScreen:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,23 +47,23 @@ class Lines:
 
     @property
     def texts(self) -> list[str]:
-        """The lines without their times."""
+        """Return the lines without their times."""
         return [line.split(" s  ", 1)[1] for line in self.lines]
 
 
 @contextlib.contextmanager
-def talking_to(bot: EmbeddedBot) -> Iterator[tuple[Conversation, Lines, RTVIClient]]:
-    """A conversation in a session that has just begun."""
-    mouth, ear, lines = Mouth(16_000), Ear(), Lines()
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=mouth, speaker=ear, connect_timeout=GUARD)
-    talk = Conversation(client, mouth, ear, lines)
+def talking_to(bot: EmbeddedBot) -> Iterator[tuple[DemoSession, FakeScreen, RTVIClient]]:
+    """Connect to a bot, and yield a demo session, its screen and its client."""
+    source, monitor, screen = UtteranceSource(16_000), PlaybackMonitor(), FakeScreen()
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=source, speaker=monitor, connect_timeout=GUARD)
+    session = DemoSession(client, source, monitor, screen)
     with client:
-        yield talk, lines, client
+        yield session, screen, client
 
 
 @contextlib.contextmanager
 def at_work(bot: EmbeddedBot, work: Callable[[BotSession], None]) -> Iterator[None]:
-    """Runs `work` beside the test, once a client is ready."""
+    """Run `work` on a thread, once a client is ready."""
 
     def run() -> None:
         session = bot.wait_for_session(GUARD)
@@ -75,17 +78,17 @@ def at_work(bot: EmbeddedBot, work: Callable[[BotSession], None]) -> Iterator[No
 
 
 def say(session: BotSession, type_: str, data: Any = None) -> None:
-    """Has the bot send a message."""
+    """Send a message as the bot."""
     session.send({"label": "rtvi-ai", "type": type_, **({} if data is None else {"data": data})})
 
 
 def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two utterances, two answers, in turn."""
-    monkeypatch.setattr(activity, "_SETTLED", 0.2)
-    speech = load_speech(two_words)
-    with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=0, timeout=GUARD)
-    assert lines.texts == [
+    """Two utterances, two answers, alternating."""
+    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.2)
+    speech = load_script(two_words)
+    with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (demo, screen, _):
+        demo.run(speech, greeting=0, timeout=GUARD)
+    assert screen.texts == [
         "[you say part 1 of 2, 0.5 s]",
         "you  First word.",
         "bot  You said: First word.",
@@ -93,13 +96,13 @@ def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, m
         "you  Second word.",
         "bot  You said: Second word.",
     ]
-    assert lines.partials[0] == "you  First"
-    assert talk.answers == 2
-    assert len(talk.said) == len(talk.finals) == 2
+    assert screen.partials[0] == "you  First"
+    assert demo.answers == 2
+    assert len(demo.utterance_times) == len(demo.transcript_times) == 2
 
 
 def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
-    """Nothing is said before the greeting is over, and has been for a moment."""
+    """The first utterance starts after the greeting and the pause that follows it."""
     over: list[float] = []
 
     def greet(session: BotSession) -> None:
@@ -108,27 +111,29 @@ def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
         over.append(time.monotonic())
         say(session, "bot-stopped-speaking")
 
-    speech = load_speech(one_word)
-    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, greet), talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=2 * GUARD, timeout=GUARD)  # not by the end of the time for a greeting
-    assert talk.said[0] - over[0] > 0.7
-    assert lines.texts[1:3] == ["bot  Welcome!", "[you say part 1 of 1, 0.5 s]"]
-    assert talk.answers == 1
+    speech = load_script(one_word)
+    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, greet), talking_to(bot) as (demo, screen, _):
+        demo.run(
+            speech, greeting=2 * GUARD, timeout=GUARD
+        )  # longer than the test: the greeting timeout does not end the wait
+    assert demo.utterance_times[0] - over[0] > 0.7
+    assert screen.texts[1:3] == ["bot  Welcome!", "[you say part 1 of 1, 0.5 s]"]
+    assert demo.answers == 1
 
 
-def test_a_bot_that_says_no_word_is_heard_by_its_sound(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without transcripts and speaking events the sound alone is an answer, and its silence the end of it."""
-    monkeypatch.setattr(activity, "_QUIET", 0.2)
-    speech = load_speech(one_word)
-    with EmbeddedBot() as bot, _sound_only(), talking_to(bot) as (talk, lines, _):
-        talk.hold(speech, greeting=0, timeout=GUARD)
-    assert talk.answers == 1
-    assert lines.texts == ["[you say part 1 of 1, 0.5 s]"]
+def test_a_bot_without_transcripts_is_detected_by_its_audio(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without transcripts and speaking events, audio alone is an answer, and silence is its end."""
+    monkeypatch.setattr(activity, "_SYNTHESIS_PAUSE", 0.2)
+    speech = load_script(one_word)
+    with EmbeddedBot() as bot, _audio_only(), talking_to(bot) as (demo, screen, _):
+        demo.run(speech, greeting=0, timeout=GUARD)
+    assert demo.answers == 1
+    assert screen.texts == ["[you say part 1 of 1, 0.5 s]"]
 
 
 @contextlib.contextmanager
-def _sound_only() -> Iterator[None]:
-    """Bots send nothing but bot-ready and audio."""
+def _audio_only() -> Iterator[None]:
+    """Have bots send nothing but bot-ready and audio."""
     original = BotSession.send
 
     def send(session: BotSession, message: Any) -> None:
@@ -141,41 +146,41 @@ def _sound_only() -> Iterator[None]:
 
 
 def test_a_bot_that_never_answers_is_not_waited_for_forever(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next thing is said when patience is over."""
-    monkeypatch.setattr(activity, "PATIENCE", 0.3)
-    with EmbeddedBot(speech_threshold=30_000.0) as bot, talking_to(bot) as (talk, _, _):
-        talk.hold(load_speech(one_word), greeting=0, timeout=GUARD)
-    assert talk.answers == 0
+    """The next utterance is played after ANSWER_TIMEOUT."""
+    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.3)
+    with EmbeddedBot(speech_threshold=30_000.0) as bot, talking_to(bot) as (demo, _, _):
+        demo.run(load_script(one_word), greeting=0, timeout=GUARD)
+    assert demo.answers == 0
 
 
 def test_a_bot_that_never_tells_that_it_stopped_is_not_waited_for_forever(
     one_word: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Silence is believed more than a bot that says it is speaking."""
-    monkeypatch.setattr(activity, "PATIENCE", 0.3)
+    """Silence ends an answer although the bot reports that it speaks."""
+    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.3)
     with (
         EmbeddedBot(speech_threshold=30_000.0) as bot,
         at_work(bot, lambda session: say(session, "bot-started-speaking")),
-        talking_to(bot) as (talk, _, _),
+        talking_to(bot) as (demo, _, _),
     ):
-        talk.hold(load_speech(one_word), greeting=5, timeout=GUARD)
-    assert (len(talk.said), talk.answers) == (1, 0)
+        demo.run(load_script(one_word), greeting=5, timeout=GUARD)
+    assert (len(demo.utterance_times), demo.answers) == (1, 0)
 
 
-def test_the_time_limit_breaks_off(one_word: Path) -> None:
-    """A bot that goes on and on cannot hold the user up."""
+def test_the_timeout_ends_the_conversation(one_word: Path) -> None:
+    """A bot that never stops speaking cannot block the demo."""
     endless = " ".join(["word"] * 1000)
     with (
         EmbeddedBot(replies=endless, echo=False) as bot,
-        talking_to(bot) as (talk, _, _),
+        talking_to(bot) as (demo, _, _),
         takes(2.5, at_least=1.4),
         pytest.raises(RequestTimeoutError, match="--timeout"),
     ):
-        talk.hold(load_speech(one_word), greeting=0, timeout=1.5)
+        demo.run(load_script(one_word), greeting=0, timeout=1.5)
 
 
 def test_a_session_that_ends_early_says_how(two_words: Path) -> None:
-    """Code, reason and who ended it are in the error, and what the bot reported before is shown."""
+    """Code, reason and initiator are in the error, and an error that the bot reported before is printed."""
 
     def leave(session: BotSession) -> None:
         say(session, "error", {"error": "no credit left", "fatal": False})
@@ -184,39 +189,39 @@ def test_a_session_that_ends_early_says_how(two_words: Path) -> None:
     with (
         EmbeddedBot() as bot,
         at_work(bot, leave),
-        talking_to(bot) as (talk, lines, _),
+        talking_to(bot) as (demo, screen, _),
         pytest.raises(DisconnectedError, match="by the server, code 1008, out of money") as caught,
     ):
-        talk.hold(load_speech(two_words), greeting=0, timeout=GUARD)
+        demo.run(load_script(two_words), greeting=0, timeout=GUARD)
     assert caught.value.code == 1008
-    assert "the bot reports an error: no credit left" in lines.texts
+    assert "the bot reports an error: no credit left" in screen.texts
 
 
 def test_a_bot_that_hangs_up_after_its_last_word_is_no_failure(one_word: Path) -> None:
-    """The last answer counts, though the session ends right after it."""
-    speech = load_speech(one_word)
+    """The last answer counts although the session ends right after it."""
+    speech = load_script(one_word)
 
     def hang_up(session: BotSession) -> None:
         assert spoken.wait(GUARD)
         session.close()
 
     spoken = threading.Event()
-    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, hang_up), talking_to(bot) as (talk, _, client):
+    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, hang_up), talking_to(bot) as (demo, _, client):
         client.on("bot-started-speaking", spoken.set)
-        talk.hold(speech, greeting=0, timeout=GUARD)
-    assert talk.answers == 1
+        demo.run(speech, greeting=0, timeout=GUARD)
+    assert demo.answers == 1
 
 
-def test_ear_knows_when_all_has_been_played() -> None:
-    """Sound that comes faster than real time lasts as long as it is; silence is not heard; an interruption ends it."""
-    ear = Ear()
-    ear.write(quiet(1.0), 16_000)
-    assert ear.activity.last_heard == ear.activity.silent_from == float("-inf")
+def test_the_monitor_knows_when_all_audio_has_been_played() -> None:
+    """Audio counts with its duration, however fast it arrives; silence is no audio; an interruption ends it."""
+    monitor = PlaybackMonitor()
+    monitor.write(quiet(1.0), 16_000)
+    assert monitor.activity.last_audible == monitor.activity.playback_ends_at == float("-inf")
     begin = time.monotonic()
-    ear.write(tone(0.5), 16_000)
-    ear.write(tone(0.5), 16_000)
-    assert begin <= ear.activity.last_heard <= time.monotonic()
+    monitor.write(tone(0.5), 16_000)
+    monitor.write(tone(0.5), 16_000)
+    assert begin <= monitor.activity.last_audible <= time.monotonic()
     # The second of silence is played first.
-    assert begin + 1.9 < ear.activity.silent_from <= time.monotonic() + 2.0
-    ear.drop()
-    assert ear.activity.silent_from <= time.monotonic()
+    assert begin + 1.9 < monitor.activity.playback_ends_at <= time.monotonic() + 2.0
+    monitor.drop()
+    assert monitor.activity.playback_ends_at <= time.monotonic()

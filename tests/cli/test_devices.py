@@ -1,4 +1,4 @@
-"""The list of the devices, and what is heard at microphones."""
+"""The command `devices`: the list, and the levels of microphones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Setting = Callable[..., None]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Setting:
-    """Sets what this machine has: lists of devices, or the errors that come instead."""
+    """Return a function that sets this machine's devices, or the errors of listing them."""
 
     def set_up(mics: Any = MICS, speakers: Any = SPEAKERS, cams: Any = CAMERAS) -> None:
         for name, there_are in (("mics", mics), ("speakers", speakers), ("cams", cams)):
@@ -47,7 +47,7 @@ def _given(devices: list[MediaDeviceInfo] | Exception) -> list[MediaDeviceInfo]:
 
 
 def test_the_devices_are_listed(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ids, names, and an asterisk for the default, nothing of which a terminal obeys."""
+    """Ids, names, and an asterisk for the default, without control characters."""
     machine()
     assert cli.main(["devices"]) == 0
     shown = capsys.readouterr()
@@ -71,7 +71,7 @@ def test_the_devices_are_listed(machine: Setting, capsys: pytest.CaptureFixture[
 
 
 def test_a_machine_without_devices_has_none(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """That is no failure."""
+    """The status is 0."""
     machine([], [], [])
     assert cli.main(["devices"]) == 0
     assert capsys.readouterr().out.split() == ["Microphones:", "none", "Speakers:", "none", "Cameras:", "none"]
@@ -80,7 +80,7 @@ def test_a_machine_without_devices_has_none(machine: Setting, capsys: pytest.Cap
 def test_what_can_be_had_is_listed_where_a_library_is_missing(
     machine: Setting, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 1, and on stderr, once, what to install."""
+    """The status is 1, and stderr says once what to install."""
     missing = MissingExtraError("The use of microphones and speakers", "audio", hint="before it: apt")
     machine(missing, missing)
     assert cli.main(["devices"]) == 1
@@ -94,7 +94,7 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
 
 
 def test_cameras_are_an_extra(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without it stderr tells how to install it, and all is well."""
+    """Without it stderr says how to install it, and the status is 0."""
     machine(cams=MissingExtraError("The camera", "video"))
     assert cli.main(["devices"]) == 0
     shown = capsys.readouterr()
@@ -102,8 +102,8 @@ def test_cameras_are_an_extra(machine: Setting, capsys: pytest.CaptureFixture[st
     assert 'pip install "rtvi_sync[video]"' in shown.err
 
 
-def test_a_document_for_programs(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of it as JSON, problems too; what a person is told stays on stderr."""
+def test_the_list_as_json(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """Devices and problems are in one document; the error lines stay on stderr."""
     machine(cams=DeviceError("cv2 does not load", devices=("cam",)))
     assert cli.main(["devices", "--json"]) == 1
     shown = capsys.readouterr()
@@ -122,7 +122,7 @@ def test_a_document_for_programs(machine: Setting, capsys: pytest.CaptureFixture
 
 
 class FakeClient:
-    """A client whose microphone hears something, or cannot be opened."""
+    """A client whose microphone reports levels, or cannot be opened."""
 
     opened: list[str]
 
@@ -131,65 +131,68 @@ class FakeClient:
         self._handlers: dict[str, Callable[[Any], None]] = {}
 
     def on(self, event: str, handler: Callable[[Any], None]) -> None:
+        """Keep the handler of an event."""
         self._handlers[event] = handler
 
     def init_devices(self) -> None:
+        """Fail for the first microphone; report two levels for any other."""
         if self._mic == MICS[0].device_id:
-            raise DeviceError("The headset is used by somebody else", devices=("mic",), type="in-use")
+            raise DeviceError("The headset is used by another application", devices=("mic",), type="in-use")
         self.opened.append(self._mic)
         for level in (0.1, 0.01):
             self._handlers["local_audio_level"](AudioLevel(level=level, dbfs=-20 if level == 0.1 else -40))
 
     def close(self) -> None:
+        """Note that the microphone is closed."""
         if self._mic in self.opened:
             self.opened.remove(self._mic)
 
 
 @pytest.fixture
-def ears(machine: Setting, monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
-    """Two microphones: one is in use, at the other something is heard."""
+def microphones(machine: Setting, monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
+    """Provide two microphones: one is in use, the other reports levels."""
     machine()
     FakeClient.opened = []
     monkeypatch.setattr("rtvi_sync.cli.mic_level.RTVIClient", FakeClient)
     return FakeClient
 
 
-def test_levels_are_the_loudest_where_nobody_watches(
-    ears: type[FakeClient], capsys: pytest.CaptureFixture[str]
+def test_levels_are_peaks_where_the_output_is_no_terminal(
+    microphones: type[FakeClient], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of every microphone at once; one that cannot be opened keeps no other from being heard; all are closed."""
+    """All microphones are open at once; one that cannot be opened does not affect the others; all are closed."""
     assert cli.main(["devices", "--levels", "0.1"]) == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
     assert len(lines) == 5
-    assert re.fullmatch(r"  ALSA/USB Headset +USB Headset +not to be heard: in-use", lines[2])
+    assert re.fullmatch(r"  ALSA/USB Headset +USB Headset +unavailable: in-use", lines[2])
     assert re.fullmatch(r"\* ALSA/\[2Jdefault +\[2Jdefault +█{20}·{10} +-20", lines[3])
-    assert shown.err == "rtvi-sync devices: The headset is used by somebody else\n"
-    assert ears.opened == []
+    assert shown.err == "rtvi-sync devices: The headset is used by another application\n"
+    assert microphones.opened == []
     assert logging.getLogger("rtvi_sync.media").level == logging.NOTSET
 
 
-def test_levels_for_programs(ears: type[FakeClient], capsys: pytest.CaptureFixture[str]) -> None:
-    """As numbers."""
+def test_levels_as_json(microphones: type[FakeClient], capsys: pytest.CaptureFixture[str]) -> None:
+    """Levels are numbers."""
     assert cli.main(["devices", "--levels", "0", "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)["microphones"]
-    assert (first["loudest_dbfs"], first["problem"]) == (-100, "The headset is used by somebody else")
+    assert (first["loudest_dbfs"], first["problem"]) == (-100, "The headset is used by another application")
     assert (second["loudest_dbfs"], second["problem"]) == (-20, None)
 
 
 def test_levels_are_live_on_a_terminal(
-    ears: type[FakeClient], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    microphones: type[FakeClient], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until Ctrl-C, which leaves the loudest on the screen; its status is 130."""
+    """Ctrl-C ends the measurement, prints the peaks, and sets status 130."""
     seen: list[Any] = []
 
     class Screen(PlainScreen):
-        """A terminal at which somebody looks, and then presses Ctrl-C."""
+        """A terminal whose user presses Ctrl-C after three updates."""
 
         live = True
 
-        def partial_table(self, headers: Any, rows: Any, texts: int = 1) -> None:
-            assert ears.opened == [MICS[1].device_id]
+        def show_partial_table(self, headers: Any, rows: Any, texts: int = 1) -> None:
+            assert microphones.opened == [MICS[1].device_id]
             seen.append(rows[1][-1])
             if len(seen) == 3:
                 raise KeyboardInterrupt
@@ -201,4 +204,4 @@ def test_levels_are_live_on_a_terminal(
     shown = capsys.readouterr().out
     assert shown.startswith("Say something. Ctrl-C ends.\n")
     assert "-20\n" in shown
-    assert ears.opened == []
+    assert microphones.opened == []

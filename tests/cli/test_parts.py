@@ -12,10 +12,10 @@ import pytest
 from rtvi_sync import RTVIClient, RTVIError, StartBotError
 from rtvi_sync.cli import arguments
 from rtvi_sync.cli import device_choice as choice
-from rtvi_sync.cli.bot_address import client_for
-from rtvi_sync.cli.log_filter import without_logs_of_devices
-from rtvi_sync.cli.meter import bar
-from rtvi_sync.cli.recording_file import writable
+from rtvi_sync.cli.bot_address import create_client
+from rtvi_sync.cli.log_filter import suppress_device_logs
+from rtvi_sync.cli.meter import level_bar
+from rtvi_sync.cli.recording_file import writable_path
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
@@ -25,18 +25,18 @@ from tests.support.slowness import GUARD
     ("dbfs", "shown"), [(-100, "····"), (-60, "····"), (-45, "█···"), (-30, "██··"), (0, "████"), (3, "████")]
 )
 def test_a_bar_is_as_long_as_it_is_loud(dbfs: float, shown: str) -> None:
-    """Empty at -60 dBFS and below, full at 0."""
-    assert bar(dbfs, 4) == shown
+    """The bar is empty at -60 dBFS and below, full at 0 dBFS."""
+    assert level_bar(dbfs, 4) == shown
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no such encoding"])
 def test_a_bar_needs_no_blocks(encoding: str) -> None:
-    """Terminals that have none get signs that each has."""
-    assert bar(-30, 4, encoding) == "##.."
+    """Without block characters the bar is made of ASCII characters."""
+    assert level_bar(-30, 4, encoding) == "##.."
 
 
 def devices(kind: str, *names: str) -> list[MediaDeviceInfo]:
-    """Devices that there are not."""
+    """Return descriptions of devices."""
     return [MediaDeviceInfo(device_id=f"ALSA/{name}", kind=kind, label=name) for name in names]
 
 
@@ -45,7 +45,7 @@ MICS = devices("audioinput", "USB Headset", "USB Camera", "Built-in")
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with three microphones and a speaker."""
+    """Give this machine three microphones and a speaker."""
     monkeypatch.setattr(RTVIClient, "get_all_mics", lambda _: MICS)
     monkeypatch.setattr(RTVIClient, "get_all_speakers", lambda _: devices("audiooutput", "Built-in"))
 
@@ -56,36 +56,36 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("machine")
 def test_a_part_of_a_name_chooses_a_device(wanted: str, found: str) -> None:
-    """In capitals or not, of the id or of the label."""
-    assert choice.microphone(wanted) == found
+    """Case does not matter, and the part may be of the id or of the label."""
+    assert choice.select_mic(wanted) == found
 
 
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ("usb", "Several microphones fit 'usb'; there are: ALSA/USB Headset, ALSA/USB Camera "),
-        ("hat", "No microphone fits 'hat'; there are: ALSA/USB Headset, ALSA/USB Camera, ALSA/Built-in "),
+        ("usb", "Several microphones match 'usb'. Available: ALSA/USB Headset, ALSA/USB Camera."),
+        ("hat", "No microphone matches 'hat'. Available: ALSA/USB Headset, ALSA/USB Camera, ALSA/Built-in."),
     ],
 )
 @pytest.mark.usefixtures("machine")
-def test_what_chooses_no_device_is_told(wanted: str, told: str) -> None:
-    """With those there are."""
+def test_an_ambiguous_or_unknown_name_is_an_error(wanted: str, told: str) -> None:
+    """The error lists the candidates."""
     with pytest.raises(RTVIError, match=told):
-        choice.microphone(wanted)
+        choice.select_mic(wanted)
 
 
 @pytest.mark.usefixtures("machine")
-def test_files_and_nothing_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
-    """A WAV file in the place of each; the default; none."""
-    assert isinstance(choice.microphone(str(one_word)), WavSource)
-    assert isinstance(choice.speaker(str(tmp_path / "OUT.WAV")), WavSink)
-    assert choice.microphone(None) is choice.speaker(None) is choice.microphone("none") is None
-    assert isinstance(choice.speaker("none"), NullSink)
-    assert choice.speaker("built") == "ALSA/Built-in"
+def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
+    """A WAV file stands for each device; the default and "none" are special."""
+    assert isinstance(choice.select_mic(str(one_word)), WavSource)
+    assert isinstance(choice.select_speaker(str(tmp_path / "OUT.WAV")), WavSink)
+    assert choice.select_mic(None) is choice.select_speaker(None) is choice.select_mic("none") is None
+    assert isinstance(choice.select_speaker("none"), NullSink)
+    assert choice.select_speaker("built") == "ALSA/Built-in"
 
 
 def test_the_next_device_goes_round() -> None:
-    """From each to the one that follows; from one that is gone, or a file, to the first; never to the same."""
+    """Each is followed by the next, a missing device or a file by the first; never by itself."""
     first, second, third = MICS
     gone = devices("audioinput", "gone")[0]
     pairs = [(first, second), (third, first), (gone, first), (None, first)]
@@ -95,7 +95,7 @@ def test_the_next_device_goes_round() -> None:
 
 
 def test_a_header_is_a_name_and_a_value() -> None:
-    """What is none is refused, and not repeated: it may be a key."""
+    """Any other text is refused, and not repeated: it may hold a key."""
     assert arguments.header("Authorization:  Bearer a:b ") == ("Authorization", "Bearer a:b")
     for wrong in ("secret", ":secret", "secret:", "a: b\nsecret: c"):
         with pytest.raises(argparse.ArgumentTypeError) as caught:
@@ -105,10 +105,10 @@ def test_a_header_is_a_name_and_a_value() -> None:
 
 @pytest.mark.parametrize("path", ["/connect", "/start"])
 def test_headers_go_to_the_endpoint(path: str) -> None:
-    """To that which connects and to that which starts; without them the server refuses."""
+    """The connect and the start endpoint receive them; without them the server refuses."""
     with EmbeddedBot(headers={"X-Key": "abc"}) as bot:
         for headers in ({"X-Key": "abc"}, {}):
-            client = client_for(
+            client = create_client(
                 bot.base_url + path, headers=headers, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD
             )
             try:
@@ -122,9 +122,9 @@ def test_headers_go_to_the_endpoint(path: str) -> None:
 
 
 def test_a_token_goes_to_the_websocket() -> None:
-    """Whatever the URL says about where that is."""
+    """The token is in the handshake's query."""
     with EmbeddedBot() as bot:
-        client = client_for(bot.ws_url, token="abc", enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
+        client = create_client(bot.ws_url, token="abc", enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
         try:
             client.connect()
             assert bot.wait_for_session(GUARD).path.endswith("?token=abc")
@@ -132,10 +132,10 @@ def test_a_token_goes_to_the_websocket() -> None:
             client.close()
 
 
-def test_logs_of_devices_are_quiet_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """Also the stacks of threads that hang in one; afterwards all is as before."""
+def test_device_logs_are_suppressed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """So are the stacks of blocked threads; afterwards the levels are as before."""
     loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media.manager", "concurrency.lifecycle")]
-    with without_logs_of_devices():
+    with suppress_device_logs():
         for logger in loggers:
             logger.error("not seen")
     for logger in loggers:
@@ -143,18 +143,18 @@ def test_logs_of_devices_are_quiet_for_a_while(caplog: pytest.LogCaptureFixture)
     assert [record.getMessage() for record in caplog.records] == ["seen", "seen"]
 
 
-def test_a_file_that_is_anothers_is_no_file_to_record_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though its folder is the user's."""
+def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write permission for its folder does not help."""
     path = tmp_path / "x.wav"
     path.touch()
-    monkeypatch.setattr(os, "access", lambda asked, mode: asked != path)  # for root nothing is anybody else's
+    monkeypatch.setattr(os, "access", lambda asked, mode: asked != path)  # root may write everywhere
     with pytest.raises(RTVIError, match="--record"):
-        writable(path, "--record")
+        writable_path(path, "--record")
 
 
-def test_a_directory_is_no_file_to_record_to(tmp_path: Path) -> None:
-    """Told before anything is said."""
-    assert writable(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """So is a file in a directory that does not exist."""
+    assert writable_path(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
     for wrong in (tmp_path, tmp_path / "no" / "x.wav"):
         with pytest.raises(RTVIError, match="--record"):
-            writable(wrong, "--record")
+            writable_path(wrong, "--record")

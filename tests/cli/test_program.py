@@ -1,4 +1,4 @@
-"""The command line: exit statuses, one line for what went wrong."""
+"""The command line: exit statuses, and one line for an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.slowness import GUARD
 
 
 def command(run: Callable[[Namespace], int]) -> Any:
-    """A module as the commands are."""
+    """Return an object with the members of a command's module."""
 
     def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument("--loud", action="store_true")
@@ -27,12 +27,12 @@ def command(run: Callable[[Namespace], int]) -> Any:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Namespace], int]], None]:
-    """Adds the command `do`."""
+    """Return a function that adds the command `do`."""
     return lambda run: monkeypatch.setitem(cli.COMMANDS, "do", command(run))
 
 
 def test_a_command_gets_its_arguments_and_its_status_is_returned(install: Callable[..., None]) -> None:
-    """What `run()` returns is the exit status."""
+    """The return value of `run()` is the exit status."""
     install(lambda arguments: 7 if arguments.loud else 0)
     assert cli.main(["do"]) == 0
     assert cli.main(["do", "--loud"]) == 7
@@ -42,7 +42,7 @@ def test_a_command_gets_its_arguments_and_its_status_is_returned(install: Callab
 def test_a_failure_is_one_clean_line(
     install: Callable[..., None], capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    """Status 1, the reason on stderr, no traceback, nothing that a terminal obeys."""
+    """Status 1, the reason on stderr, no traceback, no control character."""
 
     def fail(_: Namespace) -> int:
         raise error
@@ -57,7 +57,7 @@ def test_a_failure_is_one_clean_line(
 
 
 def test_ctrl_c_has_its_own_status(install: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    """130 and no traceback."""
+    """Status 130 and no traceback."""
 
     def interrupted(_: Namespace) -> int:
         raise KeyboardInterrupt
@@ -67,8 +67,8 @@ def test_ctrl_c_has_its_own_status(install: Callable[..., None], capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
-def test_a_mistake_in_the_program_is_not_hidden(install: Callable[..., None]) -> None:
-    """What is not a failure of the world keeps its traceback."""
+def test_a_bug_in_the_command_is_not_hidden(install: Callable[..., None]) -> None:
+    """An exception that is no RTVIError and no OSError keeps its traceback."""
 
     def wrong(_: Namespace) -> int:
         raise ZeroDivisionError
@@ -88,7 +88,7 @@ def test_wrong_arguments_have_status_2(arguments: list[str], capsys: pytest.Capt
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each with the first line of its docstring."""
+    """Each command has the first line of its docstring."""
     with pytest.raises(SystemExit) as exit_:
         cli.main(["--help"])
     assert exit_.value.code == 0
@@ -105,7 +105,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (ModuleNotFoundError("No module named 'x'"), "No module named 'x'. Install the package that has it, with pip"),
     ],
 )
-def test_a_program_of_ones_own_reports_errors_as_commands_do(
+def test_run_program_reports_errors_as_commands_do(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line and status 1, with a name before it if there is one."""
@@ -117,12 +117,12 @@ def test_a_program_of_ones_own_reports_errors_as_commands_do(
     assert capsys.readouterr().err == f"{line}\nsample: {line}\n"
 
 
-def test_a_program_of_ones_own_has_its_own_status() -> None:
-    """What it returns; nothing stands for success."""
+def test_run_program_has_its_own_status() -> None:
+    """The return value of `main()` is the status; None means success."""
     assert [cli.run_program(lambda: None), cli.run_program(lambda: 3)] == [0, 3]
 
 
-def test_what_servers_make_us_log_is_clean() -> None:
+def test_log_records_that_quote_servers_are_clean() -> None:
     """Records lose their control characters, and keep their lines."""
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "it says %s\nmore", ("\x1b[2Jx",), None)
     assert cli.CleanFormatter("%(levelname)s %(message)s").format(record) == "WARNING it says [2Jx\nmore"
@@ -135,7 +135,7 @@ def test_module_runs_as_a_program() -> None:
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"rtvi-sync {__version__}\n", "")
 
 
-def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
     """`rtvi-sync demo | head -1` shows no traceback."""
     program = (
         "import sys\n"

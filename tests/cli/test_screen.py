@@ -11,18 +11,19 @@ from rtvi_sync.cli.screen import PlainScreen, RichScreen, screen_for
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream whose `isatty()` is true."""
 
     def isatty(self) -> bool:
+        """Return True."""
         return True
 
 
 def test_plain_screen_shows_finished_lines_only() -> None:
-    """Where output is kept, what may still change is not written."""
+    """Partial text is not written to a file or pipe."""
     stream = io.StringIO()
     with screen_for(stream) as screen:
-        screen.partial("you  Hel")
-        screen.line("you  Hello\x1b[2J")
+        screen.show_partial("you  Hel")
+        screen.print_line("you  Hello\x1b[2J")
     assert isinstance(screen, PlainScreen)
     assert stream.getvalue() == "you  Hello[2J\n"
 
@@ -30,7 +31,7 @@ def test_plain_screen_shows_finished_lines_only() -> None:
 def test_plain_table_is_aligned() -> None:
     """The first column is aligned left, numbers right, under their headers."""
     stream = io.StringIO()
-    PlainScreen(stream).table("A title\nof two lines", ("turn", "first sound"), [("1", "640"), ("median", "-")])
+    PlainScreen(stream).print_table("A title\nof two lines", ("turn", "first sound"), [("1", "640"), ("median", "-")])
     assert stream.getvalue().splitlines() == [
         "A title",
         "of two lines",
@@ -41,14 +42,14 @@ def test_plain_table_is_aligned() -> None:
 
 
 def test_terminal_shows_partial_text_until_the_next_line() -> None:
-    """What may still change is drawn and wiped again; a finished line stays; no escape code of a server passes."""
+    """Partial text is drawn and erased; a finished line stays; a server's escape codes are removed."""
     stream = Terminal()
     with RichScreen(stream, force_terminal=True, width=60) as screen:
-        screen.partial("you  Hel\x1b]0;x\x07")
+        screen.show_partial("you  Hel\x1b]0;x\x07")
         assert "you  Hel]0;x" in stream.getvalue()
         stream.truncate(0)
-        screen.line("you  [b]Hello[/b] :smile:\x1b]0;x\x07")
-        screen.table("Title", ("turn", "text"), [("1", "5")])
+        screen.print_line("you  [b]Hello[/b] :smile:\x1b]0;x\x07")
+        screen.print_table("Title", ("turn", "text"), [("1", "5")])
     shown = stream.getvalue()
     assert "you  [b]Hello[/b] :smile:]0;x" in shown
     assert "you  Hel]" not in shown

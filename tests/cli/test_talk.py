@@ -26,25 +26,25 @@ CONNECTED = "connected to rtvi_sync.testing 0.1.0, RTVI version 2.2.0"
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot for all of these tests."""
+    """Start a bot for all of these tests."""
     with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
         yield bot
 
 
 def command(*arguments: object) -> list[str]:
-    """The command line of the command."""
+    """Return the words of the command line."""
     return [sys.executable, "-W", "error", "-m", "rtvi_sync", "talk", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """What the command finds around it."""
-    # Nobody answers here what a terminal answers when it is asked where its cursor is.
+    """Return the environment variables of the command."""
+    # This terminal does not answer queries of the cursor position.
     more = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
     return {**os.environ, **more}
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[bytes]:
-    """Starts the command on pipes."""
+    """Start the command on pipes."""
     return subprocess.Popen(
         command(*arguments),
         cwd=folder,
@@ -56,13 +56,13 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def length_and_loudness(path: Path) -> tuple[float, float]:
-    """Seconds of a WAV file, and its level."""
+    """Return the seconds of a WAV file, and its level."""
     with wave.open(str(path)) as file:
         return file.getnframes() / file.getframerate(), rms(file.readframes(file.getnframes()))
 
 
 def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
-    """As over ssh: a WAV file is said and answered into another, lines are sent and answered; then it is over."""
+    """As over ssh: a WAV file is played, the answer is written to another one, lines are sent and answered."""
     process = start(tmp_path, bot.base_url, "--mic", one_word, "--speaker", "out.wav", "--record", "both.wav")
     shown, errors = process.communicate(b"How are you?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
@@ -86,7 +86,7 @@ def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: 
 def test_signals_end_it_and_keep_the_recording(
     number: signal.Signals, status: int, bot: EmbeddedBot, one_word: Path, tmp_path: Path
 ) -> None:
-    """In the midst of a conversation; no traceback, and the bot is told."""
+    """During a conversation: no traceback, and the session is closed."""
     process = start(tmp_path, bot.ws_url, "--mic", one_word, "--speaker", "none", "--record", "both.wav")
     assert process.stdout is not None
     assert any(b"bot  You said: Hello my bot." in line for line in process.stdout)
@@ -101,7 +101,7 @@ def test_signals_end_it_and_keep_the_recording(
 def test_an_unreachable_bot_is_one_line(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 1, and what was tried."""
+    """Status 1, and the address."""
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["talk", url, "--mic", "none", "--speaker", "none"]) == 1
     shown = capsys.readouterr()
@@ -110,18 +110,18 @@ def test_an_unreachable_bot_is_one_line(
 
 
 def test_without_devices_it_is_a_conversation_in_text(tmp_path: Path, bot: EmbeddedBot) -> None:
-    """What is missing is told once, as a line of the conversation, and not logged besides."""
+    """Each missing device is one line of the conversation, and is not logged."""
     process = start(tmp_path, bot.ws_url)
-    shown, errors = process.communicate(b"Anybody there?\n", timeout=GUARD)
+    shown, errors = process.communicate(b"Are you there?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
     lines = shown.decode().splitlines()
-    assert {"you  Anybody there?", "bot  You said: Anybody there?"} < set(lines)
-    told = [line for line in lines if line.endswith("(the conversation goes on)")]
+    assert {"you  Are you there?", "bot  You said: Are you there?"} < set(lines)
+    told = [line for line in lines if line.endswith("(the conversation continues)")]
     assert 1 <= len(told) == len(set(told)) <= 2
 
 
 class Terminal:
-    """A program on a terminal that remembers all that was written to it. A context manager."""
+    """A process on a pseudo-terminal whose output is recorded. A context manager."""
 
     def __init__(self, folder: Path, *arguments: object, columns: int = 80) -> None:
         import fcntl
@@ -143,24 +143,24 @@ class Terminal:
         )
 
     def settings(self) -> list[object]:
-        """How the terminal is set: whether it shows what is typed, and the like."""
+        """Return the terminal's settings: echo and the like."""
         import termios
 
         return list(termios.tcgetattr(self._screen))
 
     def type(self, keys: str) -> None:
-        """Presses keys."""
+        """Press keys."""
         os.write(self._keyboard, keys.encode())
 
     def until(self, text: str) -> None:
-        """Waits until something is shown, after what was waited for before."""
+        """Wait until a text is shown, after the one that was waited for before."""
         end = time.monotonic() + 20
         while (found := self.shown.find(text, self._seen)) < 0:
             self._read(end)
         self._seen = found + len(text)
 
     def finish(self) -> int:
-        """Waits for the end; returns the exit status."""
+        """Wait for the end of the process, and return its exit status."""
         end = time.monotonic() + 20
         while self.process.poll() is None or select.select([self._keyboard], [], [], 0)[0]:
             self._read(end, 0.05)
@@ -168,9 +168,9 @@ class Terminal:
 
     def _read(self, end: float, patience: float = 1.0) -> None:
         if select.select([self._keyboard], [], [], patience)[0]:
-            # Without what moves the cursor and paints; it writes over only what it has written there before.
+            # Sequences that move the cursor and set colours are removed; the process only overwrites its own text.
             self.shown += re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|[=>])", "", os.read(self._keyboard, 65536).decode())
-        assert time.monotonic() < end, f"it does not come: {self.shown!r}"
+        assert time.monotonic() < end, f"the text has not come: {self.shown!r}"
 
     def __enter__(self) -> Terminal:
         return self
@@ -184,10 +184,10 @@ class Terminal:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals there")
 class TestOnATerminal:
-    """What a user sees and presses."""
+    """The command on a pseudo-terminal."""
 
-    def test_he_types_mutes_and_leaves(self, bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
-        """Keys and meters are shown, lines are sent; Ctrl-C gives the terminal back as it was, with status 130."""
+    def test_typing_muting_and_ctrl_c(self, bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
+        """Keys and meters are shown, lines are sent; Ctrl-C restores the terminal, with status 130."""
         with Terminal(tmp_path, bot.ws_url, "--mic", one_word, "--speaker", "out.wav") as terminal:
             terminal.until("You said: Hello my bot.")
             terminal.until("> talk, or type here and press Enter")
@@ -203,7 +203,7 @@ class TestOnATerminal:
             assert terminal.settings() == terminal.before
 
     def test_a_narrow_terminal(self, bot: EmbeddedBot, tmp_path: Path) -> None:
-        """Its keys are all named, and the time is there."""
+        """All keys and the time are shown."""
         with Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none", columns=40) as terminal:
             terminal.until("Tab mute  F2 mic  F3 speaker  ^C leave")
             terminal.until("0:0")
@@ -211,7 +211,7 @@ class TestOnATerminal:
             assert terminal.finish() == 0
 
     def test_what_is_long_or_pasted(self, tmp_path: Path) -> None:
-        """Pasted lines are one; the prompt is there again after a line that was wider than the terminal."""
+        """Pasted lines become one; the prompt is back after a line that was wider than the terminal."""
         with (
             EmbeddedBot() as bot,
             Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal,
@@ -230,7 +230,7 @@ class TestOnATerminal:
             assert terminal.finish() == 0
 
     def test_ctrl_d_on_an_empty_line_is_a_good_end(self, bot: EmbeddedBot, tmp_path: Path) -> None:
-        """Status 0; on a line with something in it, it deletes."""
+        """Status 0; on a line with text it deletes a character."""
         with Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal:
             terminal.until(CONNECTED)
             terminal.type("xHi\x01\x04\r")
@@ -240,16 +240,16 @@ class TestOnATerminal:
             assert terminal.settings() == terminal.before
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-    def test_a_signal_gives_the_terminal_back(self, number: int, bot: EmbeddedBot, tmp_path: Path) -> None:
-        """Whoever ends it from elsewhere leaves no terminal that shows nothing."""
+    def test_a_signal_restores_the_terminal(self, number: int, bot: EmbeddedBot, tmp_path: Path) -> None:
+        """Echo works again after SIGTERM and SIGHUP."""
         with Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal:
             terminal.until(CONNECTED)
             terminal.process.send_signal(number)
             assert terminal.finish() == 128 + number
             assert terminal.settings() == terminal.before
 
-    def test_what_goes_wrong_is_shown_and_torn_by_nothing(self, one_word: Path, tmp_path: Path) -> None:
-        """Hostile words, warnings of the log among them, are lines; the end by the bot is one, too, with status 0."""
+    def test_errors_are_lines_above_the_input(self, one_word: Path, tmp_path: Path) -> None:
+        """Hostile words and log warnings are lines; the end by the bot is one, too, with status 0."""
         with (
             EmbeddedBot(replies=["\x1b[2J\x1b]0;owned\x07two"]) as bot,
             Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal,
@@ -266,29 +266,29 @@ class TestOnATerminal:
             assert terminal.finish() == 0
 
     def test_a_bot_that_cannot_be_reached_leaves_one_line(self, tmp_path: Path) -> None:
-        """And the terminal as it was."""
+        """The terminal is restored."""
         with Terminal(tmp_path, "ws://127.0.0.1:1", "--mic", "none", "--speaker", "none") as terminal:
             assert terminal.finish() == 1
             assert terminal.shown.count("rtvi-sync talk: ws://127.0.0.1:1 cannot be reached") == 1
             assert terminal.settings() == terminal.before
 
 
-def test_nobody_reads_what_is_written(tmp_path: Path) -> None:
+def test_closed_output_streams(tmp_path: Path) -> None:
     """Closed streams, as `>&-` has them, are no error."""
     words = ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command("ws://127.0.0.1:1")]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, timeout=GUARD)
     assert done.returncode == 1
 
 
-def test_a_limit_of_nought_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line, with the usage."""
+def test_a_timeout_of_0_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is one line after the usage."""
     with pytest.raises(SystemExit, match="2"):
         cli.main(["talk", "ws://127.0.0.1:1", "--timeout", "0"])
     assert "nothing is ready within 0 s" in capsys.readouterr().err
 
 
 def test_the_token_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where other users of the machine do not see it."""
+    """Other users of the machine cannot read it there."""
     with EmbeddedBot() as bot:
         monkeypatch.setenv("RTVI_TOKEN", "abc")
         process = start(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none")

@@ -1,4 +1,4 @@
-"""A conversation that a user holds: what he types and presses, what he is shown, and how it ends."""
+"""The interactive conversation: input, output, and how it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.cli import bot_activity as activity
 from rtvi_sync.cli.console import Key, Status
-from rtvi_sync.cli.talk_session import Talk
+from rtvi_sync.cli.talk_session import TalkSession
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, transport_of, websocket_client
@@ -31,68 +31,72 @@ from tests.support.slowness import GUARD
 Script = Iterator[str | Key | None]
 
 
-class FakeDesk:
-    """A console whose user does what a script says: what it yields is typed or pressed; None: nothing yet."""
+class FakeConsole:
+    """A console whose input a script yields: lines and keys; None: nothing yet."""
 
-    def __init__(self, *, attended: bool = True) -> None:
-        self.attended = attended
+    def __init__(self, *, interactive: bool = True) -> None:
+        self.interactive = interactive
         self.lines: list[str] = []
         self.statuses: list[Status] = []
         self.script: Script = iter(())
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
+        """Record a line."""
         self.lines.append(text)
 
-    def said(self, who: str, text: str) -> None:
+    def print_utterance(self, who: str, text: str) -> None:
+        """Record an utterance."""
         self.lines.append(f"{who}: {text}")
 
-    def show(self, status: Status) -> None:
+    def show_status(self, status: Status) -> None:
+        """Record a status."""
         self.statuses.append(status)
 
-    def take(self) -> str | Key | None:
+    def poll(self) -> str | Key | None:
+        """Return the script's next item."""
         return next(self.script, None)
 
-    def __enter__(self) -> FakeDesk:
+    def __enter__(self) -> FakeConsole:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def until(self, condition: Callable[[], object], what: str = "what the script waits for") -> Script:
-        """Nothing is typed until the condition is true."""
+        """Yield None until the condition is true."""
         end = time.monotonic() + 10
         while not condition():
             assert time.monotonic() < end, f"{what} has not come: {self.lines}"
             yield None
 
     def until_line(self, line: str) -> Script:
-        """Nothing is typed until this line is shown."""
+        """Yield None until this line is printed."""
         return self.until(lambda: line in self.lines, line)
 
 
 @pytest.fixture
-def console() -> FakeDesk:
-    """Somebody sits there."""
-    return FakeDesk()
+def console() -> FakeConsole:
+    """Return an interactive console."""
+    return FakeConsole()
 
 
-def hold(client: RTVIClient, console: FakeDesk, *, voice_ended: bool = True) -> Talk:
-    """Holds a conversation to its end."""
-    talk = Talk(client, console, mic="file.wav", speaker="none", voice_ended=lambda: voice_ended)
+def run_session(client: RTVIClient, console: FakeConsole, *, mic_ended: bool = True) -> TalkSession:
+    """Run a conversation to its end."""
+    session = TalkSession(client, console, mic="file.wav", speaker="none", mic_ended=lambda: mic_ended)
     try:
-        talk.hold(client.connect)
+        session.run(client.connect)
     finally:
         client.close()
-    return talk
+    return session
 
 
-def deaf_client(url: str) -> RTVIClient:
-    """A client that neither speaks nor plays."""
+def text_client(url: str) -> RTVIClient:
+    """Return a client that neither sends nor plays audio."""
     return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=GUARD)
 
 
-def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeDesk) -> None:
-    """Each line is the user's; blank ones are not sent; the end of what is typed ends the conversation."""
+def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeConsole) -> None:
+    """Lines are stripped; blank ones are not sent; the end of the input ends the conversation."""
 
     def script() -> Script:
         yield from ("  Hello there! ", "  ", "")
@@ -101,7 +105,7 @@ def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeDe
 
     console.script = script()
     with EmbeddedBot() as bot:
-        hold(deaf_client(bot.ws_url), console)
+        run_session(text_client(bot.ws_url), console)
         session = bot.wait_for_session(1)
         sent = [message for message in session.messages if message["type"] == "send-text"]
     assert [message["data"]["content"] for message in sent] == ["Hello there!"]
@@ -115,40 +119,40 @@ def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeDe
 
 
 def test_lines_of_a_pipe_wait_for_the_answers_to_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is not an interruption of the first answer; after the last answer it is over."""
-    monkeypatch.setattr(activity, "_SETTLED", 0.1)
-    console = FakeDesk(attended=False)
+    """The second line does not interrupt the first answer; the conversation ends after the last answer."""
+    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.1)
+    console = FakeConsole(interactive=False)
     console.script = iter(("one", "two", Key.END))
     with EmbeddedBot() as bot:
-        hold(deaf_client(bot.ws_url), console)
+        run_session(text_client(bot.ws_url), console)
     assert console.lines[1:] == ["you: one", "bot: You said: one", "you: two", "bot: You said: two"]
 
 
-def test_a_pipe_does_not_wait_for_ever_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bot that says nothing is given up, and the next line is sent."""
-    monkeypatch.setattr(activity, "PATIENCE", 0.1)
-    console = FakeDesk(attended=False)
+def test_a_pipe_waits_for_an_answer_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the bot says nothing, the next line is sent after ANSWER_TIMEOUT."""
+    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.1)
+    console = FakeConsole(interactive=False)
     console.script = iter(("one", "two", Key.END))
     client = memory_client(enable_mic=False)
-    hold(client, console)
+    run_session(client, console)
     assert console.lines[1:] == ["you: one", "you: two"]
     contents = [message.data["content"] for message in transport_of(client).sent if message.type == "send-text"]
     assert contents == ["one", "two"]
 
 
-def test_a_voice_is_heard_out_and_seen(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A WAV file is said and answered; words appear while they are said, and both levels go up and down again."""
-    monkeypatch.setattr(activity, "_SETTLED", 0.4)
-    console = FakeDesk(attended=False)
+def test_a_wav_file_is_played_to_its_end(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered; interim words are shown, and both levels rise and fall again."""
+    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.4)
+    console = FakeConsole(interactive=False)
     console.script = iter((Key.END,))
     source = WavSource(one_word)
     with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
         client = RTVIClient(
             transport=WebSocketTransport(bot.ws_url), mic=source, speaker=BytesSink(), connect_timeout=GUARD
         )
-        talk = Talk(client, console, mic="word.wav", speaker="none", voice_ended=partial(source.wait, 0))
+        session = TalkSession(client, console, mic="word.wav", speaker="none", mic_ended=partial(source.wait, 0))
         try:
-            talk.hold(client.connect)
+            session.run(client.connect)
         finally:
             client.close()
     assert console.lines[1:] == ["you: Hello my bot.", "bot: You said: Hello my bot."]
@@ -162,8 +166,8 @@ def test_a_voice_is_heard_out_and_seen(one_word: Path, monkeypatch: pytest.Monke
 
 
 def test_a_device_without_an_end_keeps_a_conversation_going() -> None:
-    """A pipe that ends does not take the microphone from a user: the bot ends it here."""
-    console = FakeDesk(attended=False)
+    """The end of stdin does not end a conversation with an open microphone: the bot ends it here."""
+    console = FakeConsole(interactive=False)
     client = memory_client()
 
     def script() -> Script:
@@ -172,12 +176,12 @@ def test_a_device_without_an_end_keeps_a_conversation_going() -> None:
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))
 
     console.script = script()
-    hold(client, console, voice_ended=False)
+    run_session(client, console, mic_ended=False)
     assert console.lines[1:] == ["The bot ended the session (code 1000)"]
 
 
-def test_a_key_mutes_and_unmutes(console: FakeDesk) -> None:
-    """The status says which it is."""
+def test_a_key_mutes_and_unmutes(console: FakeConsole) -> None:
+    """The status says whether the microphone is muted."""
 
     def script() -> Script:
         for muted in (True, False):
@@ -189,17 +193,17 @@ def test_a_key_mutes_and_unmutes(console: FakeDesk) -> None:
     console.script = script()
     with EmbeddedBot() as bot:
         client = websocket_client(bot)
-        hold(client, console)
+        run_session(client, console)
     assert not console.statuses[0].muted
 
 
 def info(kind: str, name: str) -> MediaDeviceInfo:
-    """A device that there is not."""
+    """Return the description of a device."""
     return MediaDeviceInfo(device_id=f"Host/{name}", kind=kind, label=name)
 
 
 class Devices:
-    """Devices in the place of a client's: the next microphone fails."""
+    """Replaces a client's devices; a change of the microphone fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         self.mics = [info("audioinput", f"mic {number}") for number in range(count)]
@@ -213,14 +217,16 @@ class Devices:
         monkeypatch.setattr(RTVIClient, "update_speaker", lambda _, device_id: self.change_speaker(device_id))
 
     def fail(self, device_id: str) -> None:
+        """Refuse to change the microphone."""
         raise DeviceError(f"{device_id} is in use", devices=("mic",), type="in-use")
 
     def change_speaker(self, device_id: str) -> None:
+        """Change the speaker."""
         self.speaker = next(device for device in self.speakers if device.device_id == device_id)
 
 
-def test_keys_change_devices(console: FakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next of its kind, after the last the first; one that fails is told of, and everything goes on."""
+def test_keys_change_devices(console: FakeConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next of its kind is used, after the last the first; a failure is printed, and the conversation continues."""
     Devices(monkeypatch, 3)
 
     def script() -> Script:
@@ -229,63 +235,63 @@ def test_keys_change_devices(console: FakeDesk, monkeypatch: pytest.MonkeyPatch)
         yield Key.END
 
     console.script = script()
-    hold(memory_client(), console)
+    run_session(memory_client(), console)
     assert console.lines[1:] == ["Host/mic 1 is in use"]
     assert console.statuses[0].speaker == "speaker 2"
     assert console.statuses[-1].mic == "mic 0"
 
 
-def test_a_device_that_cannot_be_used_is_passed_over(console: FakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each press tries the next one, though none has been taken."""
+def test_a_device_that_cannot_be_used_is_passed_over(console: FakeConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key press tries the next one, although none could be used."""
     Devices(monkeypatch, 3)
     console.script = iter((Key.NEXT_MIC, Key.NEXT_MIC, Key.NEXT_MIC, Key.END))
-    hold(memory_client(), console)
+    run_session(memory_client(), console)
     assert console.lines[1:] == ["Host/mic 1 is in use", "Host/mic 2 is in use", "Host/mic 0 is in use"]
 
 
-def test_there_may_be_no_other_device(console: FakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_may_be_no_other_device(console: FakeConsole, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line says so."""
     Devices(monkeypatch, 1)
     console.script = iter((Key.NEXT_MIC, Key.NEXT_SPEAKER, Key.END))
-    hold(memory_client(), console)
+    run_session(memory_client(), console)
     assert console.lines[1:] == ["There is no other microphone", "There is no other speaker"]
 
 
-def test_what_goes_wrong_is_a_line_and_no_end(console: FakeDesk) -> None:
-    """Errors of the bot and of a device; a message that the bot does not know."""
+def test_errors_are_lines_and_no_end(console: FakeConsole) -> None:
+    """An error of the bot and one of a device are printed."""
     client = memory_client()
 
     def script() -> Script:
         bot_says(client, "error", {"error": "no brain", "fatal": False})
         transport_of(client).options.on_event(RTVIEvent.DEVICE_ERROR, DeviceError("the mic is gone", devices=("mic",)))
-        yield from console.until_line("the mic is gone (the conversation goes on)")
+        yield from console.until_line("the mic is gone (the conversation continues)")
         bot_says(client, "bot-transcription", {"text": "Hello?"})
         yield from console.until_line("bot: Hello?")
         yield Key.END
 
     console.script = script()
-    hold(client, console)
+    run_session(client, console)
     assert console.lines[1:] == [
         "The bot reports an error: no brain",
-        "the mic is gone (the conversation goes on)",
+        "the mic is gone (the conversation continues)",
         "bot: Hello?",
     ]
 
 
-def test_a_bot_that_takes_no_text_is_told_of(console: FakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was typed is not shown as said."""
+def test_a_bot_without_text_input_is_an_error_line(console: FakeConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is not printed as an utterance."""
 
     def refuse(*_: Any) -> None:
         raise UnsupportedFeatureError("This bot takes no text", feature="send-text")
 
     monkeypatch.setattr(RTVIClient, "send_text", refuse)
     console.script = iter(("Hello!", Key.END))
-    hold(memory_client(), console)
+    run_session(memory_client(), console)
     assert console.lines[1:] == ["This bot takes no text"]
 
 
-def test_a_bot_that_only_tells_words_is_quoted_turn_by_turn(console: FakeDesk) -> None:
-    """They appear as they come, and are a line when the turn is over, or the conversation."""
+def test_a_bot_that_sends_only_words_has_a_line_for_each_turn(console: FakeConsole) -> None:
+    """Words are partial text until the turn or the conversation ends."""
     client = memory_client()
 
     def script() -> Script:
@@ -299,12 +305,12 @@ def test_a_bot_that_only_tells_words_is_quoted_turn_by_turn(console: FakeDesk) -
         yield Key.END
 
     console.script = script()
-    hold(client, console)
+    run_session(client, console)
     assert console.lines[1:] == ["bot: Welcome", "bot: Bye"]
 
 
-def test_interruptions_are_noted(console: FakeDesk) -> None:
-    """A recording has nothing of what was dropped."""
+def test_interruptions_are_recorded(console: FakeConsole) -> None:
+    """A recording leaves out what was dropped, and needs the times."""
     client = memory_client()
 
     def script() -> Script:
@@ -315,13 +321,13 @@ def test_interruptions_are_noted(console: FakeDesk) -> None:
 
     console.script = script()
     before = time.monotonic()
-    talk = hold(client, console)
-    assert len(talk.interruptions) == 1
-    assert before < talk.interruptions[0] < time.monotonic()
+    session = run_session(client, console)
+    assert len(session.interruptions) == 1
+    assert before < session.interruptions[0] < time.monotonic()
 
 
-def test_a_line_that_breaks_is_a_failure(console: FakeDesk) -> None:
-    """What the bot was saying is shown, and the reason is raised."""
+def test_a_lost_connection_is_a_failure(console: FakeConsole) -> None:
+    """The bot's unfinished text is printed, and the reason is raised."""
     client = memory_client()
 
     def script() -> Script:
@@ -331,17 +337,17 @@ def test_a_line_that_breaks_is_a_failure(console: FakeDesk) -> None:
 
     console.script = script()
     with pytest.raises(DisconnectedError, match="lost"):
-        hold(client, console)
+        run_session(client, console)
     assert console.lines[1:] == ["bot: I was just"]
 
 
-def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeDesk) -> None:
-    """Nothing is shown but that it was tried."""
+def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None:
+    """Only the attempt is shown."""
 
     def refuse(_: Any, message: RTVIMessage) -> None:
-        raise DisconnectedError("nobody there")
+        raise DisconnectedError("no connection")
 
-    with pytest.raises(DisconnectedError, match="nobody there"):
-        hold(memory_client(refuse), console)
+    with pytest.raises(DisconnectedError, match="no connection"):
+        run_session(memory_client(refuse), console)
     assert console.lines == []
     assert {status.state for status in console.statuses} == {"connecting ..."}

@@ -1,4 +1,4 @@
-"""`rtvi-sync talk` in a terminal that draws what it is sent, tmux, with a bot of Pipecat's."""
+"""`rtvi-sync talk` in a real terminal emulator, tmux, with a Pipecat bot."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class Tmux:
         ).stdout
 
     def type(self, text: str) -> None:
-        """Types text."""
+        """Type text."""
         self._tmux("send-keys", "-l", text)
 
     def press(self, key: str) -> None:
-        """Presses a key, by its name in tmux."""
+        """Press a key, by its name in tmux."""
         self._tmux("send-keys", key)
 
     def screen(self) -> list[str]:
-        """What is to be seen now, without blank lines at its end."""
+        """Return the visible lines, without blank lines at the end."""
         return self._tmux("capture-pane", "-p").rstrip().splitlines()
 
     def until(self, seen: Callable[[list[str]], object], what: str) -> list[str]:
-        """Waits until the screen is as `seen` wants it."""
+        """Wait until `seen(lines)` is true."""
         end = time.monotonic() + 30
         while not seen(lines := self.screen()):
             assert time.monotonic() < end, f"{what}:\n" + "\n".join(lines)
@@ -64,17 +64,17 @@ class Tmux:
         return lines
 
     def until_line(self, pattern: str) -> list[str]:
-        """Waits until one line is like this."""
+        """Wait until one line matches a pattern."""
         return self.until(lambda lines: any(re.fullmatch(pattern, line) for line in lines), pattern)
 
     def close(self) -> None:
-        """Ends the terminal and what runs there."""
+        """End the terminal and the processes in it."""
         self._tmux("kill-server")
 
 
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    """A terminal, in a folder of the test's own."""
+    """Start a terminal in the test's folder."""
     if shutil.which("tmux") is None:
         missing("tmux is not installed: apt-get install tmux")
     with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:  # a short path, for the socket
@@ -84,17 +84,17 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
 
 
 def unchanging(screen: list[str]) -> list[str]:
-    """A screen without levels, time, devices, and blank lines."""
+    """Return a screen without levels, time, devices and blank lines."""
     return [re.sub(r"[█·]|\d:\d\d|(?<=(?:mic|ker): )\S+", "", line) for line in screen if line]
 
 
 def test_a_conversation_from_the_first_key_to_the_last(pipecat_talk: BotServer, tmux: Tmux, tmp_path: Path) -> None:  # noqa: F811
-    """The transcript scrolls by above the line to type into; meters move; keys mute and leave; the shell goes on."""
+    """The transcript scrolls above the input line; meters move; keys mute and end; the shell works afterwards."""
     options = ["--mic", str(SHIPPED), "--speaker", "out.wav", "--record", "both.wav"]
     command = [sys.executable, "-W", "error", "-m", "rtvi_sync", "talk", pipecat_talk.base_url, *options]
     tmux.type("clear; " + shlex.join(command))
     tmux.press("Enter")
-    # What the README shows, at another moment and with other devices.
+    # The README shows the same screen at another time and with other devices.
     readme = ROOT.joinpath("README.md").read_text("utf-8")
     shown = re.search(r"^connected to pipecat.*?(?=^```)", readme, re.DOTALL | re.MULTILINE)
     assert shown is not None

@@ -1,4 +1,4 @@
-"""A real kernel, with what a front end does: run cells, keep their outputs, interrupt."""
+"""A real kernel, driven as a front end does: run cells, keep their outputs, interrupt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kernel:
 
     Attributes:
         displays: the HTML of each output that has an id; one that is shown twice is one output.
-        pages: what such outputs were replaced by, one after the other.
+        pages: the HTML of all updates of such outputs, in order.
     """
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
@@ -43,10 +43,10 @@ class Kernel:
         self.pages: list[str] = []
 
     def run(self, code: str) -> str:
-        """Run a cell and wait for its end. Returns what it printed, and its result as text.
+        """Run a cell, wait for its end, and return what it printed and its result as text.
 
         Raises:
-            CellError: it raised.
+            CellError: The cell raised.
         """
         return self.finish(self.start(code))
 
@@ -78,7 +78,7 @@ class Kernel:
         return shown
 
     def wait_for_output(self, request: str, text: str) -> None:
-        """Wait until a cell that is running has printed something."""
+        """Wait until a running cell has printed a text."""
         deadline = time.monotonic() + LIMIT
         while True:
             message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
@@ -89,11 +89,11 @@ class Kernel:
             assert not (ended and message["parent_header"].get("msg_id") == request), "the cell has ended"
 
     def interrupt(self) -> None:
-        """What the stop button does."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
     def stop(self) -> None:
-        """What closing the notebook does."""
+        """Shut the kernel down, as closing the notebook does."""
         self._manager.shutdown_kernel()
 
     def _follow(self, kind: str, content: dict[str, Any]) -> None:
@@ -109,9 +109,9 @@ class Kernel:
 
 @contextlib.contextmanager
 def running_kernel() -> Iterator[Kernel]:
-    """A kernel of its own, which finds the package of this repository."""
+    """Start a kernel that finds the package of this repository, and stop it at the end."""
     folder = tempfile.TemporaryDirectory()
-    # By default the files of all kernels of a folder are called alike, and two that begin at once take the same.
+    # By default the files of all kernels of a folder have the same names, and two that start at once collide.
     files = {"transport": "ipc", "ip": str(Path(folder.name, "kernel"))} if os.name == "posix" else {}
     manager = KernelManager(kernel_name="python3", **files)
     manager.start_kernel(env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(ROOT))

@@ -1,4 +1,4 @@
-"""What a notebook user is given, with a real bot, outside of a notebook."""
+"""The conversation of a notebook, with a real bot, outside a notebook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Conversation]:
-    """A conversation of two turns, one spoken and one typed, that is over."""
+    """Hold a conversation of two turns, one spoken and one typed."""
     with EmbeddedBot(transcripts="Who is there?", replies=[f"It is {MARKUP}.", "Bye!"], hangover=0.2) as bot:
         client = client_of(bot, mic=ToneSource(440, duration=0.4, sample_rate_hz=16_000))
         talk = Conversation(client)
@@ -50,19 +50,19 @@ def talk() -> Iterator[Conversation]:
 
 
 def client_of(bot: EmbeddedBot, **options: object) -> RTVIClient:
-    """A client of the bot that plays nothing."""
+    """Return a client of the bot without a speaker."""
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=GUARD, **options)
 
 
 def seconds(audio: tuple[Audio, ...]) -> tuple[int, float]:
-    """Rate and length of a player's WAV file."""
+    """Return the rate and the seconds of a player's WAV file."""
     (player,) = audio
     with wave.open(io.BytesIO(player.data)) as file:
         return file.getframerate(), file.getnframes() / file.getframerate()
 
 
-def test_outside_of_a_notebook_it_is_text(talk: Conversation) -> None:
-    """Who said what, and how the session ended."""
+def test_outside_a_notebook_it_is_text(talk: Conversation) -> None:
+    """The text has all utterances, and how the session ended."""
     assert repr(talk).splitlines() == [
         "you: Who is there?",
         f"bot: It is {MARKUP}.",
@@ -73,13 +73,13 @@ def test_outside_of_a_notebook_it_is_text(talk: Conversation) -> None:
 
 
 def test_each_turn_can_be_played(talk: Conversation) -> None:
-    """The user's voice where he spoke, the bot's at the bot's rate: here it is the user's own, then a tone."""
+    """Spoken turns have the user's audio; the bot's audio has the bot's rate: here an echo, then a tone."""
     spoken, typed = talk.audio.turns
     assert (spoken.number, typed.number) == (1, 2)
     for voice in (spoken.user, spoken.bot, typed.bot):
         rate, length = seconds(voice)
         assert rate == 16_000
-        assert length > 0.2  # 0.3 to 0.5 s, and what a busy machine adds as pauses
+        assert length > 0.2  # 0.3 to 0.5 s, plus the pauses that a busy machine adds
     assert (typed.user, typed.user_seconds) == ((), 0)
     assert seconds(typed.bot)[1] == pytest.approx(typed.bot_seconds)
     with wave.open(io.BytesIO(spoken.bot[0].data)) as file:
@@ -87,7 +87,7 @@ def test_each_turn_can_be_played(talk: Conversation) -> None:
 
 
 def test_latencies_are_those_of_the_bot(talk: Conversation) -> None:
-    """What was spoken is answered after the pause by which the bot knows that it is over, what was typed at once."""
+    """Speech is answered after the bot's hangover time, typed text without a delay."""
     spoken, typed = talk.latency.turns
     assert spoken.transcript is not None
     assert spoken.text is not None
@@ -112,13 +112,13 @@ def test_a_notebook_gets_html(talk: Conversation) -> None:
 
 
 def test_tables_are_text_too(talk: Conversation) -> None:
-    """For terminals and logs."""
+    """Terminals and logs get aligned columns."""
     assert [line.split()[0] for line in repr(talk.audio).splitlines()] == ["turn", "1", "2"]
     assert repr(talk.latency).splitlines()[-1].startswith("median")
 
 
-def test_nothing_was_said_yet() -> None:
-    """Before the first word everything is there, and empty."""
+def test_an_empty_conversation() -> None:
+    """Before the first word all parts exist, and are empty."""
     client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
     talk = Conversation(client)
     assert repr(talk) == "(disconnected)"
@@ -126,8 +126,8 @@ def test_nothing_was_said_yet() -> None:
     assert "<table>" in talk.audio._repr_html_() + talk.latency._repr_html_()
 
 
-def test_it_may_be_made_while_connected_and_tells_what_goes_wrong() -> None:
-    """It follows from then on; errors of the bot and the reason of the end are text."""
+def test_it_may_be_created_while_connected_and_shows_errors() -> None:
+    """It follows from then on; the bot's errors and the reason of the end are shown."""
     with EmbeddedBot() as bot, client_of(bot, enable_mic=False) as client:
         talk = Conversation(client)
         session = bot.wait_for_session()
@@ -150,8 +150,8 @@ def test_it_may_be_made_while_connected_and_tells_what_goes_wrong() -> None:
     assert "\x1b" not in lines[2]
 
 
-def test_a_session_that_comes_back_goes_on_in_the_same_transcript() -> None:
-    """While the client reconnects, that is what is told, and if it gives up, why."""
+def test_a_reconnected_session_continues_the_transcript() -> None:
+    """The status says that the client reconnects, and why it stops trying."""
     transport = MemoryTransport()
     policy = ReconnectPolicy(max_attempts=2, initial_delay=0.01)
     client = RTVIClient(transport=transport, reconnect=policy)
@@ -176,12 +176,12 @@ def test_a_session_that_comes_back_goes_on_in_the_same_transcript() -> None:
 
 
 def refuse(*_: object) -> None:
-    """In the place of a transport's `connect()`."""
+    """Replace a transport's `connect()`."""
     raise TransportStartError("no more")
 
 
 def test_it_lives_as_long_as_its_client_and_does_not_keep_it() -> None:
-    """Kept in no variable it still follows; kept in one, the client is collected all the same."""
+    """Without a variable it still follows; with one, the client is still collected."""
     client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
     gone = weakref.ref(Conversation(client))
     gc.collect()
@@ -198,7 +198,7 @@ def test_it_lives_as_long_as_its_client_and_does_not_keep_it() -> None:
 
 
 def test_without_ipython_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra, and the command that installs it."""
+    """The error names the extra and the command that installs it."""
     for name in ("IPython", "IPython.display"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[notebook\]"'):
@@ -206,6 +206,6 @@ def test_without_ipython_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_importing_loads_no_ipython() -> None:
-    """Neither the package nor this module does: programs without a notebook pay nothing."""
+    """Neither the package nor this module does, so that applications without a notebook load nothing."""
     script = "import sys, rtvi_sync.notebook; sys.exit('IPython' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=GUARD).returncode == 0

@@ -36,7 +36,7 @@ def session_threads():
     return [thread for thread in threads if not thread.name.startswith("rtvi-bot-")]
 """
 
-# The threads of a session that ended by itself may need a moment.
+# The threads of a session that the bot ended may need a moment.
 ALL_GONE = """
 deadline = time.monotonic() + 5
 while (session_threads() or bot.sessions) and time.monotonic() < deadline:
@@ -45,7 +45,7 @@ print(session_threads(), len(bot.sessions))
 """
 
 
-# So may one whose client was dropped.
+# So may the session of a client that was dropped.
 ONE_SESSION = """
 deadline = time.monotonic() + 5
 while len(bot.sessions) > 1 and time.monotonic() < deadline:
@@ -65,7 +65,7 @@ def shared() -> Iterator[Kernel]:
 
 @pytest.fixture
 def kernel(shared: Kernel) -> Iterator[Kernel]:
-    """The kernel, in which nothing of a session may be left after a test."""
+    """Return the kernel; no thread or session may be left after a test."""
     shared.displays.clear()
     shared.pages.clear()
     yield shared
@@ -73,12 +73,12 @@ def kernel(shared: Kernel) -> Iterator[Kernel]:
 
 
 def text_of(page: str) -> str:
-    """What is to be read in HTML."""
+    """Return the visible text of HTML."""
     return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kernel) -> None:
-    """Blocking calls work beside the kernel's loop; updates come while they wait, few a second; the last is there."""
+    """Blocking calls work beside the kernel's loop; updates arrive meanwhile, at a limited rate; the last is shown."""
     kernel.run("assert asyncio.get_running_loop().is_running()")
     began = time.monotonic()
     kernel.run("client = new_client(mic=ToneSource(440, 0.3)); talk = Conversation(client); display(talk)")
@@ -101,7 +101,7 @@ def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kerne
 
 
 def test_an_interrupted_cell_leaves_the_client_usable(kernel: Kernel) -> None:
-    """The stop button ends a call that waits, as KeyboardInterrupt, and nothing else."""
+    """The stop button raises KeyboardInterrupt in a blocked call, and has no other effect."""
     kernel.run("client = new_client(enable_mic=False); talk = Conversation(client); display(talk); client.connect()")
     for call in ("client.wait_for('server-message')", "next(client.events('server-message'))"):
         request = kernel.start(f"print('waiting', flush=True); {call}")
@@ -115,28 +115,28 @@ def test_an_interrupted_cell_leaves_the_client_usable(kernel: Kernel) -> None:
 
 
 def test_an_interrupted_connect_may_be_run_again(kernel: Kernel) -> None:
-    """The attempt is abandoned whole."""
-    kernel.run("deaf = EmbeddedBot(ready=False); deaf.start()")
+    """No part of the attempt is left."""
+    kernel.run("silent = EmbeddedBot(ready=False); silent.start()")
     kernel.run("client = RTVIClient(transport=WebSocketTransport(), enable_mic=False, speaker=NullSink())")
-    request = kernel.start("print('waiting', flush=True); client.connect({'ws_url': deaf.ws_url})")
+    request = kernel.start("print('waiting', flush=True); client.connect({'ws_url': silent.ws_url})")
     kernel.wait_for_output(request, "waiting")
     kernel.interrupt()
     with pytest.raises(CellError, match="KeyboardInterrupt"):
         kernel.finish(request)
-    kernel.run("deaf.stop()")
+    kernel.run("silent.stop()")
     assert "BotReadyData" in kernel.run("client.connect({'ws_url': bot.ws_url})")
 
 
 def test_a_connect_that_is_run_again_says_what_to_do(kernel: Kernel) -> None:
-    """The session goes on, and the error names the call that ends it."""
+    """The session continues, and the error names the call that ends it."""
     kernel.run("client = new_client(enable_mic=False); client.connect()")
     with pytest.raises(CellError, match=r"BotAlreadyStartedError: .*disconnect\(\)"):
         kernel.run("client.connect()")
     assert kernel.run("client.send_client_request('echo', 1, timeout=5)") == "1"
 
 
-def test_a_cell_that_makes_the_client_may_be_run_again(kernel: Kernel) -> None:
-    """The client that was there is dropped, which ends its session; the new one has the notebook to itself."""
+def test_a_cell_that_creates_the_client_may_be_run_again(kernel: Kernel) -> None:
+    """The old client is dropped, which ends its session; only the new one is followed."""
     cell = "client = new_client(enable_mic=False); talk = Conversation(client); display(talk); client.connect()"
     for _ in range(3):
         kernel.run(cell)
@@ -148,7 +148,7 @@ def test_a_cell_that_makes_the_client_may_be_run_again(kernel: Kernel) -> None:
 
 
 def test_a_session_that_is_left_open_ends_with_the_kernel() -> None:
-    """Stopping the kernel needs no clean-up: the bot sees the session end as if it had been closed."""
+    """Stopping the kernel closes the session: the bot sees an ordinary end."""
     with EmbeddedBot() as bot, running_kernel() as kernel:
         kernel.run(SETUP.partition("markup =")[0])
         kernel.run(f"client = RTVIClient(transport=WebSocketTransport({bot.ws_url!r}), enable_mic=False)")

@@ -1,4 +1,4 @@
-"""An output that follows what happens on other threads."""
+"""An output that is updated from other threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.slowness import GUARD, takes
 
 
 class Kernel:
-    """Stands for IPython's shell in a kernel: keeps what is published, and the functions to call after each cell."""
+    """Replaces IPython's shell in a kernel: records what is published, and the functions to call after each cell."""
 
     def __init__(self) -> None:
         self.display_pub: Any = self
@@ -31,31 +31,35 @@ class Kernel:
         self.failing = False
 
     def publish(self, data: dict[str, str], **options: Any) -> None:
+        """Record a message, or fail."""
         self.threads.append(threading.current_thread().name)
         if self.failing:
             raise OSError("the kernel is gone")
         self.published.append((data, options))
 
     def register(self, event: str, function: Callable[[object], None]) -> None:
+        """Record a function."""
         assert event == "post_run_cell"
         self.after_cell.append(function)
 
     def unregister(self, event: str, function: Callable[[object], None]) -> None:
+        """Remove a function."""
         self.after_cell.remove(function)
 
 
 class State:
-    """What is shown: a number."""
+    """The output's content: a number."""
 
     number = 0
 
     def render(self) -> dict[str, str]:
+        """Return the content."""
         return {"text/plain": str(self.number)}
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    """The kernel that this process is taken to run in."""
+    """Replace IPython's shell of this process."""
     made = Kernel()
     monkeypatch.setattr(IPython, "get_ipython", lambda: made)
     monkeypatch.setattr(IPython.display, "publish_display_data", made.publish)
@@ -70,7 +74,7 @@ def test_a_thousand_changes_are_few_updates_and_the_last_is_never_lost(kernel: K
     began = time.monotonic()
     while time.monotonic() < began + 3.5 * INTERVAL:
         state.number += 1
-        output.changed()
+        output.notify_changed()
     output.flush()
     (first, shown), *updates = kernel.published
     assert first == {"text/plain": "0"}
@@ -81,33 +85,33 @@ def test_a_thousand_changes_are_few_updates_and_the_last_is_never_lost(kernel: K
     assert all(name.startswith("rtvi-notebook-") for name in kernel.threads[1:])
 
 
-def test_one_change_is_shown_at_once_and_without_a_flush(kernel: Kernel) -> None:
-    """Nobody has to wait for the end of an interval, or for anything else to happen."""
+def test_one_change_is_published_without_a_flush(kernel: Kernel) -> None:
+    """An update waits neither for the end of an interval nor for another event."""
     seen = threading.Event()
     output = LiveOutput(lambda: {"text/plain": str(seen.set())})
     output.show()
     seen.clear()
-    output.changed()
+    output.notify_changed()
     assert seen.wait(GUARD)
     output.flush()
 
 
 def test_each_cell_ends_with_the_last_state(kernel: Kernel) -> None:
-    """Programs that run notebooks keep the outputs of a cell as they are when it ends."""
+    """Programs that execute notebooks store a cell's outputs as they are when it ends."""
     state = State()
     output = LiveOutput(state.render)
     output.show()
     output.show()
-    output.changed()
+    output.notify_changed()
     state.number = 7
-    output.changed()
+    output.notify_changed()
     (after,) = kernel.after_cell
     after(None)
     assert kernel.published[-1][0] == {"text/plain": "7"}
 
 
-def test_what_is_gone_leaves_nothing_behind(kernel: Kernel) -> None:
-    """An output that nobody refers to is collected, and no cell calls it any more."""
+def test_a_collected_output_leaves_nothing_behind(kernel: Kernel) -> None:
+    """An output without references is collected, and cells no longer call it."""
     output = LiveOutput(State().render)
     output.show()
     gone = weakref.ref(output)
@@ -118,54 +122,54 @@ def test_what_is_gone_leaves_nothing_behind(kernel: Kernel) -> None:
 
 
 def test_a_terminal_shows_it_once(kernel: Kernel) -> None:
-    """IPython in a terminal cannot take back what it printed."""
+    """IPython in a terminal cannot replace what it printed."""
     kernel.display_pub = DisplayPublisher()
     output = LiveOutput(State().render)
     output.show()
-    output.changed()
+    output.notify_changed()
     output.flush()
     assert [options for _, options in kernel.published] == [{}]
     assert kernel.after_cell == []
 
 
 def test_before_it_is_shown_nothing_is_published(kernel: Kernel) -> None:
-    """Whoever never looks has no thread and no message."""
+    """An output that is never shown has no thread and no message."""
     output = LiveOutput(State().render)
-    output.changed()
+    output.notify_changed()
     output.flush()
     assert kernel.threads == []
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_failed_update_does_not_stop_later_ones(kernel: Kernel) -> None:
-    """A kernel that could not be reached once is reached the next time."""
+    """The next change is published after a failed one."""
     output = LiveOutput(State().render)
     output.show()
     kernel.failing = True
-    output.changed()
+    output.notify_changed()
     output.flush()
     kernel.failing = False
-    output.changed()
+    output.notify_changed()
     output.flush()
     assert len(kernel.published) == 2
 
 
 def test_a_flush_is_bounded(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A front end that takes nothing holds nobody up for longer than the limit."""
-    monkeypatch.setattr(live, "_FLUSH_LIMIT", 0.1)
+    """A front end that reads nothing blocks a flush for at most its timeout."""
+    monkeypatch.setattr(live, "_FLUSH_TIMEOUT", 0.1)
     going_on = threading.Event()
     output = LiveOutput(lambda: {"text/plain": str(going_on.wait(GUARD))})
     going_on.set()
     output.show()
     going_on.clear()
-    output.changed()
+    output.notify_changed()
     with takes(2, at_least=0.05):
         output.flush()
     going_on.set()
 
 
 def test_an_interpreter_that_starts_no_more_threads(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its exit a session that ends updates nothing, and does not fail either."""
+    """A session that ends at exit updates nothing, and does not fail."""
 
     def refuse(*_: object) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -173,6 +177,6 @@ def test_an_interpreter_that_starts_no_more_threads(kernel: Kernel, monkeypatch:
     monkeypatch.setattr(live, "start_thread", refuse)
     output = LiveOutput(State().render)
     output.show()
-    output.changed()
+    output.notify_changed()
     output.flush()
     assert len(kernel.published) == 1

@@ -1,4 +1,4 @@
-"""What a notebook shows, and that no bot can put markup into it."""
+"""A notebook's output; a bot cannot put markup into it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .events import Script
 
 
 class Reader(HTMLParser):
-    """Reads a page as a browser does: its elements and its text."""
+    """Parses a page as a browser does: its elements and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -27,24 +27,26 @@ class Reader(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Record an element."""
         self.tags.append(tag)
         self.attributes |= {name for name, _ in attributes}
 
     def handle_data(self, data: str) -> None:
+        """Record text."""
         self.text += data
 
 
 def turn(**fields: object) -> Turn:
-    """A turn with these words."""
+    """Return a turn with these fields."""
     return attrs.evolve(Turn(1, 0.0, 0.0), **fields)
 
 
 @given(st.text(), st.text(), st.text(), st.text())
 def test_no_text_becomes_markup(user: str, interim: str, bot: str, reason: str) -> None:
-    """Whatever either side says is text, in whole."""
+    """All words of both sides stay text."""
     script, turns = Script(), Turns()
     for event in (script.typed(user), script.heard(interim, final=False), script.said(bot), script.word(bot[:3])):
-        turns.take(event)
+        turns.update(event)
     page = Reader(transcript_html(turns.snapshot(), reason))
     assert set(page.tags) <= {"div", "b", "i", "span"}
     assert page.attributes <= {"style"}
@@ -55,7 +57,7 @@ def test_no_text_becomes_markup(user: str, interim: str, bot: str, reason: str) 
 
 
 def test_markup_is_seen_as_text() -> None:
-    """A script element, an image with a handler, and a character reference."""
+    """A script element, an image with a handler, and a character reference are escaped."""
     hostile = "<script>alert(1)</script><img src=x onerror='alert(2)'>&lt;b&gt;\"'"
     page = transcript_html([turn(user=hostile, bot=hostile, interim=hostile)], hostile)
     assert "<script" not in page
@@ -64,7 +66,7 @@ def test_markup_is_seen_as_text() -> None:
 
 
 def test_what_may_still_change_is_faint() -> None:
-    """Interim words and what is not spoken yet; the rest is not."""
+    """Interim words and unspoken words are faint, the rest is not."""
     script, turns = Script(), Turns()
     for event in (
         script.typed("So"),
@@ -72,21 +74,21 @@ def test_what_may_still_change_is_faint() -> None:
         script.said("One & two."),
         script.progress("One &", " two."),
     ):
-        turns.take(event)
+        turns.update(event)
     page = transcript_html(turns.snapshot(), "ready")
     faint = re.findall(r'<(\w+) style="opacity: 0.55">(.*?)</\1>', page)
     assert faint == [("i", "well"), ("span", "two."), ("div", "ready")]
     assert "<b>bot</b> One &amp; <span" in page
 
 
-def test_text_says_who_said_what() -> None:
-    """A line for each, and the state."""
+def test_plain_text() -> None:
+    """Each utterance is a line; the last line is the state."""
     text = transcript_text([turn(user="Hello", interim="there"), turn(bot="Hi."), turn()], "bye\x1b[2J\nnow")
     assert text == "you: Hello there\nbot: Hi.\n(bye[2J now)"
 
 
 def test_tables() -> None:
-    """Headers and captions are text, cells are HTML of ours."""
+    """Headers and captions are text, cells are trusted HTML."""
     page = table_html("a < b", ("<turn>", "you"), [("1", "<audio></audio>")])
     assert Reader(page).tags == ["div", "table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td", "audio"]
     assert "<turn>" in Reader(page).text

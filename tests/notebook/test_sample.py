@@ -1,4 +1,4 @@
-"""The sample notebook, from top to bottom."""
+"""The sample notebook, executed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print([thread.name for thread in threading.enumerate() if thread.name.startswith
 
 
 def start(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-    """Starts the sample as `run.py sample notebook` does."""
+    """Start the sample as `run.py sample notebook` does."""
     return subprocess.Popen(
         [sys.executable, "-m", "samples.notebook", *arguments],
         cwd=ROOT,
@@ -43,20 +43,20 @@ def start(*arguments: str, **environ: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Status, output and errors of a program, when it is done."""
+    """Wait for a process, and return its status, output and errors."""
     output, errors = process.communicate(timeout=GUARD)
     return process.returncode, output, errors
 
 
 class Executed:
-    """A notebook with its outputs, and what the program that ran it said."""
+    """A notebook with its outputs, and what the program that executed it printed."""
 
-    def __init__(self, notebook: Any, said: str = "") -> None:
+    def __init__(self, notebook: Any, printed: str = "") -> None:
         self.notebook = notebook
-        self.said = said
+        self.printed = printed
 
     def html(self, source: str) -> str:
-        """The one output of the cell with this line, as HTML."""
+        """Return the one output of the cell with this line, as HTML."""
         (cell,) = (cell for cell in self.notebook.cells if source in cell.source.splitlines())
         (output,) = cell.outputs
         shown: str = output["data"]["text/html"]
@@ -65,23 +65,23 @@ class Executed:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Executed]:
-    """The notebook on its own bot, with a cell more at the end; and, by the program, on a bot elsewhere."""
+    """Execute the notebook with its own bot and one more cell; and, by the program, with another bot."""
     out = tmp_path_factory.mktemp("notebook") / "executed.ipynb"
     with EmbeddedBot(transcripts=MARKUP, replies=MARKUP) as bot:
         program = start("--execute", "--url", bot.ws_url, "--out", str(out))
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         notebook.cells.append(nbformat.v4.new_code_cell(LEFT_OVER))
-        # Files of its own: those of the program's kernel would be called alike.
+        # By default the files would have the same names as those of the program's kernel.
         files = {"transport": "ipc", "ip": str(out.with_name("kernel"))} if os.name == "posix" else {}
         kernel = Config({"KernelManager": files})
         NotebookClient(notebook, timeout=GUARD, kernel_name="python3", config=kernel).execute(env=ENVIRON)
-        status, said, errors = finish(program)
+        status, printed, errors = finish(program)
     assert (status, errors) == (0, "")
-    return Executed(notebook), Executed(nbformat.read(out, as_version=4), said)
+    return Executed(notebook), Executed(nbformat.read(out, as_version=4), printed)
 
 
 def test_it_is_kept_clean() -> None:
-    """No outputs, no numbers of runs, few and short cells, each explained."""
+    """It has no outputs and no execution counts, and few, short, explained cells."""
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
@@ -91,7 +91,7 @@ def test_it_is_kept_clean() -> None:
 
 
 def test_it_shows_the_conversation(executed: tuple[Executed, Executed]) -> None:
-    """The transcript in the cell that displayed it, complete, though other cells ran on; players; latencies."""
+    """The transcript is complete in the cell that displayed it; players and latencies are there."""
     own, _ = executed
     transcript = re.sub(r"<[^>]*>", "", own.html("display(talk)"))
     assert "you Can you hear me?" in transcript
@@ -102,27 +102,27 @@ def test_it_shows_the_conversation(executed: tuple[Executed, Executed]) -> None:
 
 
 def test_nothing_is_left_in_the_kernel(executed: tuple[Executed, Executed]) -> None:
-    """No thread of the client's, nor of the bot's."""
+    """Neither a thread of the client nor one of the bot is left."""
     own, _ = executed
     assert own.notebook.cells[-1].outputs[0]["text"] == "[]\n"
 
 
 def test_it_runs_with_a_bot_elsewhere(executed: tuple[Executed, Executed]) -> None:
-    """`--url` reaches the notebook, and the program says where the outputs are; what the bot says stays text."""
+    """`--url` reaches the notebook, and the program says where the outputs are; the bot's words stay text."""
     _, elsewhere = executed
     transcript = elsewhere.html("display(talk)")
     assert MARKUP not in transcript
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in transcript
-    assert re.search(r"The notebook with its outputs is .*executed\.ipynb", elsewhere.said)
+    assert re.search(r"The notebook with its outputs is .*executed\.ipynb", elsewhere.printed)
 
 
-def test_without_jupyter_it_is_executed_and_a_failure_told_in_a_line(tmp_path: Path) -> None:
-    """Where there is no Jupyter it says so; where there is no bot the status is 1, and what was run is kept."""
+def test_without_jupyter_it_is_executed_and_a_failure_is_one_line(tmp_path: Path) -> None:
+    """It says that Jupyter is missing; without a bot the status is 1, and the executed cells are kept."""
     hidden = "import sys; sys.modules['jupyterlab'] = sys.modules['notebook'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
     out, path = tmp_path / "out.ipynb", os.pathsep.join([str(ROOT), str(tmp_path)])
-    status, said, errors = finish(start("--url", "ws://127.0.0.1:1", "--out", str(out), PYTHONPATH=path))
-    assert (status, str(out) in said, "Jupyter is not installed" in said) == (1, True, True)
+    status, printed, errors = finish(start("--url", "ws://127.0.0.1:1", "--out", str(out), PYTHONPATH=path))
+    assert (status, str(out) in printed, "Jupyter is not installed" in printed) == (1, True, True)
     assert re.fullmatch(r"A cell failed: TransportStartError: .*127\.0\.0\.1:1.*\n", errors)
     assert nbformat.read(out, as_version=4).cells[1].execution_count == 1
 

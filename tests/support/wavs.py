@@ -1,4 +1,4 @@
-"""WAV files of what counts as speech."""
+"""WAV files with tones, which count as speech."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 
 def tone(seconds: float, rate: int = 16_000, amplitude: int = 8000) -> bytes:
-    """A tone that counts as speech."""
+    """Return a tone that counts as speech."""
     count = round(seconds * rate)
     return struct.pack(f"<{count}h", *(round(amplitude * math.sin(0.2 * index)) for index in range(count)))
 
 
 def quiet(seconds: float, rate: int = 16_000) -> bytes:
-    """Silence."""
+    """Return silence."""
     return bytes(2 * round(seconds * rate))
 
 
 def write_wav(path: Path, parts: Iterable[bytes], rate: int = 16_000) -> Path:
-    """A mono WAV file of these parts."""
+    """Write a mono WAV file of these parts."""
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, rate, 0, "NONE", ""))
         file.writeframes(b"".join(parts))

@@ -73,8 +73,8 @@ def test_a_vulnerability_fails(tmp_path: Path) -> None:
     status, lines = audit(tmp_path, [SOUND, VULNERABLE, UNKNOWN])
     assert status == 1
     assert lines == [
-        "pip-audit: leaky 2.0: PYSEC-1, mended in 2.1, 3.0",
-        "pip-audit: leaky 2.0: PYSEC-2, mended in no version yet",
+        "pip-audit: leaky 2.0: PYSEC-1, fixed in 2.1, 3.0",
+        "pip-audit: leaky 2.0: PYSEC-2, fixed in no version yet",
         "pip-audit: 2 packages audited, 2 known vulnerabilities",
         "pip-audit: NOT AUDITED, the service does not know: ours",
     ]
@@ -134,7 +134,7 @@ def test_lint_looks_for_weak_spots(
         return {"bandit": 1, "mypy": 2}.get(str(command[2]), 0)
 
     monkeypatch.setattr(run, "own_environment", lambda _: Path(sys.executable))
-    monkeypatch.setattr(run, "show", show)
+    monkeypatch.setattr(run, "run_command", show)
     options = ["--require"] if required else []
     assert run.lint([*options, "--fix"]) == 1
     assert capfd.readouterr().out.splitlines() == ["FAILED: -m mypy", "FAILED: -m bandit -q"]

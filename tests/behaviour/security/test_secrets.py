@@ -436,7 +436,7 @@ def test_a_conversation_on_the_command_line(
     eyes: Eyes, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is it repeated where all goes well."""
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.Conversation.hold", lambda *_, **__: None)
+    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_, **__: None)
     with EmbeddedBot() as bot:
         main(["demo", "--url", with_secrets(bot.ws_url), "--out", str(tmp_path / "x.wav")])
         assert SECRET in bot.wait_for_session().path

@@ -186,7 +186,7 @@ def test_what_a_fatal_error_says() -> None:
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo shows what such a bot says, and what it is told by such an endpoint, as text."""
-    monkeypatch.setattr("rtvi_sync.cli.bot_activity.PATIENCE", 0.1)
+    monkeypatch.setattr("rtvi_sync.cli.bot_activity.ANSWER_TIMEOUT", 0.1)
 
     def handler(session: Any, message: Any) -> bool:
         about = {"library": HOSTILE, "library_version": HOSTILE}
