@@ -19,7 +19,7 @@ from .client.client import RTVIClient
 from .client.helpers import RTVIClientHelper
 from .client.llm_helper import LLMHelper
 from .client.options import RTVIClientOptions, RTVIEventCallbacks
-from .concurrency.cancel import AbortController, AbortSignal
+from .concurrency.abort import AbortController, AbortSignal
 from .errors import (
     ActionEndpointNotSetError,
     BotAlreadyStartedError,

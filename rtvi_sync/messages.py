@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from .protocol.decoding import Payload
+from .protocol.message import RTVIMessage
 from .protocol.session_payloads import (
     AboutBotData,
     BotCapabilities,
@@ -18,10 +16,9 @@ from .protocol.session_payloads import (
     RTVIClientConfigOption,
     ServerResponseData,
 )
-from .protocol.validation import STRING
 
 if TYPE_CHECKING:
-    from .protocol.program_payloads import (
+    from .protocol.application_payloads import (
         AppendToContextResultData,
         LLMFunctionCallData,
         LLMFunctionCallInProgressData,
@@ -134,7 +131,7 @@ if not TYPE_CHECKING:  # to a type checker it would mean that there is any name
         # To make these classes takes as long as ten sessions take to begin: they wait for the first session, or for a
         # program that names one.
         if name in __all__:
-            for kind in ("speech", "program", "service"):
+            for kind in ("speech", "application", "service"):
                 module = import_module(f".protocol.{kind}_payloads", __package__)
                 if hasattr(module, name):
                     return globals().setdefault(name, getattr(module, name))
@@ -143,41 +140,3 @@ if not TYPE_CHECKING:  # to a type checker it would mean that there is any name
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def _new_id() -> str:
-    # The system's randomness, not `random`: a forked child must not repeat its parent's ids.
-    return os.urandom(4).hex()
-
-
-@attrs.frozen
-class RTVIMessage:
-    """One RTVI message.
-
-    Attributes:
-        type: the wire type, such as "client-message".
-        data: plain JSON (what `json.loads` returns), or None for a message without data.
-        id: relates an answer to its request. A new message gets 8 random hex digits; None: the message has no id,
-            which is usual for messages of the bot. Bots refuse a message without one.
-        label: "rtvi-ai"; bots silently ignore a message with another one.
-    """
-
-    type: str
-    data: Any = None
-    id: str | None = attrs.field(factory=_new_id)
-    label: str = "rtvi-ai"
-
-    def __attrs_post_init__(self) -> None:
-        # Validators of each field would take as long as parsing a short message.
-        if not (type(self.type) is type(self.label) is str and (self.id is None or type(self.id) is str)):
-            STRING.check(type=self.type, label=self.label)
-            STRING.or_none.check(id=self.id)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON would hold it, without an `id` or `data` that is None."""
-        document: dict[str, Any] = {"label": self.label, "type": self.type}
-        if self.id is not None:
-            document["id"] = self.id
-        if self.data is not None:
-            document["data"] = self.data
-        return document

@@ -79,11 +79,11 @@ def test_payload_classes_are_frozen_slotted_and_documented(cls: type[Payload]) -
 
 def test_every_payload_class_of_the_protocol_is_public() -> None:
     """What the decoder can return can be imported from `rtvi_sync.messages`."""
-    from rtvi_sync.protocol import program_payloads, service_payloads, session_payloads, speech_payloads
+    from rtvi_sync.protocol import application_payloads, service_payloads, session_payloads, speech_payloads
 
     defined = {
         value
-        for module in (session_payloads, speech_payloads, program_payloads, service_payloads)
+        for module in (session_payloads, speech_payloads, application_payloads, service_payloads)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Payload)
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.recording import latency
-from rtvi_sync.recording.recording import Recorder, played
+from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
@@ -118,7 +118,7 @@ def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
 
 def _report(screen: Screen, session: DemoSession, recorder: Recorder, out: Path) -> None:
     user, bot = recorder.stop()
-    audible_times = latency.moments_of_sound(user), latency.moments_of_sound(bot)
+    audible_times = latency.audible_timestamps(user), latency.audible_timestamps(bot)
     latencies = latency.measure(
         session.utterance_times, *audible_times, session.transcript_times, session.text_times, session.interruptions
     )
@@ -126,4 +126,4 @@ def _report(screen: Screen, session: DemoSession, recorder: Recorder, out: Path)
         screen.print_line("")
         screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
         screen.print_line("")
-    save_recording(out, played(user), played(bot, session.interruptions), screen.print_line)
+    save_recording(out, simulate_playback(user), simulate_playback(bot, session.interruptions), screen.print_line)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from rtvi_sync import CloseInfo, DisconnectedError, Event, EventStream, RequestTimeoutError, RTVIClient, RTVIEvent
-from rtvi_sync.recording.level import FLOOR, rms
+from rtvi_sync.media.pcm import rms
+from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
 
 from . import bot_activity
@@ -114,7 +115,7 @@ class DemoSession:
 
     def end_of_turn(self) -> None:
         """Print what the bot has sent as text only."""
-        self._show_line(self._transcript.end_of_turn())
+        self._show_line(self._transcript.end_turn())
 
     def print_timed(self, text: str, at: float | None = None) -> None:
         """Print a line with the time at which it came."""
@@ -149,7 +150,7 @@ class DemoSession:
         if event.type in ACTIVITY_EVENTS:
             self._bot.update(event)
         if event.type in EVENTS:
-            line = self._transcript.take(event)
+            line = self._transcript.add(event)
             if event.type in BOT_TEXTS:
                 self.text_times.append(event.received_at)
             elif line is not None and line.final:

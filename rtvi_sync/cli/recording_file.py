@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
-from rtvi_sync.recording import recording
-from rtvi_sync.recording.recording import Stretch
+from rtvi_sync.recording.recorder import AudioSegment
 
 
 def writable_path(path: Path, option: str) -> Path:
@@ -24,16 +23,12 @@ def writable_path(path: Path, option: str) -> Path:
 
 
 def save_recording(
-    path: Path, user: Sequence[Stretch], bot: Sequence[Stretch], print_line: Callable[[str], None]
+    path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment], print_line: Callable[[str], None]
 ) -> None:
     """Write both voices, and print where the recording is.
 
     Raises:
         OSError: A file cannot be written.
     """
-    files = recording.write_conversation(path, user, bot, recording.find_resampler())
-    if files == [path]:
+    if write_conversation(path, user, bot):
         print_line(f"The conversation is in {path} (left: you, right: the bot)")
-    elif files:
-        print_line("Each side has a file of its own, because the sample rates differ and soxr is not installed")
-        print_line(f'(pip install "rtvi_sync[resample]"). They begin at the same moment: {", ".join(map(str, files))}')

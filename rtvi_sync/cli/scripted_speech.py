@@ -10,7 +10,8 @@ import attrs
 
 from rtvi_sync import DeviceError
 from rtvi_sync.media import WavSource
-from rtvi_sync.recording.level import audible, rms
+from rtvi_sync.media.pcm import rms
+from rtvi_sync.recording.level import audible
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 

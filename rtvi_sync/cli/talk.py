@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from rtvi_sync.media import WavSource
-from rtvi_sync.recording.recording import Recorder, played
+from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
 from .arguments import header, limit, url
 from .bot_address import URL_HELP, create_client
@@ -119,7 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             user, bot = recorder.stop()
             if record is not None:
-                save_recording(record, played(user), played(bot, interruptions), PlainScreen(sys.stdout).print_line)
+                save_recording(
+                    record,
+                    simulate_playback(user),
+                    simulate_playback(bot, interruptions),
+                    PlainScreen(sys.stdout).print_line,
+                )
     return 0
 
 

@@ -98,11 +98,11 @@ class TalkSession:
             except RequestTimeoutError:
                 pass
             except StopIteration:
-                self._show_line(self._transcript.end_of_turn())
+                self._show_line(self._transcript.end_turn())
                 self._report_end(self._events.ended or CloseInfo())
                 return
             self._update_status(_clock(time.monotonic() - self._began_at))
-        self._show_line(self._transcript.end_of_turn())
+        self._show_line(self._transcript.end_turn())
 
     # -- user input ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class TalkSession:
         )
 
     def _send(self, text: str) -> None:
-        self._show_line(self._transcript.end_of_turn())
+        self._show_line(self._transcript.end_turn())
         self._user_finished_at = time.monotonic()
         try:
             self._client.send_text(text)
@@ -179,7 +179,7 @@ class TalkSession:
         if event.type in ACTIVITY_EVENTS:
             self._bot.update(event)
         if event.type in EVENTS:
-            line = self._transcript.take(event)
+            line = self._transcript.add(event)
             self._show_line(line)
             if line is None and event.type in BOT_TEXTS:
                 self._partial = self._transcript.unfinished
@@ -188,7 +188,7 @@ class TalkSession:
             if event.type is RTVIEvent.REMOTE_AUDIO_LEVEL and event.data.level * 32768 >= FLOOR:
                 self._bot.last_audible = self._bot.playback_ends_at = event.received_at
         elif event.type in (RTVIEvent.USER_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
-            self._show_line(self._transcript.end_of_turn())
+            self._show_line(self._transcript.end_turn())
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.DEVICE_ERROR:

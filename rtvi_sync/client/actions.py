@@ -111,9 +111,7 @@ class BotActions(ClientPart):
         message = request_of(action).as_message()
         if self._manager.has_session:
             return _checked(self._ask(message, timeout))
-        deadline = self._deadline(timeout)
-        with self._manager.http_action(message) as turn:
-            return _checked(turn.result(deadline))
+        return _checked(self._observe(message, lambda: self._ask_server(message, timeout)))
 
     def action_stream(
         self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
@@ -136,9 +134,17 @@ class BotActions(ClientPart):
     def _action_stream(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
         if self._manager.has_session:
             yield _checked(self._ask(message, timeout))
-            return
-        with self._manager.http_action(message) as turn:
-            while (received := turn.next_before(self._deadline(timeout))) is not None:
+        else:
+            yield from self._stream_from_server(message, timeout)
+
+    def _ask_server(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
+        deadline = self._deadline(timeout)
+        with self._manager.http_action(message) as action:
+            return action.result(deadline)
+
+    def _stream_from_server(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
+        with self._manager.http_action(message) as action:
+            while (received := action.next_before(self._deadline(timeout))) is not None:
                 yield received
 
 

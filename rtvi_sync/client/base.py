@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..concurrency.deadline import Deadline
 from ..errors import ProtocolError
@@ -12,6 +13,8 @@ from ..protocol.validation import WAIT, Rule
 from ..session.dispatcher import Dispatcher
 from ..session.params import Seconds
 from .session_manager import SessionManager
+
+T = TypeVar("T")
 
 
 class DefaultTimeout:
@@ -48,9 +51,18 @@ class ClientPart:
         TIMEOUT.check(timeout=timeout)
         return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
 
+    def _observe(self, subject: str | RTVIMessage, call: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
+        """Run `call` and return what it returns; subclasses override it to measure calls.
+
+        Args:
+            subject: the name of a call that connects, or the request of a call that waits for the bot's answer.
+            call: does what the method is for; called once.
+        """
+        return call()
+
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        return self._manager.session().request(message, deadline)
+        return self._observe(message, lambda: self._manager.session().request(message, deadline))
 
 
 def payload_of(answer: RTVIMessage) -> Any:

@@ -202,7 +202,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler, too, for example
         that of `disconnected`.
         """
-        return self._manager.connect(given=connection_params)
+        return self._observe("connect", lambda: self._manager.connect(given=connection_params))
 
     def start_bot(
         self,
@@ -229,7 +229,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
             BotAlreadyStartedError: a session is active or under way, or another call of `start_bot()` is.
             DisconnectedError: `disconnect()` was called on another thread.
         """
-        return self._manager.start_bot(api_request(endpoint, request_data, headers, timeout))
+        request = api_request(endpoint, request_data, headers, timeout)
+        return self._observe("start_bot", lambda: self._manager.start_bot(request))
 
     def start_bot_and_connect(
         self,
@@ -239,7 +240,8 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         timeout: Seconds | None = None,
     ) -> BotReadyData:
         """Call `start_bot()` and `connect()` under one limit. Arguments as of `start_bot()`, errors as of both."""
-        return self._manager.connect(start=api_request(endpoint, request_data, headers, timeout))
+        request = api_request(endpoint, request_data, headers, timeout)
+        return self._observe("start_bot_and_connect", lambda: self._manager.connect(start=request))
 
     def disconnect(self) -> None:
         """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
@@ -258,7 +260,7 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
         self._manager.close()
 
-    def __enter__(self) -> RTVIClient:
+    def __enter__(self: ClientT) -> ClientT:
         self.connect()
         return self
 

@@ -71,25 +71,25 @@ class Devices:
     def _init_between_sessions(self) -> None:
         if not self.hold.held:
             runtime = acquire_runtime()
-            self.media.reports.outlet = EventPublisher(
+            self.media.status_reporter.event_sink = EventPublisher(
                 self._dispatcher, self._states, runtime.workers, takes_states=False
             )
             self.hold.begin(runtime)
-            self.media.expect()
+            self.media.expect(runtime)
         try:
             transport = self._transport
             self.media.prepare(
                 audio=transport is None or transport.supports_audio,
                 video=transport is not None and transport.supports_video,
             )
-            self.hold.look_after()
+            self.media.watch_devices()
         except BaseException:
             self.hold.end()
             raise
 
     def enable_mic(self, enable: bool) -> None:
         """Store the setting for later sessions, and pass it to the transport of the current one."""
-        self.media.switches.mic = enable  # also if the transport has devices of its own
+        self.media.settings.mic = enable  # also if the transport has devices of its own
         transport = self._in_use()
         if transport is not None:
             transport.enable_mic(enable)
@@ -113,7 +113,7 @@ class Devices:
             if in_use is None:
                 between_sessions(enable)
             elif feature == "cam":
-                self.media.switches.cam = enable
+                self.media.settings.cam = enable
                 in_use.enable_cam(enable)
             else:
                 in_use.enable_screen_share(enable)
@@ -138,7 +138,7 @@ class Devices:
 
     def _tell(self, event: RTVIEvent, data: object) -> None:
         if self._in_use() is not None or self.hold.held:
-            self.media.reports.outlet.event(event, data)
+            self.media.status_reporter.event_sink.event(event, data)
         else:
             self._announce(event, data)
 
@@ -170,12 +170,6 @@ class Hold:
             before, self._runtime = self._runtime, runtime
         if before is not None:  # another thread has just done so
             before.release()
-
-    def look_after(self) -> None:
-        """Record that devices are open."""
-        runtime = self._runtime
-        if runtime is not None:
-            self._media.look_after(runtime.timer)
 
     def hand_over(self) -> None:
         """Leave the open devices to a session that begins, and has acquired the runtime itself."""

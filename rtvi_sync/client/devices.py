@@ -50,17 +50,17 @@ class ClientDevices(ClientPart):
         """Return the microphone that is used, or will be; None: the default, which was not opened yet, or a source
         object.
         """
-        return self._manager.media.reports.selected("mic")
+        return self._manager.media.status_reporter.selected("mic")
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
         """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
-        return self._manager.media.reports.selected("speaker")
+        return self._manager.media.status_reporter.selected("speaker")
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
         """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
-        return self._manager.media.reports.selected("cam")
+        return self._manager.media.status_reporter.selected("cam")
 
     def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:
         """Use another microphone, in this session and later ones. In a session the local track goes on.
@@ -107,7 +107,7 @@ class ClientDevices(ClientPart):
     @property
     def is_mic_enabled(self) -> bool:
         """Tell whether the microphone is not muted."""
-        return self._manager.media.switches.mic
+        return self._manager.media.settings.mic
 
     def enable_cam(self, enable: bool) -> None:
         """Turn the camera on or off, in this session and later ones. Off, the device is closed.
@@ -122,7 +122,7 @@ class ClientDevices(ClientPart):
     @property
     def is_cam_enabled(self) -> bool:
         """Tell whether the camera is on and the transport carries video."""
-        return self._manager.media.switches.cam
+        return self._manager.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end sharing the screen of this machine.
@@ -137,17 +137,17 @@ class ClientDevices(ClientPart):
     @property
     def is_sharing_screen(self) -> bool:
         """Tell whether the screen is shared."""
-        return self._manager.media.switches.screen
+        return self._manager.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
         """Unmute or mute the speaker. Sinks and tracks get the bot's audio in any case."""
         BOOL.check(enable=enable)
-        self._manager.media.switches.speaker = enable
+        self._manager.media.settings.speaker = enable
 
     @property
     def is_speaker_enabled(self) -> bool:
         """Tell whether the speaker is not muted."""
-        return self._manager.media.switches.speaker
+        return self._manager.media.settings.speaker
 
     @property
     def speaker_volume(self) -> float:
@@ -157,7 +157,7 @@ class ClientDevices(ClientPart):
         Raises:
             TypeError, ValueError: it is set to something else.
         """
-        return self._manager.media.switches.volume
+        return self._manager.media.settings.volume
 
     @speaker_volume.setter
     def speaker_volume(self, volume: float) -> None:
@@ -166,7 +166,7 @@ class ClientDevices(ClientPart):
     @property
     def media_state(self) -> MediaState:
         """Return the status of microphone, speaker and camera."""
-        return self._manager.media.reports.state
+        return self._manager.media.status_reporter.state
 
     def tracks(self) -> Tracks:
         """Return the tracks of the client and the bot that exist now."""

@@ -71,7 +71,7 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
-    """Return the messages that send DTMF keys: one for all, or one for each if the bot's version knows no other form."""
+    """Return the messages that send DTMF keys: one for all, or one each for older bots."""
     if supports("dtmf.buttons", bot_version):
         yield RTVIMessage("dtmf", {"buttons": list(keys)})
     else:

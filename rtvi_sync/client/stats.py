@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from ..media.slots import MediaCounters
+from ..media.device_slots import MediaCounters
 from ..transports.base import TransportStats
 
 

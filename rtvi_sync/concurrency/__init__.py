@@ -1,1 +1,1 @@
-"""Floor 1: threads, deadlines, queues. Nothing here knows a word of RTVI."""
+"""Threads, deadlines and queues. Nothing in this layer knows RTVI."""

@@ -1,4 +1,4 @@
-"""One time limit for a call of many steps."""
+"""The time limit of a call that consists of many steps."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import os
 import threading
 import time
 
-# The main thread, which runs the signal handlers, looks up so often while it waits, in seconds: on Windows no signal
-# interrupts the wait for a lock, and elsewhere one that comes in the very moment before the thread falls asleep does
-# not.
+# The main thread runs the signal handlers, so it wakes this often while it waits, in seconds: on Windows no signal
+# interrupts the wait for a lock, and elsewhere a signal that arrives just before the thread blocks does not.
 _SLICE = 0.2 if os.name == "nt" else 1.0
 
 
 def on_main_thread() -> bool:
-    """True on the only thread that signal handlers, the one behind Ctrl-C among them, interrupt."""
+    """Tell whether this is the main thread, the only one that signal handlers (Ctrl-C, too) interrupt."""
     return threading.get_ident() == threading.main_thread().ident
 
 
 def slice_of(remaining: float | None) -> float:
-    """How long one wait of `remaining` seconds (None: no limit) may last, so that no signal is missed."""
+    """Return how long one block of `remaining` seconds (None: no limit) may last, so that no signal is missed."""
     longest = _SLICE if on_main_thread() else threading.TIMEOUT_MAX
     return longest if remaining is None else min(remaining, longest)
 
 
 class Deadline:
-    """A time limit that every step of a call draws on.
+    """The time limit that all steps of a call share.
 
     Args:
         timeout: seconds from now, or None for no limit.
@@ -40,25 +39,26 @@ class Deadline:
         self._end = None if timeout is None else self._start + timeout
 
     def remaining(self) -> float | None:
-        """Seconds left, never below 0; None without a limit."""
+        """Return the seconds left, never below 0; None without a limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def elapsed(self) -> float:
-        """Seconds since the deadline was made."""
+        """Return the seconds since the deadline was made."""
         return time.monotonic() - self._start
 
     @property
     def expired(self) -> bool:
+        """Whether no time is left."""
         return self._end is not None and time.monotonic() >= self._end
 
     def sooner(self, timeout: float) -> float:
-        """The smaller of `timeout` and what remains."""
+        """Return the seconds left, but at most `timeout`."""
         remaining = self.remaining()
         return timeout if remaining is None else min(timeout, remaining)
 
 
 def join_thread(thread: threading.Thread, deadline: Deadline) -> bool:
-    """Join `thread` before `deadline`; False if it is still alive. Ctrl-C interrupts the wait on every platform."""
+    """Join `thread`; return False if it is alive at `deadline`. Ctrl-C interrupts the wait on every platform."""
     while thread.is_alive():
         thread.join(slice_of(deadline.remaining()))
         if deadline.expired:

@@ -1,7 +1,7 @@
 """Descriptors that the application may close although the package still uses them.
 
-`os.closerange()`, and libraries that make a daemon of a process, close every descriptor from 3 on. The number of a
-closed descriptor soon belongs to another file, and what is written to that number, or closed, is then that file.
+`os.closerange()`, and libraries that daemonize a process, close every descriptor from 3 on. The number of a closed
+descriptor is soon reused for another file; a write to that number, or a close of it, then affects that file.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import NoReturn, Protocol
 
 from ..errors import DisconnectedError
 
-#: For `recv()` of a non-blocking socket, whose number may by now belong to a blocking one of the application.
+#: For `recv()` of a non-blocking socket, whose number may be reused for a blocking one of the application.
 DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class _HasFileno(Protocol):
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
 
 
 class DescriptorGuard:
-    """Tells whether a descriptor is still the one that a socket or file was made with.
+    """A check that a descriptor is still the one that a socket or file was made with.
 
     Any thread may use it. It does not keep the socket or file alive.
     """
@@ -41,17 +41,17 @@ class DescriptorGuard:
 
     @property
     def intact(self) -> bool:
-        """False if the descriptor was closed; its number may belong to another file."""
+        """False if the descriptor was closed; its number may be reused for another file."""
         intact = _identity(self._number) == self._identity
         self._checked_at = time.monotonic() if intact else -math.inf
         return intact
 
     def intact_within(self, seconds: float) -> bool:
-        """As `intact`, from a check that is at most so old."""
+        """Return `intact`, from a check that is at most `seconds` old."""
         return time.monotonic() - self._checked_at < seconds or self.intact
 
     def close(self, sock: socket.socket) -> None:
-        """Close `sock`; if its number may belong to another file, only forget the number."""
+        """Close `sock`; if its number may be reused for another file, only forget the number."""
         if self.intact:
             sock.close()
         else:
@@ -69,26 +69,26 @@ def _identity(number: int) -> tuple[int, int, int] | None:
 
 
 class _Abandoned:
-    """What a selector has in place of the object that waits: each use of it fails."""
+    """The replacement of the object in a selector that blocks: each use of it fails."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def abandon(selector: selectors.BaseSelector) -> None:
-    """Leave a selector as it is whose number may belong to another file. A thread may still wait in it.
+    """Leave a selector open whose number may be reused for another file. A thread may still block in it.
 
-    A thread that is about to wait in it gets an OSError instead.
+    A thread that is about to block in it gets an OSError instead.
     """
     keep_open(vars(selector).get("_selector"))
     vars(selector)["_selector"] = _Abandoned()
 
 
 def keep_open(opened: object) -> None:
-    """Keep a file whose number may belong to another file until the process ends, so that the number is not closed.
+    """Keep a file object whose number may be reused until the process ends, so that the number is not closed.
 
-    `io.FileIO`, `select.epoll` and `select.kqueue` close their number when they are collected, and cannot be told not
-    to. What is kept is kept past the point at which the interpreter collects what modules hold.
+    `io.FileIO`, `select.epoll` and `select.kqueue` close their number when they are collected, which cannot be turned
+    off. The object outlives the collection of the modules' globals at the end of the interpreter.
     """
     import ctypes
 

@@ -1,7 +1,7 @@
-"""One selector thread for all sockets of the process.
+"""The I/O thread: one selector thread for all sockets of the process.
 
-It is not always the same thread. One that has read events may run their handlers itself, while another one reads on in
-its place. "The io thread" is the one that has this place.
+"I/O thread" is a role that threads swap (leader/followers). The thread that has read events may run their handlers
+itself, while another thread takes its role and continues to read.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ from .timer_thread import Scheduler
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# Selectors that wait for whole milliseconds, and what select() can watch, which is more exact.
+# Selectors whose timeout is in whole milliseconds. The one of select() is more exact, below this descriptor number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
-# How often a thread that timers wake looks whether its own descriptors are still there, in seconds.
+# A thread that wakes for timers checks its own descriptors at this interval, in seconds.
 _CHECK_INTERVAL = 0.5
 
 
 class Channel(Protocol):
-    """A non-blocking socket that the io thread serves. Every method is called on the io thread and must not block.
+    """A non-blocking socket that the I/O thread serves. Every method is called on the I/O thread and must not block.
 
-    A channel may be called once more after it was unregistered, if it was ready at the same time as whoever did that.
+    A channel may be called once more after it was unregistered, if it was ready at the same time as the channel whose
+    method unregistered it.
     """
 
     def fileno(self) -> int:
-        """The descriptor to watch."""
+        """Return the descriptor to watch."""
 
     def on_readable(self) -> None:
-        """There is something to read."""
+        """Read. Called when the socket is readable."""
 
     def on_writable(self) -> None:
-        """There is room to write; called while `watch_writes` is on."""
+        """Write. Called when the socket is writable, while `watch_writes()` is on."""
 
     def on_failure(self, error: BaseException) -> None:
-        """A method of this channel raised, or its descriptor went bad: end it."""
+        """End the channel, because one of its methods raised or its descriptor was closed."""
 
     @property
     def intact(self) -> bool:
@@ -58,27 +59,27 @@ class Channel(Protocol):
 
 
 class Followers(Protocol):
-    """Threads that can take the io thread's place."""
+    """Threads that can take the role of the I/O thread."""
 
     def promote(self) -> bool:
-        """On the io thread, which wanted relief: see to what there is to do but to read.
+        """Give the role to another thread, if there is other work than reading. On the I/O thread.
 
         Returns:
-            True: another thread has its place now, and this one is to `work()`.
+            True if another thread is the I/O thread now. Then the caller continues with `work()`.
         """
 
     def work(self) -> None:
-        """On a thread that was the io thread: be one of the others until there is nothing to do."""
+        """Do the work of the followers until there is none. On a thread that was the I/O thread."""
 
     def replace(self, thread: threading.Thread) -> None:
-        """On `thread`, which has taken the io thread's place: the one that had it sleeps and cannot be woken."""
+        """Note that `thread`, the caller, has replaced an I/O thread that blocks and cannot be woken."""
 
-    def dismiss(self) -> None:
-        """On the io thread, which ends: its place is nobody's any more."""
+    def detach(self) -> None:
+        """Stop swapping roles, because the I/O thread ends. On the I/O thread."""
 
 
 class Timer:
-    """A call that the io thread makes later. `cancel()` may be called on any thread."""
+    """A call that the I/O thread makes later. `cancel()` may be called on any thread."""
 
     __slots__ = ("call", "channel")
 
@@ -87,16 +88,15 @@ class Timer:
         self.channel: Channel | None = channel
 
     def cancel(self) -> None:
-        """Do not make the call, unless it is being made right now."""
+        """Cancel the call, unless it has begun."""
         self.call = None
 
 
 class _Waker(socket.socket):
-    """The writing end of a pair of sockets that wakes the io thread.
+    """The writing end of a pair of sockets that wakes the I/O thread.
 
-    It is closed when the last thread that writes to it has let go of it. Sooner, its number could be somebody else's by
-    the time it is written to; and a lock against that is one that a thread would hold while a signal handler strikes
-    it.
+    It is closed when no thread refers to it any more. If it were closed earlier, its number could be reused by the time
+    a thread writes to it; and a signal handler could run on a thread that holds a lock against that.
     """
 
     def __init__(self, fileno: int) -> None:
@@ -109,10 +109,10 @@ class _Waker(socket.socket):
         return self._guard.intact
 
     def wake(self) -> bool:
-        """Wake the io thread. Never blocks. False: the application has closed the descriptor."""
+        """Wake the I/O thread; return False if the application has closed the descriptor. Never blocks."""
         if not self.intact:
             return False
-        # A full pipe means that the thread is awake already; a closed one, that it has ended.
+        # If the buffer is full, the thread is awake already; if the socket is closed, the thread has ended.
         with contextlib.suppress(OSError):
             self.send(b"\0")
         return True
@@ -125,13 +125,13 @@ class _Waker(socket.socket):
 
 
 class _ReplacedError(Exception):
-    """Another thread has taken the io thread's place while it waited."""
+    """Another thread has replaced the I/O thread while it blocked."""
 
 
 class IOThread:
-    """Waits for the readiness of all channels, runs commands of other threads and timers.
+    """The selector of all channels, with the commands of other threads and the timers.
 
-    The selector belongs to the thread alone: other threads change it by `call()`.
+    Only the I/O thread uses the selector; other threads change it by `call()`.
     """
 
     def __init__(self) -> None:
@@ -139,27 +139,27 @@ class IOThread:
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_numbers = itertools.count()
         self._closing = False
-        self._waits = False  # or is about to: it has looked at what there is to do
-        # Which thread goes on after the wait, under the key 0. Not an attribute, because `setdefault()` is one step.
-        self._turn: dict[int, int] = {}
+        self._waiting = False  # the thread blocks, or is about to: it has checked its work
+        # Holds the thread that continues after the select(), under the key 0. Its `setdefault()` is one step.
+        self._resumed_by: dict[int, int] = {}
         self._open()
-        #: What happens at given times on this thread, to the microsecond.
-        self.schedule: Scheduler = Scheduler(self._wake, lambda: self.looks_again)
-        #: Who can take its place; and whether that is to happen before it waits again.
-        self.reserve: Followers | None = None
+        #: Steps at given times on this thread, exact to the microsecond.
+        self.scheduler: Scheduler = Scheduler(self._wake, lambda: self.will_recheck)
+        #: The threads that can take the role; and whether one must take it before the next select().
+        self.followers: Followers | None = None
         self.promotion_requested: bool = False
-        self._ident: int | None = None  # of that thread
-        #: For how many seconds there was nothing to do before what is done now.
-        self.rested: float = 0.0
-        self._looked_at = 0.0
+        self._ident: int | None = None  # of `thread`
+        #: The seconds for which the thread was idle before its current work.
+        self.idle_time: float = 0.0
+        self._loop_began = 0.0
         register_for_fork(self)
         try:
-            #: The thread that is here now.
+            #: The thread that has the role now.
             self.thread: threading.Thread = start_thread("io", self._run)
         except RuntimeError:  # there is no thread
             self._close()
             raise
-        except BaseException:  # it has begun, for nobody: this one was struck while it waited for that
+        except BaseException:  # Ctrl-C: the thread runs, and nothing will use it
             self._closing = True
             if self._waker is not None:
                 self._waker.wake()
@@ -168,90 +168,91 @@ class IOThread:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def call(self, command: Callable[[], object], channel: Channel | None = None) -> None:
-        """Run `command()` on the io thread, soon and in order. Never blocks; a finalizer may call it.
+        """Run `command()` on the I/O thread, in the order of the calls. Never blocks; a finalizer may call it.
 
         Args:
-            command: what it raises is logged.
-            channel: whose command it is: it is ended if `command` raises.
+            command: an exception that it raises is logged.
+            channel: the channel that is ended if `command` raises.
         """
         self._commands.append((command, channel))
-        if not self.looks_again:
+        if not self.will_recheck:
             self._wake()
 
     def _wake(self) -> None:
-        turn, waker = self._turn, self._waker
+        resumed_by, waker = self._resumed_by, self._waker
         if waker is not None and not waker.wake():
-            self._start_replacement(turn)
+            self._start_replacement(resumed_by)
 
     def check(self) -> None:
-        """Have the thread replaced if it sleeps on descriptors that the application has closed."""
-        turn, waker = self._turn, self._waker
+        """Replace the thread if it blocks on descriptors that the application has closed."""
+        resumed_by, waker = self._resumed_by, self._waker
         if waker is not None and not waker.intact:
-            self._start_replacement(turn)
+            self._start_replacement(resumed_by)
 
-    def _start_replacement(self, turn: dict[int, int]) -> None:
-        """Start a thread that goes on if the io thread waits in `turn`. A thread that is awake finds out by itself.
+    def _start_replacement(self, resumed_by: dict[int, int]) -> None:
+        """Start a thread that replaces the I/O thread if it blocks. A thread that runs detects the loss by itself.
 
-        `turn` was read before the waker: if the thread has gone on since, its turn is over.
+        The caller reads `resumed_by` before the waker, so that it is that of an earlier select() if the thread has
+        continued since.
         """
-        if self._waits:
-            with contextlib.suppress(RuntimeError):  # there is no thread: the next call tries again
-                start_thread("io", self._replace, turn)
+        if self._waiting:
+            with contextlib.suppress(RuntimeError):  # without a thread the next call tries again
+                start_thread("io", self._replace, resumed_by)
 
     @property
     def is_current(self) -> bool:
-        """True on the io thread."""
+        """True on the I/O thread."""
         return threading.get_ident() == self._ident
 
     @property
-    def looks_again(self) -> bool:
-        """True on the io thread, unless a finalizer runs there just before it waits: it looks for more to do first."""
-        return threading.get_ident() == self._ident and not self._waits
+    def will_recheck(self) -> bool:
+        """True on the I/O thread, which checks for new work before select(); False in a finalizer after that check."""
+        return threading.get_ident() == self._ident and not self._waiting
 
     def close(self) -> None:
-        """Let the thread end once it has run the commands that were given before."""
+        """End the thread once it has run the commands that were given before. Does not wait."""
         self.call(self._stop)
 
-    # -- io thread only -----------------------------------------------------------------------------------------------
+    # -- I/O thread only ----------------------------------------------------------------------------------------------
 
-    def hand_over(self, thread: threading.Thread) -> None:
-        """From now on `thread` is the io thread; it calls `serve()`, and this one leaves it."""
+    def set_thread(self, thread: threading.Thread) -> None:
+        """Give the role to `thread`, which must call `serve()`; the caller must leave it."""
         self.thread, self._ident = thread, thread.ident
 
     def serve(self) -> bool:
-        """Be the io thread, until it is handed over (True), or closed or replaced (False)."""
-        handed_over = replaced = False
+        """Serve the channels until another thread has the role (True), or until closed or replaced (False)."""
+        promoted = replaced = False
         with sleepless():
             try:
-                handed_over = self._serve_in_turn()
+                promoted = self._serve_until_closed()
             except _ReplacedError:
                 replaced = True
             finally:
-                if not handed_over and not replaced:
-                    if self.reserve is not None:
-                        self.reserve.dismiss()
+                if not promoted and not replaced:
+                    if self.followers is not None:
+                        self.followers.detach()
                     self._end_all()
-        return handed_over
+        return promoted
 
     def register(self, channel: Channel) -> None:
         """Watch `channel` for readability."""
         if channel.fileno() in self._selector.get_map():
-            self._start_over()  # whose number it was has lost it, and the selector has not told
+            self._start_over()  # the application has closed the descriptor of the channel that had the number
         self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
 
     def watch_writes(self, channel: Channel, enabled: bool) -> None:
-        """Watch `channel` for room to write too, or no longer."""
+        """Start or stop to watch `channel` for writability."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if enabled else 0)
         self._selector.modify(channel.fileno(), events, channel)
 
     def unregister(self, channel: Channel) -> None:
-        """Watch `channel` no longer. Must come before its descriptor is closed."""
+        """Stop to watch `channel`. Call it before the descriptor is closed."""
         with contextlib.suppress(KeyError, ValueError, RuntimeError):
-            if self._selector.get_key(channel.fileno()).data is channel:  # else it has lost the number to another one
+            if self._selector.get_key(channel.fileno()).data is channel:  # else another channel has the number
                 self._selector.unregister(channel.fileno())
 
     def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
-        """Make `call()` on the io thread in `delay` seconds. `channel` as in `call()`."""
+        """Call `call()` on the I/O thread in `delay` seconds. `channel` is as in `call()`."""
         timer = Timer(call, channel)
         heapq.heappush(self._timers, (time.monotonic() + delay, next(self._timer_numbers), timer))
         return timer
@@ -261,62 +262,61 @@ class IOThread:
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
-        if self.serve() and self.reserve is not None:
-            self.reserve.work()
+        if self.serve() and self.followers is not None:
+            self.followers.work()
 
-    def _replace(self, turn: dict[int, int]) -> None:
-        """Take the place of the io thread, which waits in a selector that the application has closed.
+    def _replace(self, resumed_by: dict[int, int]) -> None:
+        """Replace the I/O thread, which blocks in a selector that the application has closed.
 
-        Nothing can wake that thread, as the descriptors that it waits for are gone. It owns nothing, and leaves if it
-        wakes at the time of a timer.
+        Nothing can wake that thread, because its descriptors are closed. It owns nothing, and ends if a timer wakes it.
         """
-        if turn.setdefault(0, threading.get_ident()) != threading.get_ident():
-            return  # it has woken
+        if resumed_by.setdefault(0, threading.get_ident()) != threading.get_ident():
+            return  # the thread has woken
         thread = threading.current_thread()
-        self.hand_over(thread)
-        if self.reserve is not None:
-            self.reserve.replace(thread)
+        self.set_thread(thread)
+        if self.followers is not None:
+            self.followers.replace(thread)
         self._start_over(broken=True)
         self._run()
 
-    def _serve_in_turn(self) -> bool:
+    def _serve_until_closed(self) -> bool:
         while not (self._closing and not self._commands):
             next_timer = self._run_timers()
-            if self.schedule.next_due < math.inf:
-                self.schedule.run_due()
+            if self.scheduler.next_due < math.inf:
+                self.scheduler.run_due()
             self._serve_ready(next_timer)
             self._run_commands()
-            if self.promotion_requested and self.reserve is not None and self.reserve.promote():
+            if self.promotion_requested and self.followers is not None and self.followers.promote():
                 return True
         return False
 
     def _end_all(self) -> None:
-        self.schedule.close()
+        self.scheduler.close()
         left = self._channels()
         self._close()
         for key in left:
-            self._end(key.data, RuntimeError("The io thread has ended"))
+            self._end(key.data, RuntimeError("The I/O thread has ended"))
 
     def _serve_ready(self, next_timer: float) -> None:
-        # A method, so that a thread that waits holds nothing of whom it has served.
-        turn = self._turn = {}
+        # A method, so that a thread that blocks keeps no reference to a channel that it has served.
+        resumed_by = self._resumed_by = {}
         try:
-            self._waits = True
+            self._waiting = True
             is_urgent = self._commands or self.promotion_requested
             ready = self._selector.select(0.0) if is_urgent else self._select(next_timer)
             broken = False
         except (OSError, ValueError):
             broken = True
-        if turn.setdefault(0, threading.get_ident()) != threading.get_ident():
+        if resumed_by.setdefault(0, threading.get_ident()) != threading.get_ident():
             raise _ReplacedError
-        self._waits = False
+        self._waiting = False
         if broken:
             self._start_over(broken=True)
             return
         if not ready and not self._guard.intact_within(_CHECK_INTERVAL):
             self._start_over()
             return
-        self.rested = time.monotonic() - self._looked_at
+        self.idle_time = time.monotonic() - self._loop_began
         for key, events in ready:
             channel = key.data
             if channel is None:
@@ -335,28 +335,28 @@ class IOThread:
             self._wake_reader.recv(4096, DONT_WAIT)
 
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait until a channel is ready, or the next timer or the next step of the schedule is due."""
-        moment = self.schedule.next_due
-        if next_timer == moment == math.inf:
+        """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
+        next_step = self.scheduler.next_due
+        if next_timer == next_step == math.inf:
             return self._selector.select(None)
-        remaining = min(moment, next_timer) - time.monotonic()
-        if next_timer <= moment:
+        remaining = min(next_step, next_timer) - time.monotonic()
+        if next_timer <= next_step:
             return self._selector.select(max(0.0, remaining))
         if isinstance(self._selector, _IN_MILLISECONDS):
             whole = math.floor(remaining * 1000)
             if whole > 0:
-                ready = self._selector.select((whole - 0.5) / 1000)  # it is rounded up
+                ready = self._selector.select((whole - 0.5) / 1000)  # the selector rounds up
                 if ready:
                     return ready
-                remaining = moment - time.monotonic()
-            # Descriptors of higher numbers select() cannot watch: then it is late by a millisecond at most.
+                remaining = next_step - time.monotonic()
+            # select() cannot watch higher descriptor numbers. Then the step is late by up to 1 ms.
             if remaining > 0 and self._selector.fileno() < _MOST_DESCRIPTORS:
                 select.select([self._selector], (), (), remaining)
                 remaining = 0.0
         return self._selector.select(max(0.0, remaining))
 
     def _start_over(self, *, broken: bool = False) -> None:
-        """The application has closed descriptors that are not its own: end their channels, serve the others."""
+        """Make a new selector after the application closed descriptors: end their channels, keep the others."""
         channels = self._channels()
         self._close(broken=broken)
         try:
@@ -377,13 +377,13 @@ class IOThread:
         return [key for key in self._selector.get_map().values() if key.data is not None]
 
     def _run_commands(self) -> None:
-        # Only those that are there now: a command that queues another one must not starve the sockets.
+        # Only the present ones, because commands that queue commands must not starve the sockets.
         for _ in range(len(self._commands)):
             self._run_call(*self._commands.popleft())
 
     def _run_timers(self) -> float:
-        """Run what is due; returns when the next is, infinity if there is none."""
-        self._looked_at = now = time.monotonic()
+        """Run the timers that are due; return the time of the next one, infinity if there is none."""
+        self._loop_began = now = time.monotonic()
         while self._timers:
             due, _, timer = self._timers[0]
             if due > now and timer.call is not None:
@@ -394,12 +394,12 @@ class IOThread:
         return math.inf
 
     def _run_call(self, call: Callable[[], object], channel: Channel | None) -> None:
-        """No channel, command or timer can end the thread that serves the others."""
+        """Run a command or timer, so that an exception in it does not end the thread."""
         try:
             call()
-        except BaseException as error:  # an exit too: the thread is everybody's
+        except BaseException as error:  # SystemExit too, because all sessions use the thread
             if channel is None:
-                logger.exception("A command of the io thread failed")
+                logger.exception("A command of the I/O thread failed")
             else:
                 self._fail(channel, error)
 
@@ -441,8 +441,8 @@ class IOThread:
             self._guard.close(self._wake_reader)
 
     def after_fork_in_child(self) -> None:
-        """Close the inherited descriptors. No unregister(): the epoll instance is shared with the parent."""
+        """Close the inherited descriptors. They stay registered, because the parent shares the epoll instance."""
         forget_sleepless()
         if self._waker is not None:
-            self._waker.release()  # a thread that was writing to it does not exist here
+            self._waker.release()  # a thread of the parent may still refer to it, and it does not exist here
         self._close()

@@ -1,9 +1,9 @@
-"""How threads wait for each other here: the one way in the package.
+"""The only way in which threads of this package wait for each other.
 
-`threading.Event` and `Condition` are written in Python around a mutex. An exception that strikes inside them (Ctrl-C
-strikes the main thread between any two instructions) leaves that mutex locked, or has it unlocked twice, for every
-thread that uses them; a signal handler or finalizer that calls them again on the same thread blocks for ever. So a
-thread that waits here does it on a lock of its own, and there is no mutex.
+`threading.Event` and `Condition` are written in Python around a mutex. An exception that is raised inside them (Ctrl-C
+interrupts the main thread between any two instructions) leaves that mutex locked, or unlocks it twice, for every
+thread that uses them. A signal handler or finalizer that calls them again on the same thread blocks for ever. So each
+thread that waits blocks on a lock of its own, and there is no mutex.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from ..errors import WouldDeadlockError
 from .deadline import Deadline, slice_of
 
-# Identities of the threads on which nobody may wait.
+# Identities of the threads that must not block.
 _sleepless: set[int] = set()
 
 
 @contextlib.contextmanager
 def sleepless() -> Iterator[None]:
-    """Around the work of a thread that all others wait for: whoever waits on it, as a finalizer may, is refused."""
+    """Refuse every wait on this thread inside the block, because all others wait for it. A finalizer may try one."""
     me = threading.get_ident()
     _sleepless.add(me)
     try:
@@ -31,63 +31,63 @@ def sleepless() -> Iterator[None]:
 
 
 def forget_sleepless() -> None:
-    """In a forked child: those threads do not exist here, and others may be given their identities."""
+    """Forget the threads of the parent in a forked child, where others may get their identities."""
     _sleepless.clear()
 
 
 class Notifier:
-    """Wakes the threads that wait for something to become true.
+    """A set of threads that wait for a condition to become true.
 
-    Whoever makes it true calls `ring()` afterwards. Both methods may be called on any thread, in signal handlers and in
-    finalizers. Needs no care after a fork: the sleepers of the parent are not in the child, and to wake them is
-    harmless.
+    The thread that makes the condition true calls `notify_all()` afterwards. Both methods may be called on any thread,
+    in signal handlers and in finalizers. A fork needs no cleanup: the parent's sleepers are not in the child, and
+    waking them is harmless.
     """
 
     __slots__ = ("_sleepers",)
 
     def __init__(self) -> None:
-        # One lock for each waiting thread, not as a mutex: locked while there is nothing to see, unlocked to wake its
-        # thread. Every use of the list is one step that no other thread and no signal handler can split. (A session has
-        # many bells, and an empty deque takes 760 bytes.)
+        # One lock for each waiting thread, which is no mutex: it is locked while the thread sleeps and unlocked to wake
+        # it. Every use of the list is one step that no other thread and no signal handler can split. A list, because a
+        # session has many notifiers, and an empty deque takes 760 bytes.
         self._sleepers: list[threading.Lock] = []
 
     def notify_all(self) -> None:
-        """Have everybody who waits look again. Never blocks."""
+        """Wake every thread that waits, so that it checks its condition again. Never blocks."""
         if not self._sleepers:
             return
-        # Not copy(): before Python 3.12 it may collect garbage after it has looked at the length of the list. What a
-        # finalizer lets other threads do to the list meanwhile then ends the process. A display reads it in one step.
+        # Not copy(): before Python 3.12 it may collect garbage after it has read the length of the list. If a finalizer
+        # lets another thread change the list meanwhile, the process crashes. A list display reads it in one step.
         for sleeper in [*self._sleepers]:
             try:  # noqa: SIM105 - suppress() takes longer than all the rest
                 sleeper.release()
-            except RuntimeError:  # it was woken before and has not looked yet
+            except RuntimeError:  # the thread was woken before and has not checked its condition yet
                 pass
 
     def wait_for(self, ready: Callable[[], object], deadline: Deadline) -> bool:
-        """Wait until `ready()` is true; False if `deadline` passed first. Ctrl-C interrupts it on every platform.
+        """Block until `ready()` is true; return False if `deadline` passes first. Ctrl-C interrupts it everywhere.
 
         Args:
-            ready: called on this thread, at first and after each `ring()`. Not called again once it was true.
+            ready: called on this thread, at first and after each `notify_all()`. Not called again once it was true.
             deadline: limit of the wait.
 
         Raises:
-            WouldDeadlockError: this is a thread on which nobody may wait, see `sleepless()`.
+            WouldDeadlockError: this thread must not block, see `sleepless()`.
         """
         if ready():
             return True
-        # Guards nothing: it is what this thread sleeps on.
+        # Guards nothing: this thread sleeps on it.
         sleeper = threading.Lock()
         sleeper.acquire()
         self._sleepers.append(sleeper)
         try:
-            # Only now does nothing that happens go unnoticed.
+            # Checked after the sleeper was added, so that no notification is missed.
             while not ready():
                 if deadline.expired:
                     return False
                 if threading.get_ident() in _sleepless:
                     raise WouldDeadlockError(
-                        "A call waits on the thread that reads the network, and so for itself. Was it made in a "
-                        "finalizer? Those run on any thread, and must not wait."
+                        "A call would block the thread that reads the network, and so wait for itself. Do not make "
+                        "calls that wait in a finalizer: it may run on any thread."
                     )
                 sleeper.acquire(timeout=slice_of(deadline.remaining()))
             return True
@@ -96,9 +96,9 @@ class Notifier:
 
 
 class Latch:
-    """Closed until `set()`, then open for good.
+    """A flag that threads wait for: closed until `set()`, then open for good.
 
-    May be used on any thread, in signal handlers and in finalizers.
+    It may be used on any thread, in signal handlers and in finalizers.
     """
 
     __slots__ = ("_notifier", "_open")
@@ -108,19 +108,19 @@ class Latch:
         self._notifier = Notifier()
 
     def is_set(self) -> bool:
-        """True once it is open."""
+        """Tell whether the latch is open."""
         return self._open
 
     def set(self) -> None:
-        """Open it: whoever waits goes on. Idempotent; never blocks."""
+        """Open the latch and wake every thread that waits. Idempotent; never blocks."""
         try:
             self._open = True
             self._notifier.notify_all()
         except BaseException:
-            # Ctrl-C is the caller's, but nobody may sleep on because of it.
+            # Ctrl-C is raised to the caller, but it must not leave a waiting thread asleep.
             self._notifier.notify_all()
             raise
 
     def wait(self, deadline: Deadline) -> bool:
-        """Wait until it is open; False if `deadline` passed first. Ctrl-C interrupts it on every platform."""
+        """Block until the latch is open; return False if `deadline` passes first. Ctrl-C interrupts it everywhere."""
         return self._notifier.wait_for(self.is_set, deadline)

@@ -1,4 +1,4 @@
-"""Where threads begin, and what happens to everything live when the process forks or exits."""
+"""The start of threads, and what happens to live objects when the process forks or exits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .latch import Latch
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# How long the exit of the interpreter waits for all live sessions together, in seconds.
+# The interpreter's exit waits up to this many seconds for all live sessions together.
 EXIT_LIMIT = 5.0
-#: Where the system has no thread to give, it is asked again after so many seconds.
+#: If the system cannot start a thread, the start is tried again after this many seconds.
 NO_THREAD_PAUSE = 0.1
-# Threads that have nothing to do leave at once, unless the machine is very busy.
+# Idle threads get this many seconds to end. They end at once, unless the machine is very busy.
 _IDLE_LIMIT = 1.0
 
 _numbers = itertools.count(1)
@@ -40,28 +40,28 @@ _never = threading.Event()
 
 
 class ForkAware(Protocol):
-    """Holds descriptors or locks that a forked child must drop."""
+    """An object with descriptors or locks that a forked child must drop."""
 
     def after_fork_in_child(self) -> None:
         """Close inherited descriptors (close, never shutdown: the connection is the parent's) and renew locks."""
 
 
 class ExitAware(Protocol):
-    """Is live until it is told that the interpreter exits."""
+    """An object that stays live until the interpreter exits."""
 
     def at_exit(self, deadline: Deadline) -> None:
-        """End before `deadline` on the calling thread."""
+        """End on the calling thread, before `deadline`."""
 
 
 class Idle(Protocol):
-    """Keeps threads for a while for which there is nothing to do now."""
+    """An object that keeps idle threads for a while."""
 
     def stop_idle_threads(self, deadline: Deadline) -> None:
-        """Let them leave, and wait for it, no longer than `deadline`."""
+        """End the idle threads, and wait for them until `deadline`."""
 
 
-# Guards the two sets, which cannot be walked while another thread changes them. Any thread may hold it, for one set
-# operation; re-entrant, because a finalizer may begin or end something in the midst of one.
+# Guards the two sets, which cannot be iterated while another thread changes them. Any thread may hold it, for one set
+# operation. Re-entrant, because a finalizer may register or unregister an object during one.
 _lock = threading.RLock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
@@ -69,7 +69,7 @@ _idle: list[Idle] = []  # filled at import
 
 
 class NoThreadError(RTVIError, RuntimeError):
-    """No thread can be started: the interpreter is shutting down, or the system has none left."""
+    """No thread can be started: the interpreter is shutting down, or the process has reached a limit."""
 
 
 def _no_thread(error: RuntimeError) -> NoThreadError:
@@ -78,9 +78,9 @@ def _no_thread(error: RuntimeError) -> NoThreadError:
 
 @contextlib.contextmanager
 def system_failures_as(kind: Callable[[str], RTVIError], failed: str) -> Iterator[None]:
-    """Raise an error of the caller's choice if the system refuses a thread, a descriptor or anything else in the block.
+    """Convert an error of the system in the block (no thread, no descriptor, any OSError) to the error of `kind`.
 
-    Errors of this package pass, though some are an OSError too. Also a decorator.
+    Errors of this package pass unchanged, though some are an OSError too. Also a decorator.
 
     Args:
         kind: makes the error from its message.
@@ -93,27 +93,27 @@ def system_failures_as(kind: Callable[[str], RTVIError], failed: str) -> Iterato
     except OSError as error:
         if isinstance(error, RTVIError):
             raise
-        raise kind(f"{failed}: {error}. {what_to_do(error) or 'See what the system lacks'}") from error
+        raise kind(f"{failed}: {error}. {what_to_do(error) or 'Check the resources of the system'}") from error
 
 
 def what_to_do(error: OSError) -> str | None:
-    """What helps if the process, or the system, has no descriptor left; None if that is not what is wrong."""
+    """Return the advice for an error that means that no descriptor is left; None for any other error."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Close files and connections that are not needed, or raise the limit of open files (ulimit -n)"
     return None
 
 
 def start_thread(role: str, target: Callable[..., object], *args: Any) -> threading.Thread:
-    """Start a daemon thread named ``rtvi-<role>-<n>``; the one place where threads of this package begin.
+    """Start a daemon thread named ``rtvi-<role>-<n>``. All threads of this package are started here.
 
-    Daemons, because no thread of a library may keep the interpreter from exiting. Ctrl-C may keep this from returning,
-    and not the thread from running.
+    They are daemons, because no thread of a library may keep the interpreter from exiting. If Ctrl-C interrupts this
+    function, the thread may run all the same.
 
     Raises:
         NoThreadError
     """
     if sys.is_finalizing():
-        raise NoThreadError("The interpreter is shutting down")  # before Python 3.12 it waits for ever for the thread
+        raise NoThreadError("The interpreter is shutting down")  # before Python 3.12 start() blocks for ever
     name = f"rtvi-{role}-{next(_numbers)}"
     thread = threading.Thread(
         target=_run, args=(_generation, threading.get_native_id(), target, *args), name=name, daemon=True
@@ -132,8 +132,9 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     if not on_main_thread():
         start()
     else:
-        # `Thread.start()` waits for an Event of the new thread's: Ctrl-C may leave its mutex locked, and then the new
-        # thread waits for it for ever. So the main thread, the only one that signals strike, has it called elsewhere.
+        # `Thread.start()` waits for an Event that the new thread sets. Ctrl-C may leave the Event's mutex locked, and
+        # then the new thread blocks on it for ever. Only the main thread is interrupted by signals, so another thread
+        # makes the call.
         try:
             _thread.start_new_thread(start, ())
         except RuntimeError as error:
@@ -146,12 +147,18 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     raise failures.pop()
 
 
-def _run(generation: int, starter: int, target: Callable[..., object], *args: Any) -> None:
-    """What a thread does: `target`, and no end in a child process.
+def name_thread(role: str) -> None:
+    """Name the calling thread, which `start_thread()` started, ``rtvi-<role>-<n>``. It keeps its number."""
+    thread = threading.current_thread()
+    thread.name = f"rtvi-{role}-{thread.name.rpartition('-')[2]}"
 
-    A fork leaves a child no thread but the one that forked. Greenlets, which gevent puts in the place of threads, are
-    copied: such a one finds what it works with closed, and may not end either, because `threading` does not know it.
-    They run on the thread `starter` that started them.
+
+def _run(generation: int, starter: int, target: Callable[..., object], *args: Any) -> None:
+    """Run `target` on a thread of this package; in a child process, never end.
+
+    In a forked child only the thread that forked exists. Greenlets, which replace threads under gevent, are copied: the
+    objects that such a copy uses are closed, and it must not end, because `threading` does not know it. Greenlets run
+    on the thread `starter` that started them.
     """
     try:
         target(*args)
@@ -165,10 +172,10 @@ def _run(generation: int, starter: int, target: Callable[..., object], *args: An
 
 
 def _refuse_signals() -> None:
-    """Have the system give no signal to the calling thread, which is about to leave.
+    """Block all signals on the calling thread, which is about to end.
 
-    It may be there for a while after it has been joined, and must not let in what the main thread blocks meanwhile. Not
-    earlier: programs that a handler starts inherit what its thread blocks.
+    The thread may exist for a while after it was joined, and must not receive signals that the main thread blocks
+    meanwhile. They are not blocked earlier, because a process that a handler starts inherits the thread's signal mask.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -179,26 +186,26 @@ def _copied(generation: int) -> bool:
 
 
 def is_exiting() -> bool:
-    """True when the interpreter shuts down: new threads are refused soon, or already."""
+    """Tell whether the interpreter shuts down: it refuses new threads, or is about to."""
     return sys.is_finalizing() or not threading.main_thread().is_alive()
 
 
 def fork_generation() -> int:
-    """How many forks lie between this process and the one that imported the package.
+    """Return the number of forks between this process and the one that imported the package.
 
-    An object that remembers the number it was made with knows whether it belongs to this process.
+    An object that stores the number when it is made can tell later whether it belongs to this process.
     """
     return _generation
 
 
 def register_for_fork(thing: ForkAware) -> None:
-    """Tell `thing`, held weakly, when it finds itself in a forked child."""
+    """Call `thing.after_fork_in_child()` in each forked child. `thing` is held weakly."""
     with _lock:
         _fork_aware.add(thing)
 
 
 def register_for_exit(thing: ExitAware) -> None:
-    """Tell `thing`, held weakly, when the interpreter exits, or a child of multiprocessing or Celery ends."""
+    """Call `thing.at_exit()` when the interpreter exits, or a child of multiprocessing or Celery ends. Held weakly."""
     with _lock:
         _exit_aware.add(thing)
     _hook_multiprocessing()
@@ -206,25 +213,25 @@ def register_for_exit(thing: ExitAware) -> None:
 
 
 def register_idle(thing: Idle) -> None:
-    """Tell `thing` before the process forks, and at exit, when the sessions have ended."""
+    """Call `thing.stop_idle_threads()` before each fork, and at exit once the sessions have ended."""
     _idle.append(thing)
 
 
 def send_idle_home() -> None:
-    """Let all threads leave that only wait for something to do."""
+    """End all idle threads of the package."""
     deadline = Deadline(_IDLE_LIMIT)
     for thing in _idle:
         thing.stop_idle_threads(deadline)
 
 
 def unregister_for_exit(thing: ExitAware) -> None:
-    """`thing` has ended; it need not be told of the exit."""
+    """Undo `register_for_exit()`, because `thing` has ended."""
     with _lock:
         _exit_aware.discard(thing)
 
 
 def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
-    """Log where `threads` are, for a limit that passed while they were still running."""
+    """Log the stacks of `threads`, which were still running when a time limit passed."""
     threads = list(threads)
     frames = _current_frames() if threads else {}
     for thread in threads:
@@ -234,7 +241,7 @@ def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
 
 
 def _current_frames() -> dict[int, FrameType]:
-    # Before CPython 3.12 a garbage collection inside this call never returns and stops the whole process (gh-106883).
+    # Before CPython 3.12 a garbage collection inside this call deadlocks the process (gh-106883).
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -248,40 +255,40 @@ def _after_fork_in_child() -> None:
     global _generation, _forking_thread, _lock
     _generation += 1
     _forking_thread = threading.get_ident()
-    # No lock is taken here: another thread may have held it at the fork and does not exist any more.
+    # No lock is acquired here: a thread that held it at the fork does not exist in the child.
     _lock = threading.RLock()
     for thing in list(_fork_aware):
         try:
             thing.after_fork_in_child()
         except Exception:
-            logger.exception("Freeing what a forked process inherited failed")
+            logger.exception("Releasing the resources that a forked process inherited failed")
     _exit_aware.clear()
 
 
 def _hook_multiprocessing() -> None:
-    """In a child of multiprocessing: it leaves by `os._exit()`, past `atexit`, but runs its finalizers before."""
+    """Register the exit in a child of multiprocessing, which skips `atexit` (`os._exit()`) but runs its finalizers."""
     global _hooked_generation
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is None or multiprocessing.parent_process() is None or _hooked_generation == _generation:
         return
     _hooked_generation = _generation
-    # Before everybody else's: handlers may put what they still hear into queues and managers, which end by finalizers.
+    # The priority puts it before other finalizers, because handlers may still use queues and managers that these end.
     sys.modules["multiprocessing.util"].Finalize(None, _at_exit_of_child, exitpriority=100)
 
 
 def _at_exit_of_child() -> None:
-    # Before Python 3.13 finalizers run while threads that the child will wait for are still at work. Their sessions end
-    # with the process then, which the bot notices too.
+    # Before Python 3.13 finalizers run while threads that the child will join still run. Then their sessions end with
+    # the process, which the bot notices too.
     if all(thread.daemon or thread is threading.current_thread() for thread in threading.enumerate()):
         _at_exit()
 
 
 def _hook_celery() -> None:
-    """In a child of Celery's: it leaves by `os._exit()`, past `atexit`, but sends a signal before.
+    """Register the exit in a child of Celery, which skips `atexit` (`os._exit()`) but sends a signal of Celery before.
 
-    Its threads matter as well. Celery's parent answers the child's last message by SIGTERM, which the child's main
-    thread blocks until the message's lock is free. Any other thread lets it in: then the lock stays locked, and all
-    children to come wait for it for ever (billiard 4.3, `Worker._do_exit`).
+    The threads must end, too. Celery's parent answers the child's last message with SIGTERM, which the child's main
+    thread blocks until it has released the message's lock. If any other thread receives SIGTERM, the lock stays locked,
+    and all later children block on it for ever (billiard 4.3, `Worker._do_exit`).
     """
     signals = sys.modules.get("celery.signals")
     if signals is not None:
@@ -295,7 +302,7 @@ def _at_exit_of_celery(**_: object) -> None:
 def _at_exit() -> None:
     with _lock:
         live = list(_exit_aware)
-    deadline = Deadline(EXIT_LIMIT)  # one for all: the exit of a program does not grow with its sessions
+    deadline = Deadline(EXIT_LIMIT)  # shared, so that the exit does not take longer with more sessions
     for thing in live:
         try:
             thing.at_exit(deadline)
@@ -305,6 +312,6 @@ def _at_exit() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A process in which nothing is going on is to have no thread: from Python 3.12 on a fork warns of any.
+    # A process without sessions must have no threads, because from Python 3.12 on a fork with threads warns.
     os.register_at_fork(before=send_idle_home, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

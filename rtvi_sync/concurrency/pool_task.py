@@ -1,7 +1,7 @@
-"""Short work on a thread that stays a while for more of it.
+"""Short tasks on a pool of threads.
 
-To start a thread costs about ten times as much as to wake one, and on the main thread twice that. To connect and to
-end a session takes several, each for a moment. So one that has done its work stays for the next, for a few seconds.
+Starting a thread costs about ten times as much as waking one, and on the main thread twice that. Connecting and ending
+a session need several threads, each for a short time. So a thread waits a few seconds for the next task.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any
 
 from .deadline import Deadline, join_thread
 from .latch import Latch, Notifier
-from .lifecycle import fork_generation, is_exiting, register_for_fork, register_idle, start_thread
+from .lifecycle import fork_generation, is_exiting, name_thread, register_for_fork, register_idle, start_thread
 
-# A thread without work leaves after so many seconds.
+# An idle thread ends after this many seconds.
 IDLE_TIMEOUT = 5.0
 
 
 class PoolTask:
-    """A call of `target(*args)` on a thread of the package, as if it had been started for it.
+    """A call of `target(*args)` on a thread of the package, as if the thread had been started for it.
 
     Args:
-        role: the thread is named ``rtvi-<role>-<n>`` meanwhile.
-        target: what it raises ends the thread, as with any thread.
+        role: the thread is named ``rtvi-<role>-<n>`` during the call.
+        target: an exception that it raises ends the thread, as with any thread.
+        args: the arguments.
     """
 
     __slots__ = ("_args", "_target", "_thread", "done", "role")
@@ -35,36 +36,36 @@ class PoolTask:
         self._target: Callable[..., object] | None = target
         self._args = args
         self._thread: threading.Thread | None = None
-        #: It was made, however that ended, and its thread is free.
+        #: Open once the call has returned or raised, and its thread is idle.
         self.done: Latch = Latch()
 
     def start(self) -> None:
-        """Have it made, on a thread that is free, or a new one. May be called on any thread, in finalizers too.
+        """Start the call on an idle thread, or on a new one. May be called on any thread, in finalizers too.
 
-        Ctrl-C may keep this from returning, and not the thread from running.
+        If Ctrl-C interrupts this method, the call may be made all the same.
 
         Raises:
             NoThreadError
         """
-        # At the exit of the interpreter work that begins on a thread that is free would not find the next.
+        # At the interpreter's exit a task on an idle thread could not start another task.
         if not is_exiting():
-            for offer in _crew.offers.copy():
-                if offer.take(self):
+            for idle in _pool.idle_threads.copy():
+                if idle.assign(self):
                     return
-        start_thread(self.role, _crew.work, self)
+        start_thread(self.role, _pool.work, self)
 
     @property
     def is_current(self) -> bool:
-        """True on its thread, while it is made."""
+        """True on the thread that makes the call."""
         return self._thread is threading.current_thread()
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """The thread that is at it now, if any."""
+        """The thread that makes the call now, if any."""
         thread = self._thread
         return [] if thread is None else [thread]
 
-    def _make(self, offer: _Offer) -> None:
+    def _run(self, idle: _IdleThread) -> None:
         target, self._target = self._target, None
         args, self._args = self._args, ()
         assert target is not None
@@ -72,76 +73,75 @@ class PoolTask:
         generation = fork_generation()
         try:
             contextvars.Context().run(target, *args)
-            del target, args  # a thread that is free holds nothing
-            # Before anybody is told: whoever follows at once finds this thread. Not if it is the only thread of a child
-            # that the job forked: that is about to end.
+            del target, args  # an idle thread must not keep references
+            # Before `done` is set, so that the next task finds this thread. Not if this is the only thread of a child
+            # that the task forked, because it is about to end.
             if fork_generation() == generation:
-                _crew.offers.appendleft(offer)
+                _pool.idle_threads.appendleft(idle)
         finally:
             self._thread = None
             self.done.set()
 
 
-class _Offer:
-    """A thread without work offers itself, once."""
+class _IdleThread:
+    """A thread that waits for one task."""
 
     __slots__ = ("_notifier", "_taken", "thread")
 
     def __init__(self) -> None:
         self.thread = threading.current_thread()
         self._notifier = Notifier()
-        # The job, under the key 0. Not an attribute, because `setdefault()` is one step that no other thread and no
-        # signal handler can split.
+        # Holds the task under the key 0. Not an attribute, because `setdefault()` is one step that no other thread and
+        # no signal handler can split.
         self._taken: dict[int, PoolTask | None] = {}
 
-    def take(self, job: PoolTask | None) -> bool:
-        """Give `job` to the thread, or None to send it home; False if it is not to be had."""
+    def assign(self, task: PoolTask | None) -> bool:
+        """Assign `task` to the thread (None ends the thread); return False if the thread is not available."""
         if self.thread is threading.current_thread():
-            return False  # a finalizer has interrupted it, and would wait for itself
+            return False  # a finalizer runs on it, and would wait for itself
         try:
-            return self._taken.setdefault(0, job) is job
+            return self._taken.setdefault(0, task) is task
         finally:
             self._notifier.notify_all()
 
     def wait(self) -> PoolTask | None:
-        """What it was given; None if it is to leave. Called by the thread itself."""
+        """Return the assigned task; None if the thread is to end. Called by the thread itself."""
         self._notifier.wait_for(lambda: self._taken, Deadline(IDLE_TIMEOUT))
         return self._taken.setdefault(0, None)
 
 
 class _ThreadPool:
-    """The threads that are free now."""
+    """The idle threads."""
 
     def __init__(self) -> None:
-        # The one that was busy last comes first, so that a crew which has grown shrinks again. Every use is one step.
-        self.offers: deque[_Offer] = deque()
+        # The most recently used thread is first, so that surplus threads reach their limit. Every use is one step.
+        self.idle_threads: deque[_IdleThread] = deque()
         register_for_fork(self)
         register_idle(self)
 
-    def work(self, job: PoolTask | None) -> None:
-        """What a thread of the crew does, from its first job on."""
+    def work(self, task: PoolTask | None) -> None:
+        """Run tasks on the calling thread, from its first one on."""
         generation = fork_generation()
-        thread = threading.current_thread()
-        number = thread.name.rpartition("-")[2]
-        while job is not None:
-            thread.name = f"rtvi-{job.role}-{number}"
-            offer = _Offer()
-            job._make(offer)
+        while task is not None:
+            name_thread(task.role)
+            idle = _IdleThread()
+            task._run(idle)
             if fork_generation() != generation:
-                return  # the job forked and returned: this is its child's only thread
-            thread.name = f"rtvi-idle-{number}"
-            job = None  # it may hold whatever its owner has
-            job = offer.wait()
-            self.offers.remove(offer)
+                return  # the task forked and returned: this is the only thread of the child
+            name_thread("idle")
+            task = None  # it may refer to objects that must be collected
+            task = idle.wait()
+            self.idle_threads.remove(idle)
 
     def stop_idle_threads(self, deadline: Deadline) -> None:
-        """Let those leave that are free."""
-        leaving = [offer.thread for offer in self.offers.copy() if offer.take(None)]
+        """End the idle threads, and wait for them until `deadline`."""
+        leaving = [idle.thread for idle in self.idle_threads.copy() if idle.assign(None)]
         for thread in leaving:
             join_thread(thread, deadline)
 
     def after_fork_in_child(self) -> None:
-        self.offers.clear()
+        """Forget the threads, which do not exist in the child."""
+        self.idle_threads.clear()
 
 
-_crew = _ThreadPool()
+_pool = _ThreadPool()

@@ -1,8 +1,8 @@
 """Serial queues that shared workers drain.
 
-A *queue* keeps the order of one client's events. Few workers serve many queues: one is woken or started only when a
-queue has something to do and nobody drains it, so that 500 quiet clients need no thread, and a handler that blocks
-holds up its own queue only.
+A queue keeps the order of one client's events. Few workers serve many queues: a worker is woken or started only when a
+queue has items and no thread drains it, so that 500 idle clients need no thread, and a handler that blocks delays its
+own queue only.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from .latch import Notifier
 logger: logging.Logger = logging.getLogger(__name__)
 
 Item: TypeAlias = tuple[Any, ...]
-"""What is queued: first a function that is called with the item itself, last how many bytes it holds, between them
-what the function needs. It is one tuple, because what waits in a queue is looked through by each run of the garbage
-collector."""
+"""A queued call: first a function that is called with the item itself, last the size of the item in bytes, between them
+the function's data. It is one tuple, because each run of the garbage collector traverses the queued objects."""
 
 
 class Workers(Protocol):
-    """Who drains queues."""
+    """A pool of threads that drain queues."""
 
     def submit(self, queue: SerialQueue) -> None:
-        """Have `queue.drain()` called: soon on another thread, or on this one when it has nothing better to do."""
+        """Schedule a call of `queue.drain()`, on another thread or on this one."""
 
 
 class QueueOverflow(Exception):  # noqa: N818 - a signal to the poster, not an error that a user sees
-    """The queue is full; not all was queued."""
+    """The queue is full, and some items were not queued."""
 
 
 def _call_function(item: Item) -> None:
     item[1]()
 
 
-class _Turn:
-    """The right to drain a queue. A call of `run_queued()` has one of its own; `thread` is None for a worker's."""
+class _DrainToken:
+    """The right to drain a queue. Each call of `run_queued()` has its own; a worker's has the `thread` None."""
 
     __slots__ = ("thread",)
 
@@ -49,41 +48,41 @@ class _Turn:
 
 
 class SerialQueue:
-    """A serial queue of functions to call. They run in order, one at a time, never on two threads at once.
+    """A queue of functions to call. They run in order, one at a time, never on two threads at once.
 
     Args:
-        max_items: how many items may wait.
-        max_bytes: how many bytes, by the sizes that `post()` is told, may wait.
-        manual: nobody drains the queue but `run_queued()`.
+        max_items: the maximum number of queued items.
+        max_bytes: the maximum of queued bytes, by the sizes that `post()` is given.
+        manual: only `run_queued()` drains the queue.
     """
 
     def __init__(self, *, max_items: int = 100_000, max_bytes: int = 64 * 1024 * 1024, manual: bool = False) -> None:
-        # Held by `post_if()`, for a few assignments, so that what that decides and the place in the
-        # queue are one step. Any thread may be one; re-entrant, because a finalizer or signal handler may post in
-        # between. Whoever else posts, and whoever takes from the queue, does without.
+        # Guards the decision of `post_if()` and the place of its item in the queue. Any thread may hold it, for a few
+        # assignments. Re-entrant, because a finalizer or signal handler may post on the thread that holds it. All other
+        # methods do without.
         self._lock = threading.RLock()
         self._items: deque[Item] = deque()
         self._bytes_posted = 0
         self._bytes_taken = 0
-        # Who drains the queue, under the key 0; empty if nobody does. Not an attribute, because `setdefault()` is one
-        # step that no other thread and no signal handler can split.
-        self._turns: dict[int, _Turn] = {}
-        #: Identity of the thread that runs items; None if none does.
+        # Holds the token of the draining thread under the key 0; empty if no thread drains the queue. Not an attribute,
+        # because `setdefault()` is one step that no other thread and no signal handler can split.
+        self._tokens: dict[int, _DrainToken] = {}
+        #: Identity of the thread that runs items; None if no thread does.
         self.runs_on: int | None = None
         self._max_items = max_items
         self._max_bytes = max_bytes
         self.manual = manual
-        # Rung when an item comes and when nobody drains the queue any more, for run_queued().
+        # Notified for run_queued(), when an item is queued and when the token is released.
         self._notifier = Notifier()
 
     def post(self, function: Callable[[], object], workers: Workers, size: int = 0, *, force: bool = False) -> None:
-        """Queue a function; `workers` provides the thread that calls it. Never blocks.
+        """Queue a function, which a thread of `workers` calls. Never blocks.
 
         Args:
-            function: what it raises is logged.
-            workers: where a thread is found if nobody drains the queue now.
-            size: bytes that the function holds. One thread at a time posts what holds any.
-            force: queue it even when the queue is full (for the last events of a session).
+            function: an exception that it raises is logged.
+            workers: they drain the queue if no thread does now.
+            size: bytes that the function holds. Functions with a size above 0 must be posted by one thread at a time.
+            force: queue it even if the queue is full (for the last events of a session).
 
         Raises:
             QueueOverflow: the queue is full.
@@ -92,7 +91,7 @@ class SerialQueue:
         self._call(workers)
 
     def post_all(self, items: list[Item], workers: Workers, size: int) -> None:
-        """As `post()`, for what comes together, and its size. If the queue gets full, the first of them are queued."""
+        """Queue several items of `size` bytes in all. If the queue gets full, queue the first of them and raise."""
         try:
             self._append(items, size)
         finally:
@@ -107,12 +106,12 @@ class SerialQueue:
         *,
         force: bool = False,
     ) -> bool:
-        """As `post()`, if `when()` says so; returns whether it did.
+        """Queue a function, as `post()` does, if `when()` returns True; return its result.
 
         Args:
-            when: called under the queue's lock, so that what it decides and the place of the function in the queue are
+            when: called under the queue's lock, so that its decision and the place of the function in the queue are
                 one step. It may only read and assign.
-            function: None: nothing is queued; this only decides.
+            function: None: queue nothing, only call `when()`.
             workers, size, force: as for `post()`.
 
         Raises:
@@ -140,14 +139,14 @@ class SerialQueue:
             self._append([item], item[-1])
 
     def _call(self, workers: Workers) -> None:
-        """Something was queued. Whoever has the turn looks into the queue again after giving it back."""
+        """Find a thread for new items. A thread with the token checks the queue again after it has released it."""
         self._notifier.notify_all()
-        if not self._turns and not self.manual:
+        if not self._tokens and not self.manual:
             workers.submit(self)
 
     @property
     def is_current(self) -> bool:
-        """True on the thread that runs an item of this queue right now."""
+        """True on the thread that runs an item of this queue."""
         return self.runs_on == threading.get_ident()
 
     def __len__(self) -> int:
@@ -155,70 +154,69 @@ class SerialQueue:
 
     @property
     def bytes_queued(self) -> int:
-        """What the queued items hold."""
+        """The size of the queued items."""
         return self._bytes_posted - self._bytes_taken
 
     def drain(self) -> None:
-        """Run what is queued until nothing is left, unless somebody does. Called by the worker that comes for it."""
-        more = self._take(_Turn())
+        """Run the queued items until none is left, unless another thread does. Called by a worker."""
+        more = self._take(_DrainToken())
         while more:
             try:
                 self.runs_on = threading.get_ident()
                 self._run_all()
             except BaseException:
-                # An exit or the like: on a thread that serves other queues too it ends nothing.
+                # SystemExit, for example: it must not end a thread that serves other queues too.
                 logger.exception("An item of an event queue tried to end its thread")
             else:
                 self.runs_on = None
                 self._release()
-                # What came between the last look and the release found nobody to be asked.
-                more = bool(self._items) and self._take(_Turn())
+                # Items that were posted between the last check and the release have called no worker.
+                more = bool(self._items) and self._take(_DrainToken())
 
     def _release(self) -> None:
-        """Nobody drains the queue any more: the next `post()` finds somebody, or `run_queued()` takes over."""
-        self._turns.clear()
+        """Release the token: the next `post()` calls a worker, or `run_queued()` gets the token."""
+        self._tokens.clear()
         self._notifier.notify_all()
 
     def run_queued(self, deadline: Deadline, until: Callable[[], bool] | None = None) -> int:
-        """Wait until `deadline` for a first item, then run what is queued, on this thread. Returns how many ran.
+        """Block until `deadline` for a first item, then run the queued items on this thread; return how many ran.
 
-        One thread runs at a time; another one that calls meanwhile waits for its turn.
+        One thread runs items at a time; another one that calls this meanwhile blocks until the token is free.
 
         Args:
             deadline: limit of the wait for a first item.
-            until: give up waiting when it is true.
+            until: ends the wait when it returns True.
         """
-        turn, done = _Turn(threading.get_ident()), 0
+        token, done = _DrainToken(threading.get_ident()), 0
 
         def ready() -> bool:
-            return (bool(self._items) and self._take(turn)) or (until is not None and until())
+            return (bool(self._items) and self._take(token)) or (until is not None and until())
 
-        # On a thread of the program's Ctrl-C may come anywhere: the turn is given back all the same.
+        # Ctrl-C may interrupt the application's thread anywhere, and the token must be released all the same.
         try:
             self._notifier.wait_for(ready, deadline)
             count = len(self._items)
-            while done < count and self._turns.get(0) is turn and self._run_one():
+            while done < count and self._tokens.get(0) is token and self._run_one():
                 done += 1
         finally:
-            if self._turns.get(0) is turn:
+            if self._tokens.get(0) is token:
                 self._release()
         return done
 
     def wake(self) -> None:
-        """Let `run_queued()` ask its `until` again."""
+        """Make `run_queued()` call its `until` again."""
         self._notifier.notify_all()
 
-    def _take(self, turn: _Turn) -> bool:
-        """From now on `turn` drains the queue, unless another thread's does."""
-        holder = self._turns.setdefault(0, turn)
-        if holder is not turn and holder.thread == turn.thread is not None:
-            # This thread is here already: a signal handler has interrupted it, or Ctrl-C kept it from giving its turn
-            # back.
-            self._turns[0] = holder = turn
-        return holder is turn
+    def _take(self, token: _DrainToken) -> bool:
+        """Acquire the right to drain the queue for `token`; return False if another thread has it."""
+        holder = self._tokens.setdefault(0, token)
+        if holder is not token and holder.thread == token.thread is not None:
+            # This thread has the right: a signal handler runs on it, or Ctrl-C kept it from releasing its token.
+            self._tokens[0] = holder = token
+        return holder is token
 
     def _run_all(self) -> None:
-        # Written out, not with _run_one(), because every event of every client passes here.
+        # Without _run_one(), because every event of every client passes here.
         while True:
             try:
                 item = self._items.popleft()
@@ -246,9 +244,9 @@ class SerialQueue:
         return True
 
     def after_fork_in_child(self) -> None:
-        """Start anew: whoever held the lock or drained the queue does not exist in this process."""
+        """Reset the queue: a thread that held the lock or the token does not exist in this process."""
         self._lock = threading.RLock()
         self._items = deque()
         self._bytes_posted = self._bytes_taken = 0
-        self._turns = {}
+        self._tokens = {}
         self.runs_on = None

@@ -1,8 +1,8 @@
-"""Work that no signal can tear apart.
+"""Work that no signal can interrupt.
 
-Python runs signal handlers, the one behind Ctrl-C among them, on the main thread, between any two instructions; what
-they raise leaves there what was half done, and no `try` is without a gap. So what must be done as a whole is done on
-another thread, and the main thread only waits for it, at a gate.
+Python runs signal handlers (Ctrl-C, too) on the main thread, between any two instructions. An exception that they raise
+leaves the work there half done, and no `try` covers every instruction. So work that must be complete runs on another
+thread, and the main thread only waits for it.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from .pool_task import PoolTask
 T = TypeVar("T")
 
 
-# How long an interrupted call waits for its work to end sooner, in seconds.
+# An interrupted call waits up to this many seconds for the work that `on_interrupt()` cuts short.
 _LEAVE_TIMEOUT = 5.0
 
 
 def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = None, limit: float | None = None) -> T:
-    """Return what `work()` returns, or raise what it raises; once begun it is done to its end, whatever strikes.
+    """Return what `work()` returns, or raise what it raises. Once begun, the work is never interrupted.
 
     Args:
-        work: done on a thread of its own if this is the main thread.
-        on_interrupt: called if an exception strikes this thread while it waits, Ctrl-C for example. It has `work` end
-            sooner; only then is the exception raised. None: it is raised at once, and the work goes on.
-        limit: seconds that the main thread waits. A signal handler may have struck it where it holds a lock, of
-            `logging` for example, that the work needs.
+        work: runs on another thread if this is the main thread.
+        on_interrupt: called if an exception, Ctrl-C for example, interrupts this thread while it waits. It makes `work`
+            end early, and the exception is raised afterwards. None: it is raised at once, and the work continues.
+        limit: the main thread waits up to this many seconds. The caller may be a signal handler that has interrupted
+            code which holds a lock, of `logging` for example, that the work needs.
 
     Raises:
-        TimeoutError: the limit has passed; the work goes on.
+        TimeoutError: the limit has passed; the work continues.
     """
     if not on_main_thread():
         return work()
     call = _Call(work)
-    job = PoolTask("call", call.run)
+    task = PoolTask("call", call.run)
     try:
         try:
-            job.start()
-            done = job.done.wait(Deadline(limit))
+            task.start()
+            done = task.done.wait(Deadline(limit))
         except NoThreadError:
             call.run()
             done = True
     except BaseException:
-        if on_interrupt is not None and not call.withdraw():
+        if on_interrupt is not None and not call.cancel():
             on_interrupt()
-            job.done.wait(Deadline(_LEAVE_TIMEOUT))
+            task.done.wait(Deadline(_LEAVE_TIMEOUT))
         raise
     if not done:
         raise TimeoutError
@@ -57,15 +57,15 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
 
 
 class _Call(Generic[T]):
-    """A call that is made once, and what came of it."""
+    """A call that is made once, and its outcome."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = deque([work])
         self._results: list[T] = []
         self._errors: list[BaseException] = []
 
-    def withdraw(self) -> bool:
-        """Do not make the call; False if it is being made."""
+    def cancel(self) -> bool:
+        """Cancel the call; return False if it was begun."""
         try:
             self._work.pop()
         except IndexError:
@@ -73,16 +73,18 @@ class _Call(Generic[T]):
         return True
 
     def run(self) -> None:
+        """Make the call, unless it was cancelled or begun."""
         try:
             work = self._work.pop()
         except IndexError:
-            return  # withdrawn, or made by another thread
+            return  # cancelled, or begun by another thread
         try:
             self._results.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._errors.append(error)
 
     def result(self) -> T:
+        """Return the result of the call, or raise its error."""
         if self._errors:
             raise self._errors.pop()
         return self._results.pop()

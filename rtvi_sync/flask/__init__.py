@@ -1,4 +1,4 @@
-"""Between a browser and a bot: a Flask blueprint keeps the session in the worker and streams its events to the page.
+"""Relay between a browser and a bot: a Flask blueprint keeps the session in the worker and streams events to the page.
 
     from rtvi_sync.flask import RTVIBlueprint
 
@@ -18,19 +18,19 @@
 
         return app
 
-Each browser user has one session with the bot, however many pages of his show it. He is known by an unguessable id in
-Flask's signed session cookie, and by nothing else; no address names a session. Requests that another site's page makes
-are refused.
+Each browser user has one session with the bot, shared by all pages of that user. A user is identified only by an
+unguessable id in Flask's signed session cookie; no URL names a session. Requests from pages of other origins are
+refused.
 
-    POST /bot/session    start the session, or find the one there is: {"state": "connecting"}
-    GET  /bot/session    what state it is in
+    POST /bot/session    start the session, or return the one that exists: {"state": "connecting"}
+    GET  /bot/session    its state
     GET  /bot/events     its events, for an EventSource: also when it is ready, and when it could not be started
-    POST /bot/text       {"text": "Hello!"}: what the user typed; "audio_response": false for an answer in writing
-    POST /bot/message    {"type": "...", "data": ...}: a client message of the application's own
+    POST /bot/text       {"text": "Hello!"}: text that the user typed; "audio_response": false for a written answer
+    POST /bot/message    {"type": "...", "data": ...}: a client message of the application
     POST /bot/end        end it
 
-A POST has a JSON object as its body, be it an empty one, and the type application/json. What goes wrong is told as
-{"error": "a_word", "message": "what it means"}. docs/flask.md tells how to serve it, and which errors there are.
+The body of a POST is a JSON object, possibly empty, and its type application/json. The body of an error is
+{"error": "a_word", "message": "what it means"}. docs/flask.md says how to serve it, and lists the errors.
 """
 
 from ..errors import MissingExtraError

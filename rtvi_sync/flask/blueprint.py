@@ -1,4 +1,4 @@
-"""The routes: who may do what with which session, and how that is told."""
+"""Routes of the relay: access control, requests and responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEFAULT_EVENTS: Final = (
     RTVIEvent.SERVER_MESSAGE,
     RTVIEvent.SERVER_RESPONSE,
 )
-"""What a page is told unless `events` says otherwise: what people say, and nothing of the bot's inside."""
+"""Events that a page gets by default: the words of user and bot, and no internals of the bot."""
 
 
 _SIGNAL: Final = Rule(
@@ -53,34 +53,35 @@ _SIGNAL: Final = Rule(
 
 
 class RTVIBlueprint(flask.Blueprint):
-    """Gives a Flask application a relay between browsers and a bot. See the module for its routes.
+    """Relay between browsers and a bot, for a Flask application. See the package's docstring for its routes.
 
-    An event stream occupies a thread of the web server as long as it is open: serve with more threads than
-    `max_sessions * max_streams`, and with one worker process, or with one that each user sticks to.
+    An event stream occupies a thread of the web server while it is open: serve with more threads than
+    `max_sessions * max_streams`, and with one worker process, or with sticky sessions.
 
     Args:
-        make_client: called with the request for each session that is to be started; returns a client of its own, not
-            connected yet. Here the application decides who may talk to which bot: `flask.abort(403)`. Its handlers must
-            run on threads (`events="thread"`, the default of a client). If a user asks twice at the same moment, it may
-            be called for both requests; then one of the clients is never connected.
+        make_client: called with the request for each new session; returns a client of its own, not connected yet. Here
+            the application decides which user may talk to which bot: `flask.abort(403)`. The client's handlers must run
+            on threads (`events="thread"`, the default of a client). If two requests of a user come at the same time, it
+            may be called for both; then one of the clients is never connected.
         name: of the blueprint, and part of the key in Flask's session.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: what the page is told, by any name of an event. Of audio levels only the newest is sent.
-        heartbeat_interval: seconds between signs of life on a stream where nothing happens. A browser that has left is
-            found when the second one cannot be written.
-        leave_timeout: seconds without a stream and without a request after which the user has left and the session is
-            ended, connected or not. A page that is loaded again within that time finds the session as it was.
-        idle_timeout: seconds after which a session is ended in which neither user nor bot does anything.
-        start_timeout: seconds after which the attempt to connect is broken off, whatever limit the client has.
-        stream_lifetime: seconds after which a stream ends and the browser opens the next one. It is how a user whose
-            network has died without a word is found.
-        max_sessions: how many there may be in a worker process; more are answered with 503.
-        max_streams: how many pages of one user may show his session; more are answered with 429.
-        max_events: how many events, of one MiB together at most, are kept for pages that come later or fall behind.
+        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        heartbeat_interval: seconds between heartbeats on a stream without events. A browser that has left is detected
+            when the second heartbeat cannot be written.
+        leave_timeout: seconds without a stream and without a request after which the user counts as gone and the
+            session is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
+        idle_timeout: seconds without activity of user and bot after which a session is ended.
+        start_timeout: seconds after which the attempt to connect is aborted, whatever timeout the client has.
+        stream_lifetime: seconds after which a stream ends and the browser opens the next one. By this a user whose
+            network failed silently is detected.
+        max_sessions: maximum number of sessions in a worker process; beyond it the response is 503.
+        max_streams: maximum number of pages that show a user's session; beyond it the response is 429.
+        max_events: maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
+            fall behind.
 
     Raises:
-        ValueError: no event is named so, or a number makes no sense.
+        ValueError: there is no event of that name, or a number is out of range.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class RTVIBlueprint(flask.Blueprint):
         self._stopping = False
         self.after_fork_in_child()
         register_for_fork(self)
-        self.before_request(_refuse_strangers)
-        self.after_request(_protect)
+        self.before_request(_refuse_cross_origin)
+        self.after_request(_add_security_headers)
         self.add_url_rule("/session", view_func=self._start, methods=["POST"], endpoint="start")
         self.add_url_rule("/session", view_func=self._state, methods=["GET"], endpoint="state")
         self.add_url_rule("/events", view_func=self._stream, methods=["GET"], endpoint="events")
@@ -131,17 +132,17 @@ class RTVIBlueprint(flask.Blueprint):
         self.add_url_rule("/end", view_func=self._end, methods=["POST"], endpoint="end")
 
     def after_fork_in_child(self) -> None:
-        """A process has its own sessions, and a name by which it knows a cookie of its own."""
+        """Set what belongs to one process: its sessions, and the name by which it recognizes its cookies."""
         self._process = secrets.token_hex(4)
-        # Guards _relays. Held for a moment by threads of the web server and of the relays.
+        # Guards _relays. Threads of the web server and of the relays hold it for a few instructions.
         self._lock = threading.Lock()
         self._relays: list[Relay] = []
 
     def set_cookie(self) -> None:
-        """Give the browser that makes this request the cookie by which its session will be known, unless it has one.
+        """Set the cookie that identifies the browser's session, unless the request has it.
 
-        Call it in the view of the page. A session is started only for a browser that has brought the cookie back: so it
-        gets one, however often and however fast it asks.
+        Call it in the view of the page. A session is started only for a browser that has returned the cookie, so that
+        concurrent requests of one browser start one session.
         """
         if not self._cookie()[1]:
             flask.session[self._key] = f".{secrets.token_urlsafe(32)}"
@@ -150,7 +151,7 @@ class RTVIBlueprint(flask.Blueprint):
         """End all sessions and streams of this process, and wait for that. For tests, and for a server's exit hook.
 
         Args:
-            timeout: seconds after which it returns in any case.
+            timeout: seconds after which it returns even if they have not ended.
         """
         WAIT.check(timeout=timeout)
         deadline = time.monotonic() + timeout
@@ -162,9 +163,9 @@ class RTVIBlueprint(flask.Blueprint):
             relay.join(max(0.0, deadline - time.monotonic()))
 
     def end_streams_on(self, signal_number: int) -> None:
-        """Let a signal end all streams, besides what it does already; call it on the main thread of the worker.
+        """End all streams when a signal arrives, then run its previous handler. Call it on the worker's main thread.
 
-        A server that is told to end waits for its requests, and a stream is one that does not end. In gunicorn's
+        A server that shuts down waits for its requests, and a stream is a request that does not end. In gunicorn's
         configuration:
 
             def post_worker_init(worker):
@@ -173,105 +174,105 @@ class RTVIBlueprint(flask.Blueprint):
         Without it the streams, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
 
         Raises:
-            ValueError: this is not the main thread, or the signal's handler is not Python's.
+            ValueError: this is not the main thread, or the handler of the signal was not set by Python.
         """
         _SIGNAL.check(signal_number=signal_number)
-        before = signal.getsignal(signal_number)
-        if before is None:
-            raise ValueError("signal_number must be of a signal whose handler Python has set, so that it can be kept")
+        previous = signal.getsignal(signal_number)
+        if previous is None:
+            raise ValueError("signal_number must be that of a signal whose handler was set by Python")
 
         def handle(number: int, frame: FrameType | None) -> None:
-            # Nothing but this: whoever holds a lock may be the thread that was interrupted.
+            # Only an assignment, because the interrupted thread may hold any lock.
             self._stopping = True
-            if callable(before):
-                before(number, frame)
+            if callable(previous):
+                previous(number, frame)
             else:
-                signal.signal(number, before)
+                signal.signal(number, previous)
                 signal.raise_signal(number)
 
         signal.signal(signal_number, handle)
 
-    # -- routes: threads of the web server ----------------------------------------------------------------------------
+    # -- routes, on threads of the web server -------------------------------------------------------------------------
 
     def _start(self) -> tuple[flask.Response, int]:
-        _body()
+        _read_body()
         secret = self._cookie()[1]
         if not secret:
             self.set_cookie()
-            _refuse(428, "no_cookie", "Try again with the cookie that comes with this answer.")
-        relay, status = self._find(), 200
+            _refuse(428, "no_cookie", "The request has no cookie. Repeat it with the one of this response.")
+        relay, status = self._find_relay(), 200
         if relay is None or relay.reason is not None:
-            relay, status = self._add(secret, self._make_client(flask.request))
+            relay, status = self._add_relay(secret, self._make_client(flask.request))
         flask.session[self._key] = f"{self._process}.{secret}"
-        return _state_of(relay), status
+        return _state_response(relay), status
 
     def _state(self) -> flask.Response:
-        return _state_of(self._own())
+        return _state_response(self._require_relay())
 
     def _stream(self) -> flask.Response:
-        relay = self._own(though_ended=True)
+        relay = self._require_relay(though_ended=True)
         if not (flask.request.environ["wsgi.multithread"] or flask.current_app.testing or self._warned):
             self._warned = True
             logger.warning(
-                "This web server does one thing at a time, and an event stream blocks it. Serve with threads: "
+                "This web server handles one request at a time, and an event stream blocks it. Serve with threads: "
                 "gunicorn --worker-class gthread --workers 1 --threads 80"
             )
         stream = relay.stream(flask.request.headers.get("Last-Event-ID", ""))
         if stream is None:
             _refuse(429, "too_many_pages", "Too many pages show this session. Close some of them.")
         response = flask.Response(stream, mimetype="text/event-stream")
-        response.headers["X-Accel-Buffering"] = "no"  # nginx would keep events back until it has some KB
+        response.headers["X-Accel-Buffering"] = "no"  # nginx delays events by buffering otherwise
         return response
 
     def _send_text(self) -> tuple[flask.Response, int]:
-        body = _body()
+        body = _read_body()
         text, aloud = body.get("text"), body.get("audio_response", True)
         if not isinstance(text, str) or not text.strip() or not isinstance(aloud, bool):
-            _refuse(400, "bad_request", 'The body is {"text": "...", "audio_response": true or false}.')
-        relay = self._own()
+            _refuse(400, "bad_request", 'The body must be {"text": "...", "audio_response": true or false}.')
+        relay = self._require_relay()
         return self._send(relay, lambda: relay.send_text(text, aloud))
 
     def _send_message(self) -> tuple[flask.Response, int]:
-        body = _body()
+        body = _read_body()
         type_, data = body.get("type"), body.get("data")
         if not isinstance(type_, str) or not type_:
-            _refuse(400, "bad_request", 'The body is {"type": "...", "data": any JSON}.')
-        relay = self._own()
+            _refuse(400, "bad_request", 'The body must be {"type": "...", "data": any JSON}.')
+        relay = self._require_relay()
         return self._send(relay, lambda: relay.client.send_client_message(type_, data))
 
     def _send(self, relay: Relay, send: Callable[[], object]) -> tuple[flask.Response, int]:
         try:
             send()
         except MessageTooLargeError:
-            _refuse(413, "too_large", "This is more than the bot takes.")
+            _refuse(413, "too_large", "The message is too large for the bot. Send less data.")
         except UnsupportedFeatureError:
-            _refuse(501, "unsupported", "This bot does not know such messages.")
+            _refuse(501, "unsupported", "This bot does not support such messages.")
         except RTVIError:
-            _refuse(409, "not_ready", "The bot is not ready.")
+            _refuse(409, "not_ready", "The bot is not ready. Wait for botReady.")
         except (ValueError, TypeError, RecursionError):
-            _refuse(400, "bad_request", "This cannot be written as JSON.")
-        relay.was_used()
+            _refuse(400, "bad_request", "The message cannot be encoded as JSON.")
+        relay.record_activity()
         return flask.jsonify({}), 202
 
     def _end(self) -> tuple[flask.Response, int]:
-        _body()
-        self._own().end("user")
+        _read_body()
+        self._require_relay().end("user")
         return flask.jsonify({}), 202
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------------------
 
-    def _find(self) -> Relay | None:
-        """The last session of the user who asks, if it is in this process and not forgotten."""
+    def _find_relay(self) -> Relay | None:
+        """Return the requesting user's last session, or None if this process has none."""
         secret = self._cookie()[1]
         with self._lock:
             relay = next((relay for relay in reversed(self._relays) if relay.owner == secret), None)
         if relay is not None:
-            relay.was_seen()
+            relay.record_contact()
         return relay
 
-    def _own(self, *, though_ended: bool = False) -> Relay:
-        """The session of the user who asks; refuses the request if there is none."""
-        relay, process = self._find(), self._cookie()[0]
+    def _require_relay(self, *, though_ended: bool = False) -> Relay:
+        """Return the requesting user's session; refuse the request if there is none."""
+        relay, process = self._find_relay(), self._cookie()[0]
         if relay is None and not process:
             _refuse(404, "no_session", "There is no session. Start one.")
         if relay is None and process != self._process:
@@ -281,31 +282,31 @@ class RTVIBlueprint(flask.Blueprint):
         return relay
 
     def _cookie(self) -> tuple[str, str]:
-        """The process of the user's last session, and the secret, in his cookie; empty if there is none."""
+        """Return the name of the last session's process, and the secret, from the user's cookie; else empty."""
         value = flask.session.get(self._key)
         process, _, secret = value.partition(".") if isinstance(value, str) else ("", "", "")
         return process, secret
 
-    def _add(self, owner: str, client: RTVIClient) -> tuple[Relay, int]:
-        """A session for a user with this client, or the one that another request of his has just added; the status."""
+    def _add_relay(self, owner: str, client: RTVIClient) -> tuple[Relay, int]:
+        """Add a session unless another request of the user has just added one; return it and the HTTP status."""
         if not isinstance(client, RTVIClient):
-            raise TypeError(f"make_client returns an RTVIClient, not {client!r}")
+            raise TypeError(f"make_client returned {client!r}. Return an RTVIClient")
         relay = Relay(owner, client, self._limits, forget=self._forget, stopping=lambda: self._stopping)
         with self._lock:
-            if any(other.client is client for other in self._relays):  # or one user would be told what another says
-                raise TypeError("make_client returned a client that serves another session; each has one of its own")
+            if any(other.client is client for other in self._relays):  # one user would get the words of another
+                raise TypeError("make_client returned the client of another session. Return a new one each time")
             live = [other for other in self._relays if other.reason is None]
             for other in live:
                 if other.owner == owner:
                     return other, 200
-            before = [other for other in self._relays if other.owner == owner]
+            previous = [other for other in self._relays if other.owner == owner]
             full = len(live) >= self._limits.max_sessions
             if not full:
                 self._relays.append(relay)
         if full:
-            _refuse(503, "busy", "Too many people are talking to the bot. Try again later.")
-        for other in before:
-            other.drop()  # its pages are told of this one
+            _refuse(503, "busy", "Too many users are talking to the bot. Try again later.")
+        for other in previous:
+            other.drop()  # the pages of the ended session get the events of this one
         try:
             relay.start(self._events, self._connect)
         except BaseException:
@@ -319,7 +320,7 @@ class RTVIBlueprint(flask.Blueprint):
                 self._relays.remove(relay)
 
 
-def _state_of(relay: Relay) -> flask.Response:
+def _state_response(relay: Relay) -> flask.Response:
     return flask.jsonify({"state": relay.state.value})
 
 
@@ -329,38 +330,38 @@ def _refuse(status: int, error: str, message: str) -> NoReturn:
     flask.abort(response)
 
 
-def _refuse_strangers() -> None:
-    """Before each request: only a page of this very origin may make it.
+def _refuse_cross_origin() -> None:
+    """Refuse a request that was not made by a page of the same origin. Called before each request.
 
-    A browser says so itself in Sec-Fetch-Site, which no page can write. Where it does not (over plain HTTP, and older
-    ones), it tells the origin of a POST. And no page of another origin may send JSON without being allowed first.
+    A browser states this in Sec-Fetch-Site, which no page can set. If the header is missing (plain HTTP, older
+    browsers), the Origin of a POST is checked. And pages of other origins cannot send JSON without a CORS preflight.
     """
     request = flask.request
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site != "same-origin" if site is not None else origin not in (None, request.host_url.rstrip("/")):
-        _refuse(403, "cross_origin", "Only pages of this site may do that.")
+        _refuse(403, "cross_origin", "Only pages of this site may make this request.")
     if request.method == "POST" and not request.is_json:
-        _refuse(415, "not_json", "The body of a POST is JSON, and its Content-Type application/json.")
+        _refuse(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
 
 
-def _protect(response: flask.Response) -> flask.Response:
-    """After each request: what is told here is for one user, and no document."""
+def _add_security_headers(response: flask.Response) -> flask.Response:
+    """Add headers for a response that is for one user and not a document. Called after each request."""
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
     return response
 
 
-def _body() -> dict[str, Any]:
-    """The JSON object that a POST brings; refuses anything else."""
-    # Not by Content-Length: a body that comes in chunks has none.
+def _read_body() -> dict[str, Any]:
+    """Return the JSON object in the body of a POST; refuse the request if it is anything else."""
+    # The size is not checked by Content-Length, because a chunked body has none.
     raw = flask.request.stream.read(_MAX_BODY_BYTES + 1)
     if len(raw) > _MAX_BODY_BYTES:
-        _refuse(413, "too_large", f"The body of a request has {_MAX_BODY_BYTES} bytes at most.")
+        _refuse(413, "too_large", f"The body of a request must not exceed {_MAX_BODY_BYTES} bytes.")
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        _refuse(400, "bad_request", "The body is a JSON object.")
+        _refuse(400, "bad_request", "The body must be a JSON object.")
     return body

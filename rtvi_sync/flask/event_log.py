@@ -1,4 +1,4 @@
-"""The events of a session as a page gets them: as JSON, from a log that every stream reads at its own pace."""
+"""Log of a session's events as JSON, which each event stream reads at its own pace."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import attrs
 from ..events import RTVIEvent
 
 _MAX_BYTES: Final = 1024 * 1024
-# Inside of a <script> too, where JSON is valid JavaScript, none of these can begin or end anything.
+# Escaped, so that the JSON is safe inside of a <script>, where these characters could begin or end markup.
 _HTML_SAFE: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 
 
-class Place(NamedTuple):
-    """How far a stream has read: the number of the last event, and of the last change of a level."""
+class Position(NamedTuple):
+    """Read position of a stream: the number of the last event, and of the last change of a level."""
 
     event: int = 0
     level: int = 0
 
 
 class EventLog:
-    """The last events of a session and the newest level of each kind, ready to be sent.
+    """The last events of a session and the newest audio level of each kind, as bytes to send.
 
-    A browser that is slow or away costs nothing and holds up nobody. What is gone before it was read is counted, and
-    the number sent.
+    A slow or absent browser costs no memory and delays no other. Events that were dropped before a stream read them are
+    counted, and the stream gets their number.
     """
 
     def __init__(self, max_events: int) -> None:
-        # The ids of an earlier session's events are not places in this one.
+        # Part of the event ids, by which those of an earlier session are recognized.
         self._name = secrets.token_hex(4)
         self._max_events = max_events
-        # Guards the fields below, and wakes the streams. Held for a moment by any thread.
+        # Guards the fields below, and wakes the streams. Any thread holds it for a few instructions.
         self._changed = threading.Condition(threading.Lock())
         self._events: deque[bytes] = deque()
         self._bytes = 0
-        self._place = Place()
+        self._position = Position()
         self._levels: dict[RTVIEvent, tuple[int, bytes]] = {}
         self._wakes = 0
         self._closed = False
@@ -50,76 +50,76 @@ class EventLog:
         with self._changed:
             if self._closed:
                 return
-            self._place = self._place._replace(event=self._place.event + 1)
-            chunk = f"id: {self._name}.{self._place.event}\ndata: {text}\n\n".encode()
+            self._position = self._position._replace(event=self._position.event + 1)
+            chunk = f"id: {self._name}.{self._position.event}\ndata: {text}\n\n".encode()
             self._events.append(chunk)
             self._bytes += len(chunk)
-            # The newest is kept, whatever its size.
+            # The newest event is kept, whatever its size.
             while len(self._events) > 1 and (self._bytes > _MAX_BYTES or len(self._events) > self._max_events):
                 self._bytes -= len(self._events.popleft())
             self._changed.notify_all()
 
     def replace(self, level: RTVIEvent, text: str) -> None:
-        """Set the newest level of a kind, likewise."""
+        """Replace the newest level of a kind, given as JSON in one line."""
         with self._changed:
-            self._place = self._place._replace(level=self._place.level + 1)
-            self._levels[level] = (self._place.level, f"data: {text}\n\n".encode())
+            self._position = self._position._replace(level=self._position.level + 1)
+            self._levels[level] = (self._position.level, f"data: {text}\n\n".encode())
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let all who wait in `read()` return with what there is, be it nothing."""
+        """Make all blocked calls of `read()` return, with or without events."""
         with self._changed:
             self._wakes += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing will follow."""
+        """End the log: no event follows. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def place_of(self, last_event_id: str) -> Place:
-        """The place after the event that a browser saw last; the beginning if it is none of this log's."""
+    def position_after(self, last_event_id: str) -> Position:
+        """Return the position after the event with this id; the beginning if it is no id of this log."""
         name, _, number = last_event_id.partition(".")
         if name != self._name or not (number.isascii() and number.isdecimal() and len(number) < 20):
-            return Place()
+            return Position()
         with self._changed:
-            return Place(int(number)) if int(number) <= self._place.event else Place()
+            return Position(int(number)) if int(number) <= self._position.event else Position()
 
-    def read(self, place: Place, timeout: float) -> tuple[Place, bytes | None]:
-        """Wait for what follows `place`.
+    def read(self, position: Position, timeout: float) -> tuple[Position, bytes | None]:
+        """Wait for the events after `position`.
 
         Returns:
-            The new place, and what is to be sent: nothing when `timeout` seconds have passed or somebody has called
-            `wake()`, None after the end.
+            The new position, and the bytes to send: none after `timeout` seconds or a call of `wake()`, and None after
+            the end of the log.
         """
         with self._changed:
             wakes = self._wakes
-            self._changed.wait_for(lambda: self._closed or self._place != place or self._wakes != wakes, timeout)
-            if self._place == place:
-                return place, None if self._closed else b""
-            new = self._place.event - place.event
+            self._changed.wait_for(lambda: self._closed or self._position != position or self._wakes != wakes, timeout)
+            if self._position == position:
+                return position, None if self._closed else b""
+            new = self._position.event - position.event
             missed = new - len(self._events)
             chunks = [f"data: {as_json('relayGap', {'missed': missed})}\n\n".encode()] if missed > 0 else []
             chunks += itertools.islice(self._events, max(0, -missed), None)
-            chunks += [chunk for change, chunk in self._levels.values() if change > place.level]
-            return self._place, b"".join(chunks)
+            chunks += [chunk for change, chunk in self._levels.values() if change > position.level]
+            return self._position, b"".join(chunks)
 
 
 def as_json(event: str, data: Any) -> str:
-    """An event as JSON in one line of ASCII that no HTML parser takes for markup."""
+    """Return an event as JSON in one line of ASCII without characters of HTML markup."""
     document = {"event": event, "data": data}
     try:
         text = json.dumps(document, default=_fields, allow_nan=False)
-    except ValueError:  # Python servers do send NaN, which no browser reads
+    except ValueError:  # some Python servers send NaN, which browsers cannot parse
         text = json.dumps(json.loads(json.dumps(document, default=_fields), parse_constant=lambda _: None))
     return text.translate(_HTML_SAFE)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
-    """A payload by the fields that its class knows and that are there.
+    """Return the fields of a payload that its class declares and that are not None.
 
-    None for what is not to leave the process, such as exceptions.
+    None for other objects, such as exceptions, which must not leave the process.
     """
     if not attrs.has(type(value)):
         return None

@@ -1,4 +1,4 @@
-"""Load tests of voice bots with Locust: its users talk, and what takes its time is told as Locust tells of requests.
+"""Load tests of voice bots with Locust: its users talk, and durations are reported like Locust's requests.
 
     # locustfile.py, for `locust -f locustfile.py --host ws://localhost:7860/ws-client`
     from locust import between, task
@@ -15,9 +15,9 @@
                 self.client.send_text("What time is it?")
                 self.client.wait_for_answer(timeout=10)
 
-A user's `client` is an `RTVIClient` that tells how long its calls and the bot's answers take; docs/scaling.md has the
-rest. Locust patches the process with gevent when it is imported, so a program of yours imports it before all else; the
-`locust` command has done so. It needs the extra `locust`.
+A user's `client` is an `RTVIClient` that measures the duration of its calls and of the bot's answers; see
+docs/scaling.md. Locust patches the process with gevent when it is imported, so an application has to import it first;
+the `locust` command does so. It needs the extra `locust`.
 """
 
 from ..errors import MissingExtraError

@@ -1,4 +1,4 @@
-"""A Locust user that talks to a bot."""
+"""Locust user that talks to a bot."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from rtvi_sync.testing import MeasuredClient, Measurement
 
 
 class RTVIUser(User):
-    """A user of a voice bot. Subclasses have tasks, as those of every Locust user, and talk by `self.client`.
+    """User of a voice bot. Subclasses have tasks, like every Locust user, and talk by `self.client`.
 
-    The client is not connected. A task that is a call of its own connects it (``with self.client:``); for one session
-    that lasts as long as the user, `on_start()` does. A session that is lost stays so until the program connects again.
-    When the user stops, in whatever it is doing, its session is ended.
+    The client is not connected. If each task is a call of its own, the task connects it (``with self.client:``); for
+    one session during the user's whole life, `on_start()` does. A lost session is not replaced until the application
+    connects again. When the user stops, during any call, its session is ended.
 
-    These are the entries in Locust's statistics. What fails counts as a failure there, and is raised where it was
-    called, which Locust counts among the exceptions too, unless the task catches it:
+    The table lists the entries in Locust's statistics. An error counts as a failure there and is raised to the caller;
+    unless the task catches it, Locust lists it among the exceptions too:
 
     | type | name | response time |
     |---|---|---|
     | CONNECT | connect, start_bot, start_bot_and_connect | until the bot is ready |
     | REQUEST | the request's type | until its answer; its size is that of the answer's JSON |
-    | ANSWER | first text, first sound, whole | from the end of the user's turn; see `MeasuredClient` |
-    | STEP | as given to `client.measure()` | what the program measures itself |
+    | ANSWER | first text, first audio, complete | from the end of the user's turn; see `MeasuredClient` |
+    | STEP | as given to `client.measure()` | duration measured by the application |
 
     Attributes:
-        host: as `--host` gives it: a URL as `RTVIClient.for_url()` takes it.
-        client: of this user alone.
+        host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
+        client: used by this user only.
     """
 
     abstract: bool = True
@@ -41,29 +41,29 @@ class RTVIUser(User):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         self.client: MeasuredClient = self.make_client()
-        self.client.on_measurement = self._tell
+        self.client.on_measurement = self._fire_request
 
     def make_client(self) -> MeasuredClient:
-        """The client of this user, not connected. Override it for sound, or for what else a client is to be given:
+        """Return the client of this user, not connected. Override it to pass audio or other options:
 
             def make_client(self):
                 return MeasuredClient.for_url(self.host, mic=WavSource("question.wav"))
 
         Raises:
-            StopTest: there is no host.
+            StopTest: no host is set.
         """
         if self.host is None:
             raise StopTest("No host: pass --host with the bot's URL (ws://... or http://...), or set the user's `host`")
         return MeasuredClient.for_url(self.host)
 
     def start(self, group: Group) -> Greenlet[..., Any]:
-        """Called by Locust."""
+        """Start the user's greenlet. Called by Locust."""
         greenlet: Greenlet[..., Any] = super().start(group)
-        # Whatever ends the user, and whatever its on_stop() does: its session ends. In a greenlet of its own.
+        # Ends the session in a greenlet of its own, whatever ends the user and whatever its on_stop() does.
         greenlet.link(lambda _: self.client.close())
         return greenlet
 
-    def _tell(self, done: Measurement) -> None:
+    def _fire_request(self, done: Measurement) -> None:
         request: dict[str, Any] = {
             "request_type": done.kind.upper(),
             "name": done.name,

@@ -1,12 +1,12 @@
-"""Floor 2: where audio comes from and goes to.
+"""Sources and sinks of audio and video, the protocols of custom ones, and the tracks that `tracks()` returns.
 
-Sources and sinks for programs without a sound card, the protocols to write your own, and what `tracks()` returns.
 PCM is signed 16-bit little endian, mono, everywhere.
 """
 
 import typing
 
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
+from .port import MediaPort
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
 from .sources import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
@@ -20,13 +20,14 @@ __all__ = [
     "AudioSource",
     "AudioSink",
     "VideoSource",
+    "MediaPort",
     # sources
     "WavSource",
     "BytesSource",
     "SilenceSource",
     "ToneSource",
     "CallbackSource",
-    # sources of pictures
+    # video sources
     "CameraSource",
     "FileVideoSource",
     "ScreenSource",
@@ -55,7 +56,7 @@ __all__ = [
     "Participant",
 ]
 
-if not typing.TYPE_CHECKING:  # to a type checker it would mean that there is any name
+if not typing.TYPE_CHECKING:  # a type checker would infer from it that every name exists
 
     def __getattr__(name: str) -> typing.Any:
         if name in __all__:

@@ -1,6 +1,6 @@
-"""What sources and sinks are, what travels between them, and who uses one at the moment.
+"""Protocols of sources and sinks, the frames and queues between them, and the lease of a session on each.
 
-Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes. Pictures are rows of RGB pixels.
+Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes. Images are rows of RGB pixels.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ if TYPE_CHECKING:
 
 
 class AudioSource(Protocol):
-    """Where the user's voice comes from.
+    """A source of the user's voice.
 
-    A source of your own is read ahead of time, by up to 1 s, on a thread of its own, which may block. It is read from
-    the moment the bot is ready, never while muted, until it ends or the session does; then `close()` is called on the
-    same thread. The next session reads the same object again, so a source that has a beginning returns to it in
-    `close()`. A `read()` that hangs past the end of the session is abandoned: what it returns is ignored and `close()`
-    is not called. An exception is reported as `device_error` and ends the source, not the session.
+    A custom source is read up to 1 s ahead on its own thread, which may block. Reading starts when the bot is ready,
+    pauses while the microphone is muted, and stops when the source or the session ends; then `close()` is called on
+    the same thread. The next session reads the same object again, so a source that has a beginning returns to it in
+    `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result is ignored and
+    `close()` is not called. An exception is reported as `device_error` and ends the source, not the session.
     """
 
     @property
     def sample_rate_hz(self) -> int:
-        """Samples per second of what `read()` returns; asked once per session."""
+        """Return the samples per second of what `read()` returns; called once per session."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""
 
     def close(self) -> None:
-        """The session is over."""
+        """Free what `read()` uses; the session has ended."""
 
 
 class AudioSink(Protocol):
-    """Where the bot's voice goes.
+    """A sink of the bot's voice.
 
-    A sink of your own is called on a thread of its own, which may block. It gets all that the bot sends, in order,
-    however fast it comes: up to the client's `max_queued_audio_bytes` wait for it. Only beyond that is the oldest audio
+    A custom sink is called on its own thread, which may block. It gets all audio that the bot sends, in order, at any
+    speed: up to the client's `max_queued_audio_bytes` are queued for it. Only beyond that limit the oldest audio is
     dropped, counted in `stats().speaker_dropped_seconds`, logged, and reported by the event `audio_dropped`. When the
-    session ends, the sink gets what waits, as long as it takes audio and for up to 3 s; then `close()` is called. A
-    call that does not return for 1.5 s at the end is abandoned, and `close()` is not called. An exception is reported
-    as `device_error` and ends the sink, not the session.
+    session ends, the sink gets the queued audio for up to 3 s, as long as it takes audio; then `close()` is called. If
+    a call does not return within 1.5 s at the end, it is abandoned and `close()` is not called. An exception is
+    reported as `device_error` and ends the sink, not the session.
 
-    A sink that makes a record may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption
-    then voids nothing: `drop()` is not called, and what waits is written all the same. Audio frames that wait are
-    joined, so that one `write()` may take several.
+    A sink that records may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption then
+    discards nothing: `drop()` is not called, and the queued audio is still written. Queued audio frames are joined, so
+    one `write()` may take several.
     """
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Take the next piece of the bot's audio, at the bot's rate."""
+        """Take the next audio frame of the bot, at the bot's rate."""
 
     def drop(self) -> None:
-        """The user interrupted the bot: forget what was written and is not yet heard."""
+        """Discard what was written and not yet played; the user has interrupted the bot."""
 
     def close(self) -> None:
-        """The session is over, and nothing more is written; the next session may write again."""
+        """Finish; the session has ended and writes nothing more, but the next session may."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,12 +77,12 @@ class VideoFrame:
         image: rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
         width: in pixels.
         height: in pixels.
-        format: layout of a pixel: "RGB" in all that this package makes. A source of your own may use another, if the
-            transport and whoever reads the track know it.
-        timestamp: monotonic seconds: when it was taken, or arrived from the bot.
+        format: layout of a pixel: "RGB" in all images that this package makes. A custom source may use another one if
+            the transport and the readers of the track know it.
+        timestamp: monotonic seconds at which it was captured, or arrived from the bot.
 
     Raises:
-        ValueError: an "RGB" image of another size than `width` and `height` say.
+        ValueError: the size of an "RGB" image does not match `width` and `height`.
     """
 
     image: bytes = attrs.field(repr=lambda image: f"<{len(image)} bytes>", validator=BYTES)
@@ -100,36 +100,36 @@ class VideoFrame:
             )
 
     def to_numpy(self) -> NDArray[numpy.uint8]:
-        """The image as an array of the shape (height, width, 3), not copied and therefore not to be written to.
+        """Return the image as a read-only array of shape (height, width, 3), without a copy.
 
         OpenCV has blue first: `cv2.cvtColor(frame.to_numpy(), cv2.COLOR_RGB2BGR)`.
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `video` brings it.
+            MissingExtraError: numpy is not installed; the extra `video` installs it.
             ValueError: the format is not "RGB".
         """
         if self.format != "RGB":
-            raise ValueError(f"Only RGB images have this shape, not {self.format!r} ones; `image` has the bytes")
+            raise ValueError(f"Cannot convert a {self.format!r} image to an array, only RGB; use the bytes of `image`")
         np = _numpy("VideoFrame.to_numpy()", "video")
         array: NDArray[numpy.uint8] = np.frombuffer(self.image, np.uint8).reshape(self.height, self.width, 3)
         return array
 
 
 class VideoSource(Protocol):
-    """Where the user's picture comes from.
+    """A source of the user's video.
 
-    A source of your own is read on a thread of its own, which may block, while the camera is on: as fast as it returns,
-    at most 60 times a second. When the camera is turned off, and at the end of the session, `close()` is called on the
-    same thread; so free the device there, that its light goes out. It may be read again afterwards. A `read()` that
-    hangs past the end of the session is abandoned: what it returns is ignored and `close()` is not called. An exception
-    is reported as `device_error` and ends the source, until the camera is turned on anew, and not the session.
+    A custom source is read on its own thread, which may block, while the camera is on: as fast as it returns, at most
+    60 times a second. When the camera is turned off, and at the end of the session, `close()` is called on the same
+    thread. Release the device there, so that its light turns off. It may be read again afterwards. If a `read()` is
+    still blocked when the session has ended, it is abandoned: its result is ignored and `close()` is not called. An
+    exception is reported as `device_error` and ends the source until the camera is turned on again, not the session.
     """
 
     def read(self) -> VideoFrame | None:
-        """Wait for the next image and return it; None ends the source, until the camera is turned on anew."""
+        """Wait for the next image and return it; None ends the source until the camera is turned on again."""
 
     def close(self) -> None:
-        """It is not read any more: the camera is turned off, the source has ended, or the session."""
+        """Release the device: the camera is turned off, or the source or the session has ended."""
 
 
 @attrs.frozen(kw_only=True)
@@ -137,11 +137,12 @@ class MediaDeviceInfo:
     """A device of this machine.
 
     Attributes:
-        device_id: what `update_mic()`, `update_speaker()`, `update_cam()` and the options take.
+        device_id: id that `update_mic()`, `update_speaker()`, `update_cam()` and the options take.
         kind: "audioinput", "audiooutput" or "videoinput".
-        label: name for humans.
-        group_id: the same for devices of one physical unit; "" where the system does not tell, as PortAudio never does.
-        is_default: it was the system's default when the list was made; the same device all the same if it is not.
+        label: display name.
+        group_id: the same for devices of one physical unit; "" where the system does not report it, as PortAudio
+            never does.
+        is_default: whether it was the system's default when the list was made; ignored by comparisons.
     """
 
     device_id: str = attrs.field(validator=STRING)
@@ -153,12 +154,12 @@ class MediaDeviceInfo:
 
 @attrs.frozen(kw_only=True)
 class AudioFrame:
-    """A piece of audio.
+    """Consecutive samples of audio.
 
     Attributes:
         pcm: signed 16-bit little endian samples.
         sample_rate_hz: samples per second and channel.
-        timestamp: monotonic seconds: when it was sent to, or arrived from, the bot.
+        timestamp: monotonic seconds at which it was sent to, or arrived from, the bot.
         num_channels: interleaved channels.
     """
 
@@ -169,14 +170,14 @@ class AudioFrame:
 
     @property
     def duration(self) -> float:
-        """Seconds that the audio lasts."""
+        """Return the duration in seconds."""
         return len(self.pcm) / (2 * self.num_channels * self.sample_rate_hz)
 
     def to_numpy(self) -> NDArray[numpy.int16]:
-        """The samples as an array of the shape (samples, channels), not copied and therefore not to be written to.
+        """Return the samples as a read-only array of shape (samples, channels), without a copy.
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `audio` brings it.
+            MissingExtraError: numpy is not installed; the extra `audio` installs it.
         """
         np = _numpy("AudioFrame.to_numpy()", "audio")
         array: NDArray[numpy.int16] = np.frombuffer(self.pcm, "<i2").reshape(-1, self.num_channels)
@@ -195,57 +196,57 @@ F = TypeVar("F", bound=AudioFrame | VideoFrame)
 
 
 class FrameQueue(Generic[F]):
-    """Frames on their way from a thread that must not wait to one that may.
+    """A queue of frames from a thread that must not block to one that may.
 
     Beyond the limit the oldest frames are dropped and counted; the newest is always kept. A run of losses begins with
-    the first frame that is dropped, and ends when the queue is empty. One thread gets; one thread at a time puts and
-    clears.
+    the first dropped frame and ends when the queue is empty. One thread gets; one thread at a time puts and clears.
 
     Args:
-        limit: how much may wait.
-        size: how much a frame is of that.
+        limit: capacity, in the unit of `size`.
+        size: returns how much of the capacity a frame takes.
 
     Attributes:
-        notifier: rung at each change, for a thread that waits for more than the next frame.
+        notifier: notified at each change, for a thread that waits for more than the next frame.
     """
 
     def __init__(self, limit: float, size: Callable[[F], float]) -> None:
-        self._limit = limit + 1e-6  # 50 frames of 20 ms are 1 s, whatever their sum in floating point
+        # The tolerance lets 50 frames of 20 ms fit into 1 s although their sum in floating point may exceed it.
+        self._limit = limit + 1e-6
         self._size = size
-        # Both sides change the deque in single steps, and each of the other fields is written by one side; so there is
-        # no lock, which the getting thread could hold while a signal handler on it waits for something.
-        self._frames: deque[tuple[int, F]] = deque()  # with the generation they belong to
+        # Both sides change the deque in atomic steps, and each of the other fields is written by one side only. There
+        # is no lock because a signal handler could wait for it on the getting thread while that thread holds it.
+        self._frames: deque[tuple[int, F]] = deque()  # with the generation of each frame
         self.notifier: Notifier = Notifier()
-        self._put = 0.0  # less those dropped
+        self._put = 0.0  # without the dropped frames
         self._got = 0.0
         self._generation = 0
         self._ended = False
         self._dropped = 0
-        self._losing = False  # a run of losses has begun
+        self._losing = False  # during a run of losses
 
     @property
     def dropped(self) -> int:
-        """Frames lost because they were not fetched in time."""
+        """Return the number of frames lost because they were not fetched in time."""
         return self._dropped
 
     @property
     def generation(self) -> int:
-        """Grows with each `clear()`."""
+        """Return the current generation, which grows with each `clear()`."""
         return self._generation
 
     @property
     def exhausted(self) -> bool:
-        """Has ended and is empty."""
+        """Return whether the queue has ended and is empty."""
         return self._ended and not self._frames
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def put(self, frame: F) -> bool:
-        """Append a frame; never waits. Ignored after `end()`.
+        """Append a frame without blocking; does nothing after `end()`.
 
         Returns:
-            Whether a run of losses begins with it.
+            Whether a run of losses begins with this frame.
         """
         if self._ended:
             return False
@@ -269,8 +270,8 @@ class FrameQueue(Generic[F]):
             generation: the generation known to the caller.
 
         Returns:
-            The generation that is current and the next frame of it, which is None if the generation is new and
-            nothing has come since. None if the queue has ended and is empty.
+            The current generation and its next frame, which is None if the generation is new and has no frame yet.
+            None instead of both if the queue has ended and is empty.
         """
         while True:
             self.notifier.wait_for(
@@ -284,10 +285,11 @@ class FrameQueue(Generic[F]):
                 return None
 
     def poll(self) -> tuple[int, F | None]:
-        """The generation that is current, and the next frame of it if there is one. Never waits."""
+        """Return the current generation and its next frame, None if there is no frame; does not block."""
         while True:
             item = self._take()
-            current = self._generation  # after the frame: one that was put after a `clear()` meanwhile is not stale
+            # Read after the frame is taken, so that a frame put after a concurrent `clear()` does not count as stale.
+            current = self._generation
             if item is None:
                 return current, None
             self._got += self._size(item[1])
@@ -295,29 +297,29 @@ class FrameQueue(Generic[F]):
                 return item
 
     def put_back(self, generation: int, frame: F) -> None:
-        """On the thread that gets: the frame that it got last is the next one again."""
+        """Make the frame that was got last the next one again; called on the thread that gets."""
         self._got -= self._size(frame)
         self._frames.appendleft((generation, frame))
 
     def queued(self) -> list[F]:
-        """What is queued now, the oldest first; it stays queued. Never waits."""
+        """Return the queued frames, oldest first, and keep them queued; does not block."""
         return [frame for _, frame in self._frames.copy()]
 
     def clear(self) -> None:
-        """Forget what is queued and begin a new generation; not counted as dropped."""
+        """Discard the queued frames, without counting them as dropped, and begin a new generation."""
         self._generation += 1
         while (item := self._take()) is not None:
             self._put -= self._size(item[1])
         self.notifier.notify_all()
 
     def drop_all(self) -> None:
-        """After `end()`: drop what is queued, and count it."""
+        """Drop the queued frames and count them; called after `end()`."""
         while (item := self._take()) is not None:
             self._put -= self._size(item[1])
             self._drop(item[1])
 
     def take_all(self) -> list[F]:
-        """What is queued now, the oldest first, which nobody else gets then. On the side of `put()`; never waits."""
+        """Remove and return the queued frames, oldest first; called on the side of `put()`, does not block."""
         taken = []
         while (item := self._take()) is not None:
             self._put -= self._size(item[1])
@@ -326,12 +328,12 @@ class FrameQueue(Generic[F]):
         return taken
 
     def end(self) -> None:
-        """Take nothing more; what is queued can still be fetched."""
+        """Refuse further frames; the queued ones can still be fetched."""
         self._ended = True
         self.notifier.notify_all()
 
-    def _drop(self, frame: F) -> None:  # noqa: ARG002 - for queues that count more
-        """Count a frame that is lost."""
+    def _drop(self, frame: F) -> None:  # noqa: ARG002 - for subclasses that count more
+        """Count a dropped frame."""
         self._dropped += 1
 
     def _take(self) -> tuple[int, F] | None:
@@ -341,28 +343,29 @@ class FrameQueue(Generic[F]):
             return None
 
 
-# What a frame counts for, at least: a bot may send one sample in each, and it is memory that is limited.
-_LEAST_DURATION = 0.001
+# Each frame counts for at least this many seconds, because the limit protects memory and a bot may send frames of
+# one sample.
+_MIN_FRAME_DURATION = 0.001
 
 
-# What a frame takes in memory beside its samples.
+# Bytes of memory that a frame takes beside its samples.
 _FRAME_BYTES = 256
 
 
 def _seconds_of(frame: AudioFrame) -> float:
-    return max(frame.duration, _LEAST_DURATION)
+    return max(frame.duration, _MIN_FRAME_DURATION)
 
 
-def bytes_of(frame: AudioFrame) -> int:
-    """What a frame takes in memory."""
+def memory_size_of(frame: AudioFrame) -> int:
+    """Return the bytes of memory that a frame takes."""
     return len(frame.pcm) + _FRAME_BYTES
 
 
 class AudioQueue(FrameQueue[AudioFrame]):
-    """Audio on its way; `limit` is in seconds, unless `size` measures in another unit.
+    """A queue of audio frames; `limit` is in seconds, unless `size` measures in another unit.
 
     Attributes:
-        dropped_seconds: audio lost because it was not fetched in time.
+        dropped_seconds: seconds of audio lost because it was not fetched in time.
     """
 
     def __init__(self, limit: float, size: Callable[[AudioFrame], float] = _seconds_of) -> None:
@@ -370,7 +373,11 @@ class AudioQueue(FrameQueue[AudioFrame]):
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:
-        """Append audio, as `put()` does. Returns the seconds dropped for it if a run of losses begins, else 0.0."""
+        """Append audio, as `put()` does.
+
+        Returns:
+            The seconds dropped for it if a run of losses begins, else 0.0.
+        """
         before = self.dropped_seconds
         begins = self.put(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
         return self.dropped_seconds - before if begins else 0.0
@@ -381,16 +388,16 @@ class AudioQueue(FrameQueue[AudioFrame]):
 
 
 class VideoQueue(FrameQueue[VideoFrame]):
-    """Images on their way; `limit` is their number."""
+    """A queue of images; `limit` is their number."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, lambda _: 1)
 
 
-# Who uses which source or sink. The fork generation is part of the key because a child inherits the entries of
-# sessions that are live only in its parent. Only single dict operations touch it, which are atomic with and without a
-# GIL; a lock could be inherited locked.
-_users: dict[tuple[int, int], Lease] = {}
+# The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
+# entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
+# without a GIL; a lock could be inherited in the locked state.
+_leases: dict[tuple[int, int], Lease] = {}
 
 
 class Lease:
@@ -401,9 +408,9 @@ class Lease:
     """
 
     def __init__(self, thing: object, device: str) -> None:
-        self._thing = thing  # kept alive, so that its id is not given to another object
+        self._thing = thing  # kept alive, so that no other object gets its id
         self._key = (fork_generation(), id(thing))
-        if _users.setdefault(self._key, self) is not self:
+        if _leases.setdefault(self._key, self) is not self:
             raise DeviceError(
                 f"This {type(thing).__name__} is used by another session; give each client a {device} of its own",
                 devices=(device,),
@@ -411,12 +418,12 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the right back; call it once."""
-        _users.pop(self._key, None)
+        """End the lease; called once."""
+        _leases.pop(self._key, None)
 
 
 def file_error(what: str, device: str, error: OSError) -> DeviceError:
-    """The `DeviceError` for a file that cannot be used."""
+    """Return the `DeviceError` for a file that cannot be used."""
     kind = "unknown"
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         kind = "not-found"

@@ -1,4 +1,4 @@
-"""From a source to the bot: chunks of 20 ms at their times."""
+"""Components that send the user's audio: chunks of 20 ms from a source to the bot, each at its due time."""
 
 from __future__ import annotations
 
@@ -10,89 +10,93 @@ from typing import Protocol
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
-from ..concurrency.timer_thread import PacerTask, Scheduler
+from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource, Lease
+from .device_thread import DeviceThread, Report
 from .sources import MemorySource, SourceRun
-from .worker import DeviceThread, Report
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 CHUNKS_PER_SECOND = 50
-# What is sent after muting, so that the bot's VAD can end the turn.
-_HUSH_CHUNKS = CHUNKS_PER_SECOND
-# A process that was stopped for longer goes on from where it was instead of sending all it missed in one burst, which
-# a slow line would drop.
+# Chunks of silence sent after muting, so that the bot's VAD can end the turn.
+_SILENCE_CHUNKS = CHUNKS_PER_SECOND
+# After a stop of more than this many seconds the sender shifts its schedule instead of sending everything it missed in
+# one burst, which a slow connection would drop.
 _MAX_LAG = 1.0
 
 SendAudio = Callable[[bytes, int], None]
 
 
 class Mic(Protocol):
-    """What sends the user's voice: a device, or a source. Nothing of it blocks but `join()`."""
+    """A component that sends the user's audio from a device or a source; only `join()` blocks."""
 
     @property
     def underruns(self) -> int:
-        """Chunks of 20 ms of silence that were sent because the source was late."""
+        """Return the number of 20 ms chunks of silence sent because the source was late."""
 
     @property
     def stale_dropped(self) -> int:
-        """Chunks of 20 ms that were not sent because they were read too late."""
+        """Return the number of 20 ms chunks not sent because they were read too late."""
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
-        """The bot is ready: begin to send. The first call counts."""
+        """Begin to send, because the bot is ready; only the first call has an effect."""
 
     def look(self) -> None:
-        """The microphone was muted or unmuted. Called on any thread."""
+        """Apply a change of the mute setting; called on any thread."""
 
     def halt(self) -> None:
-        """Send nothing more from the return of this call on, and end. Idempotent."""
+        """Send nothing more from the return of this call on, and end; idempotent."""
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until it has ended; the thread that was given up at the deadline, or None."""
+        """Wait for the end after `halt()`; return the thread abandoned at the deadline, or None."""
 
 
 class Reader(Protocol):
-    """Gets samples out of a source for the feed."""
+    """A reader that gets the samples of a source for an `AudioSender`."""
 
     def begin(self) -> None:
-        """The bot is ready. Must not block."""
+        """Begin to read, because the bot is ready; must not block."""
 
     def look(self) -> None:
-        """Muted or unmuted. Must not block."""
+        """Apply a change of the mute setting; must not block."""
 
     def take(self, frames: int) -> bytes | None:
-        """Up to `frames` samples, fewer only at the end; None: not there yet. Called on the schedule's thread."""
+        """Return up to `frames` samples, fewer only at the end, or None if they are not read yet.
+
+        Called on the scheduler's thread.
+        """
 
     @property
     def exhausted(self) -> bool:
-        """The source has come to its end and all of it was taken."""
+        """Return whether the source has ended and all of it was taken."""
 
     def halt(self) -> None:
         """Stop reading; called once."""
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """Wait until the source is closed and free; the thread that was given up at the deadline, or None."""
+        """Wait until the source is closed and released; return the thread abandoned at the deadline, or None."""
 
 
 class MemoryReader:
-    """Reads a source in memory, on the schedule's thread itself."""
+    """A reader of a source in memory; it reads on the scheduler's thread itself."""
 
-    def __init__(self, source: MemorySource, claim: Lease) -> None:
+    def __init__(self, source: MemorySource, lease: Lease) -> None:
         self._source = source
-        self._claim = claim
+        self._lease = lease
         self._position = 0
         self._end = source.total_frames
         self.exhausted: bool = self._end == 0
 
     def begin(self) -> None:
-        """The position is the beginning."""
+        """Do nothing: the position is already the beginning."""
 
     def look(self) -> None:
-        """Nothing is read ahead."""
+        """Do nothing: no samples are read ahead."""
 
     def take(self, frames: int) -> bytes:
+        """See `Reader.take()`."""
         data = self._source.samples(self._position, frames)
         self._position += len(data) // 2
         if self._end is not None:
@@ -100,49 +104,53 @@ class MemoryReader:
         return data
 
     def halt(self) -> None:
-        self._claim.release()
+        """Release the source."""
+        self._lease.release()
 
     def join(self, deadline: Deadline) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no thread."""
 
 
 class PrefetchReader:
-    """Reads a source that may block on a thread of its own, up to 1 s ahead.
+    """A reader of a source that may block; it reads up to 1 s ahead on its own thread.
 
     Args:
-        source: of the user's.
-        rate_hz: its rate.
-        claim: to the source.
-        enabled: whether the microphone is on.
-        report: told of an exception in the source, on its thread.
+        source: the application's source.
+        rate_hz: the source's sample rate.
+        lease: on the source.
+        enabled: returns whether the microphone is on.
+        report: called with an exception of the source, on the source's thread.
     """
 
     def __init__(
-        self, source: AudioSource, rate_hz: int, claim: Lease, enabled: Callable[[], bool], report: Report
+        self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
     ) -> None:
         self._source = source
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
-        # Guards the fields below; the source's thread and the schedule's hold it for a few instructions. Re-entrant, as
-        # the other one here, because a finalizer may come in between.
+        # Guards the fields below; the source's thread and the scheduler's hold it for a few instructions. Re-entrant,
+        # as the other lock of this module, because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        self._notifier = Notifier()  # rung when there may be room
+        self._notifier = Notifier()  # notified when the buffer may have room
         self._buffer = bytearray()
         self._begun = False
         self._halted = False
         self._ended = False
         self._failed = False
-        self._thread = DeviceThread("mic", source, claim, self._read_all, report)
+        self._thread = DeviceThread("mic", source, lease, self._read_all, report)
 
     def begin(self) -> None:
+        """Let the source's thread begin to read."""
         self._begun = True
         self._notifier.notify_all()
 
     def look(self) -> None:
+        """Wake the source's thread, which checks the mute setting."""
         self._notifier.notify_all()
 
     def take(self, frames: int) -> bytes | None:
+        """See `Reader.take()`."""
         with self._lock:
             if len(self._buffer) < 2 * frames and not self._ended:
                 return None
@@ -153,14 +161,17 @@ class PrefetchReader:
 
     @property
     def exhausted(self) -> bool:
+        """Return whether the source has ended without an error and all of it was taken."""
         with self._lock:
             return self._ended and not self._failed and not self._buffer
 
     def halt(self) -> None:
+        """Stop reading; the source's thread closes the source."""
         self._halted = True
         self._notifier.notify_all()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
+        """See `Reader.join()`."""
         return self._thread.join(deadline)
 
     def _read_all(self, thread: DeviceThread) -> None:
@@ -191,20 +202,20 @@ class PrefetchReader:
 
 
 class AudioSender:
-    """Sends one source to the bot, then silence, until it is halted.
+    """A component that sends one source to the bot, then silence until it is halted.
 
     Chunk k covers the samples from `k * rate / 50` on, rounded down, so that rates whose 20 ms are not whole samples do
-    not drift. Muted, the source stands still, 1 s of silence is sent and then nothing.
+    not drift. While muted, the source pauses; 1 s of silence is sent, then nothing.
 
     Args:
-        reader: gets the samples.
-        rate_hz: what they are sent at.
-        run: told when all was sent, or nothing more will be.
-        enabled: whether the microphone is on; asked for each chunk.
-        publish: given what was sent: pcm, rate, monotonic time.
+        reader: reader of the source.
+        rate_hz: sample rate of the source.
+        run: notified when all was sent, or when nothing more will be.
+        enabled: returns whether the microphone is on; called for each chunk.
+        publish: called with what was sent: pcm, rate, monotonic time.
     """
 
-    #: Sources wait until they are read.
+    #: Always 0, because a source waits until it is read.
     stale_dropped = 0
 
     def __init__(
@@ -221,32 +232,32 @@ class AudioSender:
         self._run = run
         self._enabled = enabled
         self._publish = publish
-        self._underruns = 0  # this and the next are the schedule's thread's
+        self._underruns = 0  # this and the next field belong to the scheduler's thread
         self._completed = False
-        # Guards the fields below. The schedule's thread and those that start, mute and halt the feed hold it, for a few
-        # instructions.
+        # Guards the fields below. The scheduler's thread and the threads that start, mute and halt the sender hold it
+        # for a few instructions.
         self._lock = threading.RLock()
         self._schedule: Scheduler | None = None
-        self._task: PacerTask | None = None
+        self._task: ScheduledTask | None = None
         self._send: SendAudio | None = None
-        self._anchor = 0.0  # when chunk 0 was due, or would have been
+        self._anchor = 0.0  # due time of chunk 0
         self._index = 0
-        self._hush = 0
+        self._silence_left = 0  # chunks
         self._parked = True
         self._halted = False
 
     @property
     def underruns(self) -> int:
-        """Chunks of silence that were sent because the source was late."""
+        """Return the number of 20 ms chunks of silence sent because the source was late."""
         return self._underruns
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
-        """Begin; the first call counts. Does not block."""
+        """Begin to send; only the first call has an effect; does not block."""
         try:
-            # Parked, so that the step cannot run before halt() can find the task.
+            # An infinite due time keeps the step from running before `halt()` can find the task.
             task = schedule.add(self._step, math.inf)
         except RuntimeError:
-            # The session has ended, and with it the schedule, before it could begin.
+            # The session, and with it the scheduler, ended before the sender started.
             if self._halted:
                 return
             raise
@@ -261,7 +272,7 @@ class AudioSender:
         self.look()
 
     def look(self) -> None:
-        """The microphone was muted or unmuted. Called on any thread."""
+        """Apply a change of the mute setting; called on any thread."""
         self._reader.look()
         with self._lock:
             if self._task is None or self._schedule is None or not self._parked:
@@ -272,7 +283,7 @@ class AudioSender:
         task.reschedule(beat)
 
     def halt(self) -> None:
-        """Send nothing more from the return of this call on; the source is told to end. Idempotent."""
+        """Send nothing more from the return of this call on, and halt the reader; idempotent."""
         with self._lock:
             if self._halted:
                 return
@@ -284,16 +295,16 @@ class AudioSender:
         self._reader.halt()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until the source is closed; the thread that was given up at the deadline, or None."""
+        """Wait after `halt()` until the source is closed; return the thread abandoned at the deadline, or None."""
         return self._reader.join(deadline)
 
     def _step(self, now: float) -> float | None:
         with self._lock:
             enabled = self._enabled()
             if enabled:
-                self._hush = _HUSH_CHUNKS
-            elif self._hush:
-                self._hush -= 1
+                self._silence_left = _SILENCE_CHUNKS
+            elif self._silence_left:
+                self._silence_left -= 1
             else:
                 self._parked = True
                 return math.inf
@@ -306,12 +317,12 @@ class AudioSender:
         frames = (index + 1) * self._rate // CHUNKS_PER_SECOND - index * self._rate // CHUNKS_PER_SECOND
         chunk = self._reader.take(frames) if enabled else pcm_tools.silence(frames)
         if chunk is None or len(chunk) < 2 * frames:
-            chunk = self._filled_up(chunk, frames)
+            chunk = self._padded(chunk, frames)
         assert send is not None
         try:
             send(chunk, self._rate)
         except RTVIError as error:
-            # The line is gone; the end of the session is on its way.
+            # The connection is lost, and the session is about to end.
             logger.debug("Sending audio ended: %s", error)
             return None
         self._publish(chunk, self._rate, now)
@@ -320,7 +331,8 @@ class AudioSender:
             self._run.all_sent()
         return due
 
-    def _filled_up(self, data: bytes | None, frames: int) -> bytes:
+    def _padded(self, data: bytes | None, frames: int) -> bytes:
+        """Return `data` padded with silence to `frames` samples; None counts as an underrun."""
         if data is None:
             self._underruns += 1
             data = b""

@@ -1,4 +1,4 @@
-"""The kinds of devices: what the program may choose for each, and what they are called."""
+"""The kinds of devices, their names, and the choices that an application has for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import MediaDeviceInfo
 
 Kind = Literal["mic", "speaker", "cam", "screen"]
 
-# By kind of device: the method that an object in its place has, and an example of one.
+# By kind of device: the method that an object must have to be used instead of the device, and an example.
 _OBJECTS: dict[Kind, tuple[str, str]] = {
     "mic": ("read", "WavSource(path)"),
     "speaker": ("write", "WavSink(path)"),
@@ -21,7 +21,7 @@ _OBJECTS: dict[Kind, tuple[str, str]] = {
 }
 _AUDIO_KINDS = ("mic", "speaker")
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
-# Suffixes of files that are given by mistake in place of a device's id.
+# Suffixes of file names, which are sometimes passed by mistake instead of a device id.
 _FILE_SUFFIXES = (
     *(".aac", ".aiff", ".flac", ".m4a", ".mp3", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
     *(".avi", ".gif", ".jpeg", ".jpg", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".png", ".webm"),
@@ -42,20 +42,20 @@ CHOICES: Final[Mapping[Kind, Rule]] = {kind: _rule(kind) for kind in _OBJECTS}
 
 
 def is_device(choice: object) -> bool:
-    """Whether the program chose a device of the machine rather than an object of its own."""
+    """Return whether the choice is a device of the machine rather than an object of the application."""
     return choice is None or isinstance(choice, str)
 
 
 def media_kind(kind: Kind) -> str:
-    """What `MediaDeviceInfo.kind` calls it."""
+    """Return the value of `MediaDeviceInfo.kind` for the kind."""
     return _MEDIA_KINDS[kind]
 
 
 def find_device(kind: Kind, device_id: str, there_are: Sequence[MediaDeviceInfo]) -> MediaDeviceInfo:
-    """The device with this id.
+    """Return the device with this id.
 
     Raises:
-        DeviceError: there is none.
+        DeviceError: no device has it.
     """
     for info in there_are:
         if info.device_id == device_id:
@@ -69,11 +69,11 @@ def find_device(kind: Kind, device_id: str, there_are: Sequence[MediaDeviceInfo]
 
 
 def choice_of(kind: Kind, given: object) -> Any:
-    """What the program has chosen: None, a device's id, or an object in its place.
+    """Return the application's choice: None, a device id, or an object used instead of a device.
 
     Args:
         kind: of the device.
-        given: that, or the `MediaDeviceInfo` of a device.
+        given: the choice, or the `MediaDeviceInfo` of a device.
 
     Raises:
         TypeError: it is none of these.
@@ -88,10 +88,10 @@ def choice_of(kind: Kind, given: object) -> Any:
 
 
 def _refuse_file(kind: Kind, device_id: str) -> None:
-    """Refuse the name of a file, which no device has as its id: else the error would be about a missing device.
+    """Reject the name of a file, because the error about a missing device would not help.
 
     Raises:
-        ValueError: it is one; the message says what to pass.
+        ValueError: `device_id` is the name of a file; the message says what to pass.
     """
     suffix = PurePath(device_id).suffix.lower()
     if suffix not in _FILE_SUFFIXES:

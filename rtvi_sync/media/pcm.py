@@ -1,4 +1,4 @@
-"""Arithmetic on PCM and the WAV container, with the standard library alone.
+"""Arithmetic on PCM, and the WAV container, with the standard library only.
 
 PCM is signed 16-bit little endian, mono unless said otherwise.
 """
@@ -17,40 +17,41 @@ MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
 MAX_CHANNELS = 32
 WAV_HEADER_BYTES = 44
-# The sizes in a WAV header have 32 bits.
+# The limit follows from the 32-bit sizes in a WAV header.
 MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
 
 _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_EXTENSIBLE = 1, 3, 0xFFFE
-# Unsigned to signed: the high bit is flipped.
+# Converts unsigned bytes to signed ones by flipping the high bit.
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
 
 
 def silence(frames: int) -> bytes:
-    """`frames` samples of silence."""
+    """Return `frames` samples of silence."""
     return bytes(2 * frames)
 
 
-#: What a sample rate may be.
+#: Rule for a valid sample rate.
 RATE = integer(MIN_RATE_HZ, MAX_RATE_HZ)
 
 
 def is_rate(rate_hz: object) -> bool:
-    """Whether this is a sample rate that the package deals with."""
+    """Return whether the package supports this sample rate."""
     return isinstance(rate_hz, int) and MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ
 
 
 def check_rate(rate_hz: int) -> int:
-    """Return the sample rate; `TypeError` or `ValueError` if it is none."""
+    """Return the sample rate; raise `TypeError` or `ValueError` if it is not valid."""
     RATE.check(sample_rate_hz=rate_hz)
     return rate_hz
 
 
 def to_mono(pcm: bytes, channels: int) -> bytes:
-    """The mean of interleaved channels; an incomplete last frame is cut off."""
+    """Return the mean of interleaved channels, without an incomplete last frame."""
     if channels == 1:
         return pcm[: len(pcm) - len(pcm) % 2]
     samples = array.array("h")
-    samples.frombytes(memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)])  # it may be megabytes: no copy more
+    # A memoryview saves one copy of audio that may have megabytes.
+    samples.frombytes(memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)])
     _swap_on_big_endian(samples)
     tracks = [memoryview(samples)[channel::channels] for channel in range(channels)]
     mono = array.array("h", (sum(frame) // channels for frame in zip(*tracks, strict=True)))
@@ -59,13 +60,13 @@ def to_mono(pcm: bytes, channels: int) -> bytes:
 
 
 def first_channel(pcm: bytes, channels: int) -> bytes:
-    """One of interleaved channels, the first; an incomplete last frame is cut off."""
+    """Return the first of interleaved channels, without an incomplete last frame."""
     samples = memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)].cast("h")
     return samples[::channels].tobytes()
 
 
 def scaled(pcm: bytes, volume: float) -> bytes:
-    """Samples at a volume from 0.0, silence, to 1.0, the same bytes."""
+    """Return the samples at a volume from 0.0 (silence) to 1.0 (unchanged)."""
     factor = round(min(max(volume, 0.0), 1.0) * 65536)
     if factor == 65536:
         return pcm
@@ -73,21 +74,21 @@ def scaled(pcm: bytes, volume: float) -> bytes:
 
 
 def samples_of(pcm: bytes) -> array.array[int]:
-    """The samples as numbers."""
+    """Return the samples as numbers."""
     samples = array.array("h", pcm)
     _swap_on_big_endian(samples)
     return samples
 
 
 def bytes_of(samples: Iterable[int]) -> bytes:
-    """Numbers from -32768 to 32767 as samples."""
+    """Return numbers from -32768 to 32767 as PCM."""
     pcm = array.array("h", samples)
     _swap_on_big_endian(pcm)
     return pcm.tobytes()
 
 
 def rms(pcm: bytes) -> float:
-    """The root mean square of samples, 0 to 32768; an incomplete last one is ignored."""
+    """Return the root mean square of samples, 0 to 32768; an incomplete last sample is ignored."""
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
     _swap_on_big_endian(samples)
     return math.hypot(*samples) / math.sqrt(max(1, len(samples)))
@@ -96,7 +97,7 @@ def rms(pcm: bytes) -> float:
 def parse_wav(data: bytes) -> tuple[bytes, int]:
     """Read a WAV file of 8, 16, 24 or 32-bit PCM with any number of channels.
 
-    Sizes that go beyond the end of the data, as in files that were streamed or cut off, are taken as "up to the end".
+    A size beyond the end of the data, as in streamed or truncated files, means "up to the end".
 
     Args:
         data: the whole file.
@@ -106,7 +107,7 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
         sample rate in Hz.
 
     Raises:
-        ValueError: it is something else; the message says what, and what to do.
+        ValueError: the file is of another kind; the message says which one, and what to do.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
@@ -118,17 +119,17 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
             if layout is None:
                 break
             channels, rate, width = layout
-            whole = body[: len(body) - len(body) % (channels * width)]
-            return to_mono(_to_16_bit(whole, width), channels), rate
+            complete = body[: len(body) - len(body) % (channels * width)]
+            return to_mono(_to_16_bit(complete, width), channels), rate
     raise ValueError("it is damaged: no format followed by audio data in it")
 
 
-def wav_header(rate_hz: int, data_bytes: int) -> bytes:
-    """The 44 bytes before `data_bytes` of mono PCM."""
+def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
+    """Return the 44 bytes of a WAV file before `data_bytes` of PCM."""
     return struct.pack(
         "<4sI4s4sIHHIIHH4sI",
         *(b"RIFF", WAV_HEADER_BYTES - 8 + data_bytes, b"WAVE"),
-        *(b"fmt ", 16, _FORMAT_PCM, 1, rate_hz, 2 * rate_hz, 2, 16),
+        *(b"fmt ", 16, _FORMAT_PCM, channels, rate_hz, 2 * channels * rate_hz, 2 * channels, 16),
         *(b"data", data_bytes),
     )
 
@@ -142,7 +143,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _layout(body: bytes) -> tuple[int, int, int]:
-    """Channels, rate and bytes per sample from a format chunk."""
+    """Return channels, rate and bytes per sample from a format chunk."""
     if len(body) < 16:
         raise ValueError("it is damaged: its format chunk is too short")
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
@@ -158,7 +159,7 @@ def _layout(body: bytes) -> tuple[int, int, int]:
 
 
 def _to_16_bit(data: bytes, width: int) -> bytes:
-    """The upper 16 bits of little-endian samples of `width` bytes (8-bit ones are unsigned, as WAV has it)."""
+    """Return the upper 16 bits of little-endian samples of `width` bytes; in WAV 8-bit samples are unsigned."""
     if width == 2:
         return data
     result = bytearray(2 * (len(data) // width))

@@ -1,4 +1,4 @@
-"""From the bot to a sink."""
+"""Components that play the bot's audio: they write it to a sink."""
 
 from __future__ import annotations
 
@@ -9,67 +9,74 @@ import time
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from .base import AudioFrame, AudioQueue, AudioSink, Lease, bytes_of
-from .worker import DeviceThread, Report
+from .base import AudioFrame, AudioQueue, AudioSink, Lease, memory_size_of
+from .device_thread import DeviceThread, Report
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# What waits while one device makes way for another.
-_WAITING_SECONDS = 120.0
-# What a recorder is given at once at most. A call for each frame would wait for the interpreter each time.
+# Seconds of audio kept at most while one device is replaced by another.
+_MAX_HELD_SECONDS = 120.0
+# Bytes that a recorder gets at most in one call. Frames are joined because each call may have to wait for the GIL.
 _JOINED_BYTES = 256 * 1024
-# A sink that works has at least this long to return from its last call and to close.
-_LAST_CALL = 0.25
+# Seconds that a working sink has at least to return from its last call and to close.
+_LAST_CALL_TIMEOUT = 0.25
 
 
 class Speaker(Protocol):
-    """Gives the bot's audio to a sink. All but `join()` is called by one thread at a time, under the lock that orders
-    what is spoken; nothing of that blocks.
+    """A component that writes the bot's audio to a sink.
+
+    All methods but `join()` are called by one thread at a time, under the lock that orders the bot's audio, and do not
+    block.
     """
 
     @property
     def dropped_seconds(self) -> float:
-        """Audio lost because the sink was too slow."""
+        """Return the seconds of audio lost because the sink was too slow."""
 
     @property
     def underruns(self) -> int:
-        """How often there was nothing to play in the midst of speech."""
+        """Return how often there was nothing to play during the bot's speech."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
-        """Play this next. Returns the seconds of older audio dropped for it if a run of losses begins, else 0.0."""
+        """Play this audio next.
+
+        Returns:
+            The seconds of older audio dropped for it if a run of losses begins, else 0.0.
+        """
 
     def interrupt(self) -> None:
-        """Forget what is not yet heard."""
+        """Discard the audio that is not yet played."""
 
     def surrender(self) -> list[AudioFrame]:
-        """Another one goes on in its place: what waits here and can be played there, the oldest first."""
+        """Return the queued audio that the replacing component can play, oldest first."""
 
     def halt(self) -> None:
-        """Nothing more comes: close the sink once it has what was received. Idempotent."""
+        """Close the sink once it has the audio received so far; idempotent."""
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until the sink is closed; the thread that was given up at the deadline, or None."""
+        """Wait after `halt()` until the sink is closed; return the thread abandoned at the deadline, or None."""
 
 
 class DirectSpeaker:
-    """Writes to a sink in memory at once.
+    """A component that writes to a sink in memory, without a queue.
 
     Args:
         sink: one of `MEMORY_SINKS`.
-        claim: to the sink; None for one that many sessions may share.
-        report: told of the failure that ends the sink.
+        lease: on the sink; None for a sink that many sessions may share.
+        report: called with the exception that ends the sink.
     """
 
     dropped_seconds: float = 0.0
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Lease | None, report: Report) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease | None, report: Report) -> None:
         self._sink = sink
         self._report = report
-        self._claim = claim
+        self._lease = lease
         self._open = True
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
+        """Write to the sink; return 0.0, because nothing is dropped."""
         if self._open:
             try:
                 self._sink.write(pcm, sample_rate_hz)
@@ -80,65 +87,71 @@ class DirectSpeaker:
         return 0.0
 
     def interrupt(self) -> None:
+        """Let the sink drop what is not yet played."""
         if self._open:
             self._sink.drop()
 
     def surrender(self) -> list[AudioFrame]:
-        """Nothing waits."""
+        """Return an empty list, because nothing is queued."""
         return []
 
     def halt(self) -> None:
+        """Release the sink."""
         self._open = False
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
     def join(self, deadline: Deadline) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no thread."""
 
 
-class WaitingSpeaker:
-    """Keeps what is to be heard until there is another one to play it."""
+class BufferingSpeaker:
+    """A component that holds the bot's audio until the component that plays it is open."""
 
     underruns = 0
 
     def __init__(self) -> None:
-        self._queue = AudioQueue(_WAITING_SECONDS)
+        self._queue = AudioQueue(_MAX_HELD_SECONDS)
 
     @property
     def dropped_seconds(self) -> float:
+        """Return the seconds of audio lost because more than 120 s were held."""
         return self._queue.dropped_seconds
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
+        """Queue the audio; see `Speaker.write()`."""
         return self._queue.add(pcm, sample_rate_hz, time.monotonic())
 
     def interrupt(self) -> None:
+        """Discard the queued audio."""
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """All of it."""
+        """Return all queued audio, oldest first."""
         self._queue.end()
         return self._queue.take_all()
 
     def halt(self) -> None:
+        """Refuse further audio."""
         self._queue.end()
 
     def join(self, deadline: Deadline) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no thread."""
 
 
 class QueuedSpeaker:
-    """Writes to a sink that may block, on a thread of its own.
+    """A component that writes to a sink that may block, on its own thread.
 
-    An interruption begins a new generation of the queue; the thread, when it sees one, calls `drop()` before it writes
-    anything of it, so that what it was writing at that moment is forgotten too. To a recorder an interruption is
-    nothing.
+    An interruption begins a new generation of the queue. Before the thread writes the first frame of a new generation,
+    it calls `drop()`, so that the sink also discards the frame that was being written at the interruption. A recorder
+    gets all audio, regardless of interruptions.
 
     Args:
-        sink: of the user's, or one that writes files.
-        claim: to the sink.
-        report: told of an exception in the sink, on its thread.
-        max_bytes: limit of what may wait for the sink.
+        sink: a sink of the application, or one that writes files.
+        lease: on the sink.
+        report: called with an exception of the sink, on the sink's thread.
+        max_bytes: limit of the audio queued for the sink.
 
     Attributes:
         sink: as given.
@@ -146,46 +159,50 @@ class QueuedSpeaker:
 
     underruns = 0
 
-    def __init__(self, sink: AudioSink, claim: Lease, report: Report, max_bytes: int) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int) -> None:
         self.sink: AudioSink = sink
         self._records = getattr(sink, "is_recorder", False) is True
-        self._queue = AudioQueue(max_bytes, bytes_of)
-        # When the sink took something last, in monotonic seconds: written by its thread.
+        self._queue = AudioQueue(max_bytes, memory_size_of)
+        # Monotonic time at which the sink last returned from a call; written by its thread.
         self._taken_at = -math.inf
         self._halted_at = -math.inf
-        self._works = False  # it still took audio when `drain()` was over
-        self._thread = DeviceThread("speaker", sink, claim, self._write_all, report)
+        self._works = False  # whether the sink still took audio when `drain()` returned
+        self._thread = DeviceThread("speaker", sink, lease, self._write_all, report)
 
     @property
     def dropped_seconds(self) -> float:
+        """Return the seconds of audio lost because the sink was too slow."""
         return self._queue.dropped_seconds
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
+        """Queue the audio for the sink's thread; see `Speaker.write()`."""
         return self._queue.add(pcm, sample_rate_hz, time.monotonic())
 
     def interrupt(self) -> None:
+        """Discard the queued audio, unless the sink is a recorder."""
         if not self._records:
             self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """What waits belongs into the sink that it was given to."""
+        """Return an empty list, because the queued audio belongs to this sink."""
         return []
 
     def halt(self) -> None:
+        """Refuse further audio; the sink's thread writes the queued audio and closes the sink."""
         if self._halted_at == -math.inf:
             self._halted_at = time.monotonic()
         self._queue.end()
 
     def drain(self, deadline: Deadline, patience: float) -> bool:
-        """After `halt()`: wait while the sink takes what waits for it.
+        """Wait after `halt()` while the sink takes the queued audio.
 
         Args:
             deadline: of the wait.
-            patience: a sink that has taken nothing for this many seconds hangs.
+            patience: seconds without a completed call after which a sink is considered hung.
 
         Returns:
-            Whether the sink still takes audio at the deadline, or its own thread asks. False: it has everything and is
-            closed, or it hangs.
+            True if the sink still takes audio at the deadline, or if the caller runs on the sink's thread. False if the
+            sink has everything and is closed, or hangs.
         """
         taken_at = self._halted_at
         while not self._thread.wait(Deadline(deadline.sooner(taken_at + patience - time.monotonic()))):
@@ -199,14 +216,15 @@ class QueuedSpeaker:
         return False
 
     def cut(self) -> float:
-        """After `drain()`: drop what still waits. Returns its seconds."""
+        """Drop the audio still queued after `drain()`; return its seconds."""
         before = self.dropped_seconds
         self._queue.drop_all()
         return self.dropped_seconds - before
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
+        """See `Speaker.join()`; a sink that still works has at least 0.25 s and may close later."""
         if self._works:
-            deadline = Deadline(max(_LAST_CALL, deadline.remaining() or 0.0))
+            deadline = Deadline(max(_LAST_CALL_TIMEOUT, deadline.remaining() or 0.0))
         return self._thread.join(deadline, closes_late=self._works)
 
     def _write_all(self, thread: DeviceThread) -> None:
@@ -225,8 +243,8 @@ class QueuedSpeaker:
             self._queue.clear()
 
     def _joined(self, frame: AudioFrame) -> bytes:
-        """Join a frame and those of the same rate that wait behind it."""
-        pieces, size = [frame.pcm], len(frame.pcm)
+        """Join a frame and the queued frames of the same rate that follow it."""
+        chunks, size = [frame.pcm], len(frame.pcm)
         while size < _JOINED_BYTES:
             generation, following = self._queue.poll()
             if following is None:
@@ -234,6 +252,6 @@ class QueuedSpeaker:
             if following.sample_rate_hz != frame.sample_rate_hz:
                 self._queue.put_back(generation, following)
                 break
-            pieces.append(following.pcm)
+            chunks.append(following.pcm)
             size += len(following.pcm)
-        return b"".join(pieces) if len(pieces) > 1 else frame.pcm
+        return b"".join(chunks) if len(chunks) > 1 else frame.pcm

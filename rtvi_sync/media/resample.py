@@ -1,4 +1,4 @@
-"""From one sample rate to another, for devices that refuse the one that is wanted, and for files, which have one."""
+"""Resamplers, for devices that refuse the required sample rate and for files, which have one rate only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from . import pcm as pcm_tools
 
 
 class Resampler:
-    """Converts a stream of mono PCM piece by piece, without a click between the pieces.
+    """A resampler of a stream of mono PCM, chunk by chunk and without a click between the chunks.
 
-    Its filter is soxr's "low quality": 87 dB. It works in blocks, so 2 to 20 ms of what came in are not out yet; with
-    the better ones it is up to 40 ms.
+    Its filter is soxr's "low quality" with 87 dB. Because it works in blocks, its output lags 2 to 20 ms behind its
+    input; with soxr's better filters it would lag up to 40 ms.
 
     Args:
-        from_hz: rate of what comes in.
-        to_hz: rate of what goes out.
+        from_hz: sample rate of the input.
+        to_hz: sample rate of the output.
 
     Raises:
         MissingExtraError: soxr is not installed.
@@ -31,45 +31,45 @@ class Resampler:
         self._stream = soxr.ResampleStream(from_hz, to_hz, 1, dtype="int16", quality=soxr.LQ)
 
     def convert(self, pcm: bytes) -> bytes:
-        """Take the next piece, and return what is ready of all that came in; it may be nothing yet."""
+        """Take the next input and return the output that is ready, which may be empty."""
         return self._convert(pcm, last=False)
 
     def finish(self) -> bytes:
-        """Return what is not out yet; nothing more comes in."""
+        """End the input and return the rest of the output."""
         return self._convert(b"", last=True)
 
     def _convert(self, pcm: bytes, *, last: bool) -> bytes:
-        import numpy as np  # soxr needs it too
+        import numpy as np  # installed with soxr, which needs it, too
 
         converted = self._stream.resample_chunk(np.frombuffer(pcm, "<i2"), last=last)
         return bytes(converted.astype("<i2", copy=False).tobytes())
 
     def reset(self) -> None:
-        """Forget what came in: what comes next is the beginning of something else."""
+        """Discard the input so far; the next input begins a new stream."""
         self._stream.clear()
 
 
 class LinearResampler:
-    """Converts as `Resampler` does, by linear interpolation: with some aliasing, and without a library.
+    """A resampler as `Resampler`, by linear interpolation: with some aliasing, but without a library.
 
     Args:
-        from_hz: rate of what comes in.
-        to_hz: rate of what goes out.
+        from_hz: sample rate of the input.
+        to_hz: sample rate of the output.
     """
 
     def __init__(self, from_hz: int, to_hz: int) -> None:
         self.from_hz: int = from_hz
         self._to_hz = to_hz
-        self._samples: array.array[int] = array.array("h")  # from the one before the next that goes out
-        self._position = 0  # of that one, from the first of these on, in parts of `to_hz`
+        self._samples: array.array[int] = array.array("h")  # input from the sample before the next output sample on
+        self._position = 0  # of the next output sample from the first of these on, in units of 1 / `to_hz` samples
 
     def convert(self, pcm: bytes) -> bytes:
-        """Take the next piece, and return what is ready of all that came in."""
+        """Take the next input and return the output that is ready."""
         samples, to_hz = self._samples, self._to_hz
         samples += pcm_tools.samples_of(pcm)
         positions = range(self._position, to_hz * (len(samples) - 1), self.from_hz)
         places = (divmod(position, to_hz) for position in positions)
-        ready = [samples[n] + (samples[n + 1] - samples[n]) * part // to_hz for n, part in places]
+        ready = [samples[n] + (samples[n + 1] - samples[n]) * rest // to_hz for n, rest in places]
         self._position += len(ready) * self.from_hz
         done = max(0, min(self._position // to_hz, len(samples) - 1))
         self._position -= done * to_hz
@@ -77,14 +77,20 @@ class LinearResampler:
         return pcm_tools.bytes_of(ready)
 
     def finish(self) -> bytes:
-        """Return what is not out yet; nothing more comes in."""
+        """End the input and return the rest of the output."""
         last = self._samples[-1:]
         return self.convert(pcm_tools.bytes_of(last))
 
 
 def resampler_of(from_hz: int, to_hz: int) -> Resampler | LinearResampler:
-    """The best there is: soxr's where it is installed."""
+    """Return soxr's resampler if it is installed, else a linear one."""
     try:
         return Resampler(from_hz, to_hz)
     except MissingExtraError:
         return LinearResampler(from_hz, to_hz)
+
+
+def resample(pcm: bytes, from_hz: int, to_hz: int) -> bytes:
+    """Return a complete recording of mono PCM at another rate."""
+    resampler = resampler_of(from_hz, to_hz)
+    return resampler.convert(pcm) + resampler.finish()

@@ -1,4 +1,4 @@
-"""Sinks that need no device."""
+"""Audio sinks that need no device."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .resample import LinearResampler, Resampler, resampler_of
 
 
 class NullSink:
-    """Plays nothing; says that no speaker is wanted."""
+    """A sink that discards all audio, for clients without a speaker."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Forget it."""
+        """Discard the audio."""
 
     def drop(self) -> None:
-        """There is nothing to drop."""
+        """Do nothing: nothing was kept."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class BytesSink:
-    """Keeps the bot's audio in memory, bit exact; further sessions append to it.
+    """A sink that keeps the bot's audio in memory, bit exact; further sessions append to it.
 
     Args:
         max_bytes: beyond it the sink ends with a `device_error`.
@@ -39,26 +39,26 @@ class BytesSink:
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
         COUNT.check(max_bytes=max_bytes)
         self._max_bytes = max_bytes
-        # Written by one thread at a time; readers copy the list, which is a single operation.
-        self._pieces: list[bytes] = []
+        # One thread at a time writes; readers copy the list, which is an atomic operation, so it needs no lock.
+        self._chunks: list[bytes] = []
         self._rate: int | None = None
         self._size = 0
 
     @property
     def pcm(self) -> bytes:
-        """All that was heard so far. May be read from any thread at any time."""
-        return b"".join([*self._pieces])
+        """Return all audio received so far; may be called from any thread at any time."""
+        return b"".join([*self._chunks])
 
     @property
     def sample_rate_hz(self) -> int | None:
-        """The bot's rate; None until something was heard."""
+        """Return the bot's sample rate; None until audio was received."""
         return self._rate
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Append.
+        """Append the audio.
 
         Raises:
-            DeviceError: the rate has changed, or there is no room.
+            DeviceError: the rate has changed, or the sink is full.
         """
         if self._rate is None:
             self._rate = sample_rate_hz
@@ -72,24 +72,24 @@ class BytesSink:
         if size > self._max_bytes:
             raise DeviceError(f"This BytesSink is full ({self._max_bytes} bytes); use a WavSink", devices=("speaker",))
         self._size = size
-        self._pieces.append(pcm)
+        self._chunks.append(pcm)
 
     def drop(self) -> None:
-        """Keep what was heard."""
+        """Do nothing: received audio is kept."""
 
     def close(self) -> None:
-        """Nothing to close; `pcm` stays."""
+        """Do nothing: `pcm` stays readable."""
 
 
 class WavSink:
-    """Writes all of the bot's audio to a WAV file, on a thread of its own; also what an interruption voids.
+    """A sink that writes all of the bot's audio to a WAV file on its own thread, including interrupted audio.
 
-    The file has the rate of the first audio, which it holds bit exact. Audio of another rate that comes later is
-    resampled: by soxr where the extra `resample` is installed, else by linear interpolation.
+    The file has the sample rate of the first audio, which it holds bit exact. Later audio of another rate is
+    resampled: by soxr if the extra `resample` is installed, else by linear interpolation.
 
     The first audio, or the end of the first session, creates the file or overwrites it. From then on it is a valid WAV
-    file at any moment, also if the process is killed: all but the last 0.25 s that were written can be read. After each
-    session the file is complete and no descriptor is left open; further sessions of the same object append to it.
+    file at any time: even if the process is killed, all but the last 0.25 s of the written audio can be read. After
+    each session the file is complete and no descriptor is left open; further sessions of the same object append to it.
 
     Args:
         path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
@@ -98,12 +98,12 @@ class WavSink:
         DeviceError: no file can be written there; `.type` is "not-found", "permissions" or "unknown".
     """
 
-    #: Gets what an interruption voids too, and several audio frames in one call. See `AudioSink`.
+    #: Makes the session pass interrupted audio, too, and several audio frames in one call; see `AudioSink`.
     is_recorder = True
 
-    # Written to the header of a file in which nothing was heard.
-    _USUAL_RATE_HZ = 24_000
-    # The header is renewed when it lacks so much.
+    # Sample rate in the header of a file without audio.
+    _DEFAULT_RATE_HZ = 24_000
+    # Seconds of audio after which the header is updated.
     _HEADER_LAG = 0.25
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -111,7 +111,7 @@ class WavSink:
         self.path: Path = Path(path).absolute()
         _check_writable(self.path)
         self._file: io.FileIO | None = None
-        self._guard: DescriptorGuard  # of that file, while there is one
+        self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
         self._rate: int | None = None
         self._resampler: Resampler | LinearResampler | None = None
@@ -132,13 +132,13 @@ class WavSink:
         if sample_rate_hz == self._rate and self._resampler is None:
             self._append(pcm)
             return
-        # In pieces: a bot that names a low rate must not make a large block of its audio hundreds of times as large.
+        # Converted second by second, because the audio of a bot with a low rate grows up to some hundred times.
         size = 2 * sample_rate_hz
         for begin in range(0, len(pcm), size):
-            self._append(self._at_the_rate_of_the_file(pcm[begin : begin + size], sample_rate_hz))
+            self._append(self._resampled(pcm[begin : begin + size], sample_rate_hz))
 
     def drop(self) -> None:
-        """Keep what was heard."""
+        """Do nothing: received audio is kept."""
 
     def close(self) -> None:
         """Complete the header and close the file; `write()` opens it again.
@@ -159,7 +159,7 @@ class WavSink:
         try:
             with self._opened() as file:
                 self._file = None
-                # A piece that was cut off, say by a full disk, is not part of the recording.
+                # Removes the rest of a write that failed halfway, for instance because the disk was full.
                 file.truncate(pcm_tools.WAV_HEADER_BYTES + self._size)
                 self._write_header(file)
         except OSError as error:
@@ -167,20 +167,24 @@ class WavSink:
 
     def _append(self, pcm: bytes) -> None:
         if self._size + len(pcm) > pcm_tools.MAX_WAV_DATA_BYTES:
-            raise DeviceError(f"{self.path} is full: a WAV file holds 4 GiB", devices=("speaker",))
+            raise DeviceError(
+                f"{self.path} is full: a WAV file holds 4 GiB. Use a new WavSink for further audio",
+                devices=("speaker",),
+            )
         try:
             file = self._opened()
-            # Where the audio ends, which is not where a write ended that failed.
+            # The position is set explicitly because a failed write leaves it behind the end of the audio.
             file.seek(pcm_tools.WAV_HEADER_BYTES + self._size)
             _write_all(file, pcm)
             self._size += len(pcm)
             if self._size - self._size_in_header >= 2 * self._HEADER_LAG * (self._rate or 0):
-                # After the audio that it counts: the file is valid in between.
+                # Written after the audio that it counts, so that the file is valid in between.
                 self._write_header(file)
         except OSError as error:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
-    def _at_the_rate_of_the_file(self, pcm: bytes, sample_rate_hz: int) -> bytes:
+    def _resampled(self, pcm: bytes, sample_rate_hz: int) -> bytes:
+        """Return the audio at the rate of the file, after the rest of the audio of another rate."""
         rest = b""
         if self._resampler is not None and self._resampler.from_hz != sample_rate_hz:
             rest, self._resampler = self._resampler.finish(), None
@@ -195,9 +199,10 @@ class WavSink:
             keep_open(self._file)
             self._file = None
         if self._file is None:
-            # Not truncated, but created if need be: before it is empty it is given the header of an empty recording.
+            # A missing file is created. An existing one is truncated only after the header of an empty recording is
+            # written, so that it is a valid WAV file at any time.
             create = 0 if self._created else os.O_CREAT
-            # Unbuffered: a forked child must not write its copy of a buffer into the file when it exits.
+            # Unbuffered, because a forked child would write its copy of a buffer to the file when it exits.
             file = io.FileIO(
                 os.fspath(self.path), "r+", opener=lambda path, flags: os.open(path, flags | create, 0o666)
             )
@@ -214,17 +219,17 @@ class WavSink:
 
     def _write_header(self, file: io.FileIO) -> None:
         file.seek(0)
-        _write_all(file, pcm_tools.wav_header(self._rate or self._USUAL_RATE_HZ, self._size))
+        _write_all(file, pcm_tools.wav_header(self._rate or self._DEFAULT_RATE_HZ, self._size))
         self._size_in_header = self._size
 
 
 class CallbackSink:
-    """Calls a function with the bot's audio, on a thread of its own.
+    """A sink that calls a function with the bot's audio on its own thread.
 
     Args:
         fn: `fn(pcm, sample_rate_hz)`; may block, see `AudioSink`.
-        on_drop: `on_drop()` is called on the same thread when the user has interrupted the bot: what still waited for
-            `fn` is gone, and what it has got is not to be heard any more.
+        on_drop: `on_drop()` is called on the same thread when the user has interrupted the bot: the audio queued for
+            `fn` is discarded, and `fn` should discard the audio that it has not played yet.
 
     Raises:
         TypeError: one of them cannot be called, or is a coroutine function.
@@ -241,24 +246,24 @@ class CallbackSink:
         self._fn(pcm, sample_rate_hz)
 
     def drop(self) -> None:
-        """Call `on_drop`, if there is one."""
+        """Call `on_drop` if it was given."""
         if self._on_drop is not None:
             self._on_drop()
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
-# Written on the io thread directly. Their subclasses are not: those may hold code of the user.
+# Classes that are written on the I/O thread directly. Subclasses are not, because they may run code of the application.
 MEMORY_SINKS = (BytesSink, NullSink)
 
 
 def _check_writable(path: Path) -> None:
-    """Raise `DeviceError` unless a file can be written there. A file that exists is not changed, and none is left."""
+    """Raise `DeviceError` unless a file can be written at `path`; change no existing file and leave no new one."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise DeviceError(f"Cannot write {path}: it is no file. Give the path of a WAV file", devices=("speaker",))
-        os.close(os.open(path, os.O_RDWR))  # what the system lets this user do is known only to the system
+        os.close(os.open(path, os.O_RDWR))  # opened, because only the system knows what it allows
     except FileNotFoundError:
         _check_directory(path)
     except OSError as error:
@@ -266,7 +271,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _check_directory(path: Path) -> None:
-    import tempfile  # only for a file that does not exist yet
+    import tempfile  # imported here because only a file that does not exist yet needs it
 
     directory = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(directory):
@@ -276,7 +281,7 @@ def _check_directory(path: Path) -> None:
             type="not-found",
         )
     try:
-        tempfile.TemporaryFile(dir=directory).close()  # without a name, where the system has such files
+        tempfile.TemporaryFile(dir=directory).close()  # has no name where the system supports unnamed files
     except OSError as error:
         raise file_error(f"Cannot create {path}", "speaker", error) from error
 

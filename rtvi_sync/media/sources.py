@@ -1,4 +1,4 @@
-"""Sources that need no device."""
+"""Audio sources that need no device."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ MAX_WAV_FILE_BYTES = 256 * 1024 * 1024
 
 
 class SourceRun:
-    """One session's use of a source: was all of it sent?"""
+    """One session's use of a source, which records whether all of it was sent."""
 
     def __init__(self) -> None:
         self._over = Latch()
         self._sent = False
 
     def all_sent(self) -> None:
-        """The last chunk was sent. Called on the thread of the schedule."""
+        """Record that the last chunk was sent; called on the scheduler's thread."""
         self._sent = True
         self._over.set()
 
     def end(self) -> None:
-        """Nothing more will be sent."""
+        """Record that nothing more will be sent."""
         self._over.set()
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until either happened, at most `timeout` seconds; True if all was sent."""
+        """Block until the run is over, at most `timeout` seconds; return whether all was sent."""
         self._over.wait(Deadline(timeout))
         return self._sent
 
 
 class PackagedSource:
-    """What the sources of this package have beyond the protocol: `wait()`."""
+    """The base class of this package's sources, which adds `wait()` to the protocol."""
 
     def __init__(self, sample_rate_hz: int) -> None:
         self._sample_rate_hz = pcm_tools.check_rate(sample_rate_hz)
@@ -50,64 +50,68 @@ class PackagedSource:
 
     @property
     def sample_rate_hz(self) -> int:
-        """Samples per second."""
+        """Return the samples per second."""
         return self._sample_rate_hz
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all of this source was sent to the bot in the current session.
 
-        Never waits for a session to begin: while no session has this source (it has it from the device phase of
-        `connect()` until its end) the answer is that of the last session, or False. May be called from any thread.
+        Never waits for a session to begin: while no session uses this source, the result is that of the last session,
+        or False. A session uses it from the device phase of `connect()` until the session ends. May be called from any
+        thread.
 
         Args:
-            timeout: limit in seconds; None: until all was sent or the session is over.
+            timeout: limit in seconds; None: until all was sent or the session has ended.
 
         Returns:
-            True if all of it was sent. False if the time is up, the session ended first, the source was replaced or
-            failed, or it has no end.
+            True if all of it was sent. False if the timeout has passed, the session ended first, the source was
+            replaced or failed, or it has no end.
         """
         WAIT.or_none.check(timeout=timeout)
         run = self._run
         return run is not None and run.wait(timeout)
 
     def begin_run(self) -> SourceRun:
-        """A session that has claimed this source begins to use it."""
+        """Begin the use by a session that has leased this source."""
         self._run = run = SourceRun()
         return run
 
 
 class MemorySource(PackagedSource):
-    """A source whose samples can be had at any position without waiting."""
+    """A source whose samples can be read at any position without blocking."""
 
     # Length in samples; None: endless.
     total_frames: int | None = None
     _position = 0
 
     def samples(self, start: int, frames: int) -> bytes:
-        """Up to `frames` samples from position `start` on; fewer only at the end."""
+        """Return up to `frames` samples from position `start` on; fewer only at the end."""
         raise NotImplementedError
 
     def read(self, frames: int) -> bytes:
-        """The next samples; for programs that read the source themselves. A session always starts at the beginning."""
+        """Return the next samples, for applications that read the source themselves.
+
+        A session always starts at the beginning.
+        """
         COUNT_OR_ZERO.check(frames=frames)
         data = self.samples(self._position, frames)
         self._position += len(data) // 2
         return data
 
     def close(self) -> None:
-        """Return to the beginning."""
+        """Rewind to the beginning."""
         self._position = 0
 
 
 class BytesSource(MemorySource):
-    """PCM from memory.
+    """A source of PCM in memory.
 
     Args:
         pcm: signed 16-bit little endian mono samples.
         sample_rate_hz: their rate.
 
     Raises:
-        ValueError: an odd number of bytes, or an impossible rate.
+        ValueError: the number of bytes is odd, or the rate is out of range.
     """
 
     def __init__(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> None:
@@ -115,18 +119,21 @@ class BytesSource(MemorySource):
         BYTES.check(pcm=pcm)
         self._pcm = bytes(pcm)
         if len(self._pcm) % 2:
-            raise ValueError(f"pcm has 2 bytes per sample, so {len(self._pcm)} bytes cannot be right")
+            raise ValueError(
+                f"pcm has {len(self._pcm)} bytes, an odd number; pass 16-bit samples, which have 2 bytes each"
+            )
         self.total_frames: int | None = len(self._pcm) // 2
 
     def samples(self, start: int, frames: int) -> bytes:
+        """See `MemorySource.samples()`."""
         return self._pcm[2 * start : 2 * (start + frames)]
 
 
 class WavSource(BytesSource):
-    """The audio of a WAV file, which is read whole right here, so that a wrong path shows at once.
+    """A source of the audio of a WAV file; the constructor reads the whole file, so that it can report a wrong path.
 
-    8, 16, 24 and 32-bit PCM of any number of channels is taken; what is sent is 16-bit mono at the rate of the file,
-    bit exact if the file is that already.
+    It reads 8, 16, 24 and 32-bit PCM with up to 32 channels and sends 16-bit mono at the file's sample rate, bit exact
+    if the file is 16-bit mono.
 
     Args:
         path: a WAV file of at most 256 MiB.
@@ -159,7 +166,7 @@ class WavSource(BytesSource):
 
 
 class SilenceSource(MemorySource):
-    """Silence without end: a user who says nothing.
+    """A source of endless silence.
 
     Args:
         sample_rate_hz: samples per second.
@@ -168,16 +175,17 @@ class SilenceSource(MemorySource):
     def __init__(self, sample_rate_hz: int = 16_000) -> None:
         super().__init__(sample_rate_hz)
 
-    def samples(self, start: int, frames: int) -> bytes:  # noqa: ARG002 - silence is the same everywhere
+    def samples(self, start: int, frames: int) -> bytes:  # noqa: ARG002 - silence is the same at every position
+        """Return `frames` samples of silence."""
         return bytes(2 * frames)
 
 
 class ToneSource(MemorySource):
-    """A sine tone.
+    """A source of a sine tone.
 
     Args:
-        frequency_hz: taken to a tenth of a hertz; below half of the sample rate.
-        duration: seconds; None: without end.
+        frequency_hz: rounded to 0.1 Hz; below half of the sample rate.
+        duration: seconds; None: endless.
         sample_rate_hz: samples per second.
         volume: amplitude from 0 to 1.
 
@@ -201,6 +209,7 @@ class ToneSource(MemorySource):
         self._table = _sine(round(10 * frequency_hz), sample_rate_hz, volume)
 
     def samples(self, start: int, frames: int) -> bytes:
+        """See `MemorySource.samples()`."""
         if self.total_frames is not None:
             frames = max(0, min(frames, self.total_frames - start))
         begin = 2 * start % len(self._table)
@@ -211,11 +220,11 @@ class ToneSource(MemorySource):
 
 
 class CallbackSource(PackagedSource):
-    """Calls a function for audio, on a thread of its own, up to 1 s ahead of what is sent.
+    """A source that calls a function for audio on its own thread, up to 1 s ahead of what is sent.
 
     Args:
-        fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. A function that
-            is late is not waited for: silence goes out instead.
+        fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. If the function is
+            late, silence is sent instead.
         sample_rate_hz: rate of what `fn` returns.
     """
 
@@ -229,17 +238,17 @@ class CallbackSource(PackagedSource):
         return self._fn(frames)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
-# Read on the thread that times them. Their subclasses are not: those may hold code of the user.
+# Classes that are read on the scheduler's thread. Subclasses are not, because they may run code of the application.
 MEMORY_SOURCES = (BytesSource, WavSource, SilenceSource, ToneSource)
 
 
 @functools.lru_cache(maxsize=16)
 def _sine(tenths_hz: int, sample_rate_hz: int, volume: float) -> bytes:
-    # Whole periods, so that they can be repeated without a step; computing a sine for every sample would keep the
-    # thread that times it from the sources of other sessions.
+    # The table holds whole periods, so that it repeats without a click. It is computed once because a sine for every
+    # sample would delay the other sessions' sources on the scheduler's thread.
     length = 10 * sample_rate_hz // math.gcd(10 * sample_rate_hz, tenths_hz)
     angle = 2 * math.pi * tenths_hz / (10 * sample_rate_hz)
     return struct.pack(f"<{length}h", *(round(32767 * volume * math.sin(angle * i)) for i in range(length)))

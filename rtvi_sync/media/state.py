@@ -1,4 +1,4 @@
-"""What the events of devices and tracks carry."""
+"""The data of the events about devices and tracks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .tracks import AudioTrack, VideoTrack
 
 @attrs.frozen(kw_only=True)
 class DeviceStatus:
-    """How it stands with one kind of device.
+    """The status of one kind of device.
 
     Attributes:
         state: "uninitialized" until `init_devices()` or `connect()`, then "initializing", then "granted" or "error".
-        error: what went wrong, in the state "error".
+        error: the failure, in the state "error".
     """
 
     state: Literal["uninitialized", "initializing", "granted", "error"] = "uninitialized"
@@ -25,13 +25,13 @@ class DeviceStatus:
 
     @property
     def reason(self) -> str | None:
-        """The kind of the error: "not-found", "in-use", "permissions" or "unknown"."""
+        """Return the error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
         return self.error.type if self.error is not None else None
 
 
 @attrs.frozen(kw_only=True)
 class MediaState:
-    """How it stands with the devices; the data of `media_state_updated`."""
+    """The status of all devices; the data of `media_state_updated`."""
 
     mic: DeviceStatus = DeviceStatus()
     cam: DeviceStatus = DeviceStatus()
@@ -40,11 +40,11 @@ class MediaState:
 
 @attrs.frozen(kw_only=True)
 class AudioLevel:
-    """How loud it is; the data of `local_audio_level` and `remote_audio_level`.
+    """An audio level; the data of `local_audio_level` and `remote_audio_level`.
 
     Attributes:
-        level: root mean square, 0.0 (silence) to 1.0 (the loudest there can be).
-        dbfs: the same in decibels relative to the loudest: 0.0, or less; -100.0 for silence.
+        level: root mean square, 0.0 (silence) to 1.0 (full scale).
+        dbfs: the same in decibels relative to full scale: 0.0 or less; -100.0 for silence.
     """
 
     level: float
@@ -53,13 +53,14 @@ class AudioLevel:
 
 @attrs.frozen(kw_only=True)
 class AudioDroppedData:
-    """Audio of the bot that a sink or speaker did not get; the data of `audio_dropped`.
+    """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
 
-    The event comes once for each run of losses, when it begins; `stats().speaker_dropped_seconds` counts all of it.
+    The event is published once for each run of losses, when it begins; `stats().speaker_dropped_seconds` counts all
+    losses.
 
     Attributes:
-        seconds: how much was lost by then in this run.
-        sink: the sink, as given to the client; a device's id; or None for the default device.
+        seconds: audio lost in this run when the event was published.
+        sink: the sink that was given to the client, a device's id, or None for the default device.
     """
 
     seconds: float
@@ -68,11 +69,11 @@ class AudioDroppedData:
 
 @attrs.frozen(kw_only=True)
 class Participant:
-    """Who has a track.
+    """The participant that a track belongs to.
 
     Attributes:
         id: "local" or "bot".
-        name: for humans.
+        name: display name.
         local: whether it is the user of this client.
     """
 
@@ -83,7 +84,7 @@ class Participant:
 
 @attrs.frozen(kw_only=True)
 class TrackData:
-    """The data of `track_started`, `track_stopped`, and of the two of the screen's tracks."""
+    """A track and its participant; the data of `track_started`, `track_stopped` and their screen counterparts."""
 
     track: AudioTrack | VideoTrack
     participant: Participant

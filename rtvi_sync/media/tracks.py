@@ -1,4 +1,4 @@
-"""Reading what is sent to and heard from the bot."""
+"""The tracks: readable copies of the media that is sent to and received from the bot."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 
 class TrackFrames(Iterator[F]):
-    """The frames of a track from `frames()` on, for one reader.
+    """The frames of a track, for one reader, from the call of `frames()` on.
 
-    Iterating blocks until the next frame comes and ends with the track. May be iterated on any one thread.
+    The iteration blocks until the next frame arrives and ends with the track. It may run on any thread, but on one at a
+    time.
     """
 
     def __init__(self, queue: FrameQueue[F]) -> None:
@@ -24,14 +25,14 @@ class TrackFrames(Iterator[F]):
 
     @property
     def dropped(self) -> int:
-        """Frames that this reader lost because it was too slow."""
+        """Return the number of frames that this reader lost because it was too slow."""
         return self._queue.dropped
 
     def queued(self) -> list[F]:
-        """The frames that have come and that the iteration has not handed out yet; it still will.
+        """Return the frames that have arrived and that the iteration has not returned yet; it still will.
 
-        Never waits. May be called from any thread. Who only calls this keeps what the `buffer`
-        holds: the end of the track.
+        Does not block, and may be called from any thread. A reader that never iterates keeps the latest frames, as many
+        as the `buffer` holds.
         """
         return self._queue.queued()
 
@@ -42,20 +43,20 @@ class TrackFrames(Iterator[F]):
         return item[1]
 
     def close(self) -> None:
-        """Take no more frames: the iteration ends after those that have come. May be called from any thread."""
+        """Take no more frames; the iteration ends after those that have arrived. May be called from any thread."""
         self._queue.end()
 
 
 class Track(Generic[F]):
     """Audio or video in one direction, from the moment the session has it until it ends.
 
-    An `AudioTrack` has `AudioFrame`s, a `VideoTrack` has `VideoFrame`s. Any number of readers, each on a thread of its
-    own, get them all.
+    An `AudioTrack` has `AudioFrame`s, a `VideoTrack` has `VideoFrame`s. Any number of readers, each on its own thread,
+    get all of them.
 
     Attributes:
         id: unique name.
         kind: "audio" or "video".
-        label: what it comes from, for humans; set by the session.
+        label: display name of its origin; set by the session.
     """
 
     kind: Literal["audio", "video"]
@@ -64,9 +65,9 @@ class Track(Generic[F]):
         self.id: str = os.urandom(16).hex()
         self.label = label
         self._enabled = enabled
-        #: By identity; what nobody reads needs not be published.
-        # There is no lock, which a reader's thread could hold while a signal handler on it waits: the dict is changed
-        # in single steps, and walked in copies.
+        #: The readers by identity; a track without readers need not publish.
+        # There is no lock because a signal handler could wait for it on the reader's thread while that thread holds it.
+        # The dict is changed by atomic operations and iterated in copies.
         self.readers: dict[int, weakref.ref[TrackFrames[F]]] = {}
         self._ended = False
 
@@ -75,16 +76,16 @@ class Track(Generic[F]):
 
     @property
     def enabled(self) -> bool:
-        """False while the microphone is muted, or the camera is off."""
+        """Return False while the microphone is muted or the camera is off."""
         return self._enabled()
 
     @property
     def ready_state(self) -> Literal["live", "ended"]:
-        """ "live" until the session is over or the device is taken away."""
+        """Return "live" until the session has ended or the device is closed for good, then "ended"."""
         return "ended" if self._ended else "live"
 
     def end(self) -> None:
-        """No more frames will come; called by the session."""
+        """End the track and the iterations of its readers; called by the session."""
         self._ended = True
         for reader in self._live_readers():
             reader.close()
@@ -94,7 +95,7 @@ class Track(Generic[F]):
         frames = TrackFrames(queue)
         key, readers = id(frames), self.readers
         readers[key] = weakref.ref(frames, lambda _: readers.pop(key, None))
-        if self._ended:  # end() may not have seen it any more
+        if self._ended:  # a concurrent `end()` may have missed this reader
             frames.close()
         return frames
 
@@ -107,12 +108,12 @@ class Track(Generic[F]):
 
 
 class AudioTrack(Track[AudioFrame]):
-    """What is said."""
+    """A track of audio."""
 
     kind: Literal["audio", "video"] = "audio"
 
     def frames(self, *, buffer: float = 120.0) -> TrackFrames[AudioFrame]:
-        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
+        """Iterate over the frames from now on; call it once for each reader, from any thread.
 
         Args:
             buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
@@ -121,17 +122,17 @@ class AudioTrack(Track[AudioFrame]):
         return self._read(AudioQueue(buffer))
 
     def publish(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-        """Hand a piece of audio to all readers; called by the session, on one thread. Never blocks."""
+        """Hand an audio frame to all readers; called by the session on one thread, does not block."""
         self._hand_out(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
 
 
 class VideoTrack(Track[VideoFrame]):
-    """What is seen."""
+    """A track of video."""
 
     kind: Literal["audio", "video"] = "video"
 
     def frames(self, *, buffer: int = 10) -> TrackFrames[VideoFrame]:
-        """Iterate over the frames from now on; call it from any thread, as often as there are readers.
+        """Iterate over the frames from now on; call it once for each reader, from any thread.
 
         Args:
             buffer: frames that a reader may lag behind before it loses the oldest (`.dropped`). With 1 the next frame
@@ -141,13 +142,13 @@ class VideoTrack(Track[VideoFrame]):
         return self._read(VideoQueue(buffer))
 
     def publish(self, frame: VideoFrame) -> None:
-        """Hand an image to all readers; called by the session, on one thread. Never blocks."""
+        """Hand an image to all readers; called by the session on one thread, does not block."""
         self._hand_out(frame)
 
 
 @attrs.frozen(kw_only=True)
 class ParticipantTracks:
-    """The tracks of one side; None for what is absent."""
+    """The tracks of one participant; None for an absent track."""
 
     audio: AudioTrack | None = None
     video: VideoTrack | None = None

@@ -1,4 +1,4 @@
-"""Where pictures come from: cameras, the screen, files."""
+"""Video sources: cameras, the screen, files."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .base import MediaDeviceInfo, VideoFrame, VideoSource, file_error
 from .devices import opencv_backend
 from .devices.backend import CameraBackend, CameraStream
 
-# A process that was stopped for longer goes on from where it was.
+# After a stop of more than this many seconds the schedule shifts instead of skipping all missed frames.
 _MAX_LAG = 1.0
-# What a file may say of its frames per second, and what is taken if it says anything else.
+# Range of frame rates that a file may state, and the rate used instead of one outside of it.
 _FILE_FPS, _DEFAULT_FPS = (1.0, 120.0), 25.0
 
 
 class Pace:
-    """Lets one thread do something `fps` times a second."""
+    """A rate limiter that lets one thread do something `fps` times a second."""
 
     def __init__(self, fps: float) -> None:
         self._period = 1 / fps
         self._due: float | None = None
 
     def wait(self) -> int:
-        """Wait until it is time again; returns how many times were missed since the last call."""
+        """Wait until the next period is due; return how many were missed since the last call."""
         now = time.monotonic()
         if self._due is None or now - self._due > _MAX_LAG:
             self._due = now
@@ -45,25 +45,25 @@ class Pace:
 
 
 class PackagedVideo(abc.ABC):
-    """A source of this package: what it opens belongs to the thread that reads.
+    """The base class of this package's video sources, which opens one stream for each reading thread.
 
-    OpenCV hangs or crashes if a thread releases what another one reads, and mss on Windows knows only the thread that
-    opened it. A thread that hung in the library, and comes back when the source has a new user, meets nothing but its
-    own.
+    OpenCV hangs or crashes if a thread releases a stream that another one reads, and mss on Windows works only on the
+    thread that opened it. A thread that was blocked in the library and returns when another thread uses the source
+    therefore accesses only its own stream.
     """
 
     def __init__(self) -> None:
         self._own = threading.local()
 
     def read(self) -> VideoFrame | None:
-        """Wait for the next image and return it; the first call of a thread opens what it reads."""
+        """Wait for the next image and return it; the first call on a thread opens its stream."""
         stream: VideoSource | None = self._opened()
         if stream is None:
             stream = self._own.stream = self._open()
         return stream.read()
 
     def close(self) -> None:
-        """Close what this thread has opened; the next `read()` begins anew."""
+        """Close this thread's stream; the next `read()` opens a new one."""
         stream, self._own.stream = self._opened(), None
         if stream is not None:
             stream.close()
@@ -73,7 +73,7 @@ class PackagedVideo(abc.ABC):
 
     @abc.abstractmethod
     def _open(self) -> VideoSource:
-        """Open it for the calling thread."""
+        """Open a stream for the calling thread."""
 
 
 _BACKEND = Rule(
@@ -82,15 +82,15 @@ _BACKEND = Rule(
 
 
 class CameraSource(PackagedVideo):
-    """A camera of this machine, with wishes.
+    """A camera of this machine, with a preferred resolution and frame rate.
 
     `RTVIClient(cam="V4L2/HD Webcam")` is the same as `RTVIClient(cam=CameraSource("V4L2/HD Webcam"))`.
 
     Args:
-        device_id: of `client.get_all_cams()`; None: the default.
+        device_id: id of a device in `client.get_all_cams()`; None: the default.
         width, height: in pixels.
-        fps: images per second. The camera takes what it has that is near; each frame says its size.
-        backend: what finds and opens cameras; None: OpenCV.
+        fps: images per second. The camera uses the nearest mode that it has; each frame states its size.
+        backend: finds and opens cameras; None: OpenCV.
 
     Raises:
         ValueError: a number is not above zero.
@@ -119,7 +119,7 @@ class CameraSource(PackagedVideo):
 
     @property
     def device(self) -> MediaDeviceInfo | None:
-        """What the calling thread has open."""
+        """Return the device that the calling thread has open, or None."""
         stream: CameraStream | None = self._opened()
         return stream.device if stream is not None else None
 
@@ -128,21 +128,20 @@ class CameraSource(PackagedVideo):
 
 
 class FileVideoSource(PackagedVideo):
-    """The pictures of a file, in real time: a camera for machines that have none.
+    """The video of a file in real time, for machines without a camera.
 
-    Reads what OpenCV reads: MP4, AVI, WebM, and images, which are shown again and again. The sound of the file is not
-    used. It begins from the start whenever the camera is turned on.
+    Reads the formats of OpenCV: MP4, AVI, WebM, and images, which repeat. The audio of the file is not used. The video
+    starts from the beginning whenever the camera is turned on.
 
     Args:
         path: a file. A pattern such as "frames/%03d.png" is a series of images.
-        fps: frames per second; None: what the file says, 25 for images.
-        loop: begin again at the end, as a camera has none. False: the picture ends there, until the camera is turned on
-            anew.
+        fps: frames per second; None: the file's rate, 25 for images.
+        loop: True: start again at the end. False: the video ends there until the camera is turned on again.
 
     Raises:
-        MissingExtraError: OpenCV is not installed; the extra `video` brings it.
+        MissingExtraError: OpenCV is not installed; the extra `video` installs it.
         DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or OpenCV finds no
-            picture in it ("unknown").
+            image in it ("unknown").
         ValueError: `fps` is not above zero.
     """
 
@@ -159,7 +158,7 @@ class FileVideoSource(PackagedVideo):
                 self.path.open("rb").close()
         except OSError as error:
             raise file_error(f"Cannot read the video file {self.path}", "cam", error) from error
-        self._open().close()  # whether it can be read is to show here
+        self._open().close()  # reports here a file that cannot be read
 
     def __repr__(self) -> str:
         return f"FileVideoSource({str(self.path)!r})"
@@ -174,18 +173,20 @@ class _FileStream:
         self._path = path
         self._loop = loop
         self._capture = self._begin()
-        said = self._capture.get(cv2.CAP_PROP_FPS)
+        stated = self._capture.get(cv2.CAP_PROP_FPS)
         low, high = _FILE_FPS
-        self._pace = Pace(fps or (said if low <= said <= high else _DEFAULT_FPS))
+        self._pace = Pace(fps or (stated if low <= stated <= high else _DEFAULT_FPS))
         self._frames = 0  # since the beginning of the file
         self._image: Any = None  # the latest
 
     def read(self) -> VideoFrame | None:
+        """Wait until the next frame is due and return it; skip the frames that were missed."""
         for _ in range(self._pace.wait()):
-            self._next()  # too late to be seen
+            self._next()
         return opencv_backend.to_frame(self._cv2, self._image) if self._next() else None
 
     def close(self) -> None:
+        """Close the file."""
         self._capture.release()
 
     def _begin(self) -> Any:
@@ -193,20 +194,21 @@ class _FileStream:
         if not capture.isOpened():
             capture.release()
             raise DeviceError(
-                f"OpenCV finds no picture in {self._path}. It reads MP4, AVI, WebM, PNG, JPEG and more; ffmpeg turns "
-                "other files into these",
+                f"OpenCV finds no image in {self._path}. It reads MP4, AVI, WebM, PNG, JPEG and more; convert other "
+                "files with ffmpeg",
                 devices=("cam",),
             )
         return capture
 
     def _next(self) -> bool:
-        """Read the next image, from the beginning again if need be; False: that was all."""
+        """Read the next image, after the last one from the beginning if it loops; return False at the end."""
         taken, image = self._capture.read()
         if not taken and self._loop:
             if self._frames == 1:
-                return True  # a still
+                return True  # a file with a single image shows it again
             if self._frames:
-                # Not rewound: not every format can be, and those that can do not all arrive at the first image.
+                # Reopened instead of rewound, because not every format can be rewound, and some that can do not return
+                # to the first image.
                 self._capture.release()
                 self._capture = self._begin()
                 self._frames = 0
@@ -218,17 +220,17 @@ class _FileStream:
 
 
 class ScreenSource(PackagedVideo):
-    """What is on a screen of this machine, for `enable_screen_share()` or in place of a camera.
+    """The content of a screen of this machine, for `enable_screen_share()` or instead of a camera.
 
-    Whether there is a screen shows when it is read: `read()` raises a `DeviceError` ("not-found") if not. On Linux it
-    is that of the X server in `DISPLAY`; under Wayland only windows of X programs can be seen.
+    If there is no screen, `read()` raises a `DeviceError` ("not-found"). On Linux it captures the screen of the X
+    server in `DISPLAY`; under Wayland only windows of X programs are visible.
 
     Args:
-        monitor: which one, from 1 on; 0: all of them side by side.
+        monitor: number of the monitor, from 1 on; 0: all of them side by side.
         fps: images per second.
 
     Raises:
-        MissingExtraError: mss is not installed; the extra `screen` brings it.
+        MissingExtraError: mss is not installed; the extra `screen` installs it.
         ValueError: a number is out of range.
     """
 
@@ -245,12 +247,12 @@ class ScreenSource(PackagedVideo):
 
     @property
     def device_id(self) -> str:
-        """What stands for it in errors."""
+        """Return the monitor's number, which identifies it in errors."""
         return str(self.monitor)
 
     @property
     def device(self) -> MediaDeviceInfo:
-        """The monitor, as a device."""
+        """Return the monitor as a device."""
         return MediaDeviceInfo(device_id=self.device_id, kind="videoinput", label=f"screen {self.monitor}")
 
     def _open(self) -> VideoSource:
@@ -266,23 +268,29 @@ class _ScreenStream:
         except self._mss.ScreenShotError as error:
             display = os.environ.get("DISPLAY")
             seen = f"DISPLAY is {display!r}" if display else "DISPLAY is not set"
-            raise _screen_error(f"There is no screen to be read: {error} ({seen})", error, "not-found") from error
+            raise _screen_error(f"There is no screen to read: {error} ({seen})", error, "not-found") from error
         monitors = self._grabber.monitors
         if monitor >= len(monitors):
             self.close()
-            raise _screen_error(f"There is no monitor {monitor}, there are {len(monitors) - 1}", None, "not-found")
+            raise _screen_error(
+                f"There is no monitor {monitor}; this machine has {len(monitors) - 1}. Choose one, or 0 for all",
+                None,
+                "not-found",
+            )
         self._area = monitors[monitor]
 
     def read(self) -> VideoFrame:
+        """Wait until the next frame is due and return an image of the screen."""
         self._pace.wait()
         timestamp = time.monotonic()
         try:
             shot = self._grabber.grab(self._area)
         except self._mss.ScreenShotError as error:
-            raise _screen_error(f"The screen cannot be read any more: {error}", error) from error
+            raise _screen_error(f"Cannot read the screen any more: {error}", error) from error
         return VideoFrame(image=shot.rgb, width=shot.width, height=shot.height, timestamp=timestamp)
 
     def close(self) -> None:
+        """Close the screen."""
         self._grabber.close()
 
 

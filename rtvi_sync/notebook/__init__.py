@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, signals
 from rtvi_sync.protocol.validation import SECONDS, instance_of
-from rtvi_sync.recording.recording import Recorder
+from rtvi_sync.recording.recorder import Recorder
 
 from .audio import Clip, ConversationAudio
 from .live import LiveOutput

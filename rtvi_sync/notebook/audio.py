@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
@@ -12,8 +11,9 @@ from typing import TypeVar
 import attrs
 
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.recording.latency import Latency, measure, moments_of_sound
-from rtvi_sync.recording.recording import lay, played, write_wav
+from rtvi_sync.media.pcm import wav_header
+from rtvi_sync.recording.latency import Latency, audible_timestamps, measure
+from rtvi_sync.recording.recorder import render, simulate_playback
 
 from .turns import Turn
 
@@ -39,9 +39,7 @@ class Clip:
 
     def wav(self) -> bytes:
         """Return the clip as a WAV file."""
-        file = io.BytesIO()
-        write_wav(file, self.pcm, self.sample_rate_hz)
-        return file.getvalue()
+        return wav_header(self.sample_rate_hz, len(self.pcm)) + self.pcm
 
 
 class SideAudio:
@@ -53,7 +51,7 @@ class SideAudio:
     """
 
     def __init__(self, frames: Sequence[AudioFrame], drops: Collection[float] = ()) -> None:
-        self.audible_times: list[float] = moments_of_sound(frames)
+        self.audible_times: list[float] = audible_timestamps(frames)
         self._frames = frames
         self._times = [frame.timestamp for frame in frames]
         self._drops = drops
@@ -65,9 +63,9 @@ class SideAudio:
             return []
         first, last = max(begin, audible[0] - _MARGIN), min(until, audible[-1] + _MARGIN)
         frames = _between(self._frames, self._times, first, last)
-        stretches = played(frames, self._drops)
-        groups = [(rate, list(group)) for rate, group in groupby(stretches, key=lambda stretch: stretch.sample_rate_hz)]
-        return [Clip(lay(group, group[0].start, rate), rate) for rate, group in groups]
+        segments = simulate_playback(frames, self._drops)
+        groups = [(rate, list(group)) for rate, group in groupby(segments, key=lambda segment: segment.sample_rate_hz)]
+        return [Clip(render(group, group[0].start, rate), rate) for rate, group in groups]
 
     def utterance_start(self, moment: float) -> float:
         """Return when the utterance that is audible at a moment began, less a margin."""

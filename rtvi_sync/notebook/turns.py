@@ -154,7 +154,7 @@ class Turns:
         turn = self._current_turn(event.received_at)
         turn.text = turn.text or event.received_at
         turn.update_progress(event)
-        line = self._transcript.take(event)
+        line = self._transcript.add(event)
         if line is not None:
             turn.bot = _joined(turn.bot, line.text)
 
@@ -164,7 +164,7 @@ class Turns:
             turn = self._user_turn(now)
             turn.typed, turn.user = now, _joined(turn.user, event.data.text)
             return
-        line = self._transcript.take(event)
+        line = self._transcript.add(event)
         if line is None:
             return
         # The last words of an utterance may be transcribed after the bot has started to answer.
@@ -191,7 +191,7 @@ class Turns:
         return turn
 
     def _end_turn(self) -> None:
-        line = self._transcript.end_of_turn()
+        line = self._transcript.end_turn()
         if line is not None and self._turns:
             self._turns[-1].bot = _joined(self._turns[-1].bot, line.text)
 

@@ -7,7 +7,6 @@ thread at a time calls it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -22,10 +21,12 @@ from ..errors import (
     UnsupportedFeatureError,
 )
 from ..events import RTVIEvent
-from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from . import config as configs
 from . import envelope
 from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, parse_version, require_feature
+from .message import RTVIMessage
+from .pending_requests import PendingRequests, Waiter
+from .session_payloads import BotReadyData, RTVIClientConfigOption
 from .text import one_line
 
 # What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
@@ -38,24 +39,33 @@ _EVENTS = {type_: (spec.event, spec) for type_, spec in INBOUND.items() if spec.
 # Types that are more than an event.
 _MEANT_FOR_US = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error"}
 
-# Of what the bot was asked and nobody waits for (any more), so much is remembered; what it answers later is an event
-# only.
-_MAX_ASKED = 1000
-
 
 @attrs.frozen
 class Resolve:
-    """The call that waits for `message.id`, if there is one, has its answer."""
+    """A request has its answer.
+
+    Attributes:
+        message: the answer.
+        waiter: the call that waits for it; None if no call does.
+    """
 
     message: RTVIMessage
+    waiter: Waiter | None = None
 
 
 @attrs.frozen
 class Reject:
-    """The call that waits for `id`, if there is one, was refused."""
+    """A request has failed.
+
+    Attributes:
+        id: of the request.
+        error: why it failed.
+        waiter: the call that waits for the answer; None if no call does.
+    """
 
     id: str
     error: RTVIError
+    waiter: Waiter | None = None
 
 
 @attrs.define
@@ -135,10 +145,8 @@ class Engine:
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
         #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
         self.config_request: RTVIMessage = RTVIMessage("get-config", {})
-        # What the bot was asked, by id; and of that, oldest first, what nobody waits for. Any thread that sends changes
-        # them, in single steps.
-        self._asked: dict[str, str] = {}
-        self._unawaited: deque[str] = deque()
+        #: The requests that the bot has not answered yet.
+        self.pending: PendingRequests = PendingRequests()
         # What it has said that it does not know, though its version should.
         self._missing: set[str] = set()
         # Outbound types that the bot knows by its version.
@@ -157,38 +165,34 @@ class Engine:
         version = parse_version(self.version or "")
         return version is not None and version < (2, 0) and self.config is None
 
-    def outbound(self, message: RTVIMessage, *, awaited: bool = False) -> None:
-        """Note that `message` is about to be sent. Any thread.
+    def outbound(self, message: RTVIMessage, waiter: Waiter | None = None) -> None:
+        """Check a message that is about to be sent, and add it to `pending` if the bot answers its type. Any thread.
 
         Args:
-            message: to be sent.
-            awaited: somebody waits for its answer; call `given_up()` when nobody does any more.
+            message: the message.
+            waiter: the call that waits for its answer. Call `pending.abandon()` when the wait is over.
 
         Raises:
             UnsupportedFeatureError: the bot does not know its type.
+            ValueError: there is a waiter, and no answer can be matched; or another call waits for an answer to this id.
+            BaseException: there is a waiter, and `pending.fail_all()` was called.
         """
         spec = OUTBOUND.get(message.type)
-        if spec is None:
-            return
-        if spec.feature in self._missing:
-            raise self._unsupported(message.type, "it said so before")
-        if message.type not in self._known:
-            require_feature(message.type, self.version)
-            if self.bot_ready is not None:
-                self._known.add(message.type)
-        if spec.answer is None or message.id is None:
-            return
-        self._asked[message.id] = message.type
-        if not awaited:
-            self.given_up(message.id)
-
-    def given_up(self, id: str) -> None:
-        """Nobody waits for the answer to `id`, which is remembered for a while all the same. Any thread."""
-        if id not in self._asked:
-            return
-        self._unawaited.append(id)
-        if len(self._unawaited) > _MAX_ASKED:
-            self._asked.pop(self._unawaited.popleft(), None)
+        if spec is not None:
+            if spec.feature in self._missing:
+                raise self._unsupported(message.type, "it said so before")
+            if message.type not in self._known:
+                require_feature(message.type, self.version)
+                if self.bot_ready is not None:
+                    self._known.add(message.type)
+            if spec.answer is not None and message.id is not None:
+                self.pending.add(message.id, message.type, waiter)
+                return
+        if waiter is not None:
+            raise ValueError(
+                f"No answer can be matched to a {message.type!r} message with the id {message.id!r}. Send a request "
+                "with an id, of a type that the bot answers"
+            )
 
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """What follows from a message of the bot, in the order in which it is to be done. Never raises."""
@@ -218,12 +222,13 @@ class Engine:
             return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
         effects: list[Effect] = [Warn(f"The bot sent a message over a limit of this client; it is skipped. {error}")]
         if error.type is None or error.type in REPLY_TYPES:
-            for id_ in self._asked.copy() if error.id is None else [error.id]:
-                asked = self._asked.pop(id_, None)
+            for id_ in self.pending.ids() if error.id is None else [error.id]:
+                asked = self.pending.take(id_)
                 if asked is not None:
                     which = "A message that may be" if error.id is None else "The message that is"
-                    text = f"{which} the answer to the {asked!r} request is over a limit of this client: {error}"
-                    effects.append(Reject(id_, ProtocolError(f"{text}. Have the bot send less at once")))
+                    text = f"{which} the answer to the {asked.type!r} request is over a limit of this client: {error}"
+                    failure = ProtocolError(f"{text}. Have the bot send less at once")
+                    effects.append(Reject(id_, failure, asked.waiter))
         return effects
 
     def _receive(self, deliver: Deliver) -> list[Effect]:
@@ -253,11 +258,11 @@ class Engine:
         return [Ready(data, message)]
 
     def _receive_answer(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
-        asked = self._asked.get(message.id) if message.id is not None else None
+        asked = self.pending.type_of(message.id) if message.id is not None else None
         effects: list[Effect] = [deliver]
         if message.id is not None and asked is not None and OUTBOUND[asked].answer == message.type:
-            self._asked.pop(message.id, None)
-            effects.insert(0, Resolve(message))
+            request = self.pending.take(message.id)
+            effects.insert(0, Resolve(message, request.waiter if request is not None else None))
         if message.type == "config":
             try:
                 self.config = tuple(configs.config_of(deliver.decode().config))
@@ -273,10 +278,10 @@ class Engine:
         if message.id is not None and message.id == self.client_ready.id:
             # Pipecat warns so about a version it does not know, and sends bot-ready right after: no refusal at all.
             return [Warn(f"The bot has a remark on this client's version: {text}")]
-        asked = self._asked.pop(message.id, None) if message.id is not None else None
+        asked = self.pending.take(message.id) if message.id is not None else None
         if message.id is None or asked is None:
             return [deliver]
-        reject = Reject(message.id, self._refused(asked, text, message))
+        reject = Reject(message.id, self._refused(asked.type, text, message), asked.waiter)
         return [reject] if message.id == self.config_request.id else [reject, deliver]
 
     def _refused(self, asked: str, text: str, message: RTVIMessage) -> RTVIError:

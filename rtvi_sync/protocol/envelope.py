@@ -15,8 +15,8 @@ from sys import getsizeof
 from typing import Any, TypeAlias
 
 from ..errors import ProtocolError
-from ..messages import RTVIMessage
 from .json_faults import find_fault
+from .message import RTVIMessage
 from .text import one_line
 
 _raw_decode = json.JSONDecoder().raw_decode

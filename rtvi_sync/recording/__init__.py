@@ -1,1 +1,1 @@
-"""What is kept and made of a conversation: who said what, how fast the bot was, what both sounded like."""
+"""Recording and analysis of conversations: transcript, latencies, and the audio of both sides."""

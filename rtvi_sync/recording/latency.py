@@ -1,4 +1,4 @@
-"""How long the bot took to react, from what was sent and what arrived. Pure."""
+"""Latencies of the bot, from the times of what was sent and received. Pure."""
 
 from __future__ import annotations
 
@@ -9,80 +9,81 @@ from statistics import median
 import attrs
 
 from rtvi_sync.media import AudioFrame
+from rtvi_sync.media.pcm import rms
 
-from .level import audible, rms
+from .level import audible
 
 TITLE = """\
-Latency in ms: from the moment when the last audible part of what you said was sent, to the arrival of the reaction.
-It includes the pause by which the bot tells that you have finished."""
-HEADERS = ("turn", "final transcript", "first text", "first sound")
+Latency in ms: from the moment the last audible part of your speech was sent, to the arrival of the reaction.
+It includes the pause by which the bot detects the end of your speech."""
+HEADERS = ("turn", "final transcript", "first text", "first audio")
 
-# Sound after a shorter pause goes on with what was being said before.
-_PAUSE = 0.3
+# After a pause of up to this many seconds audio continues the utterance before it.
+_MAX_PAUSE = 0.3
 
 
 @attrs.frozen(kw_only=True)
 class Latency:
-    """Seconds from the end of one utterance of the user to what followed; None: it did not come.
+    """Seconds from the end of one utterance of the user to each reaction; None: it did not come.
 
     Attributes:
         transcript: the last final transcript of the user's words.
-        text: the first text of the bot's.
-        sound: the first audible audio of the bot's.
+        text: the bot's first text.
+        audio: the bot's first audible audio.
     """
 
     transcript: float | None = None
     text: float | None = None
-    sound: float | None = None
+    audio: float | None = None
 
 
-def moments_of_sound(frames: Sequence[AudioFrame]) -> list[float]:
-    """The timestamps of the frames in which somebody is to be heard."""
-    heard = audible([rms(frame.pcm) for frame in frames])
-    return [frame.timestamp for frame, loud in zip(frames, heard, strict=True) if loud]
+def audible_timestamps(frames: Sequence[AudioFrame]) -> list[float]:
+    """Return the timestamps of the frames that hold speech."""
+    marks = audible([rms(frame.pcm) for frame in frames])
+    return [frame.timestamp for frame, is_audible in zip(frames, marks, strict=True) if is_audible]
 
 
 def measure(
-    said: Sequence[float],
-    user_sound: Sequence[float],
-    bot_sound: Sequence[float],
+    turn_starts: Sequence[float],
+    user_audio: Sequence[float],
+    bot_audio: Sequence[float],
     transcripts: Sequence[float],
     texts: Sequence[float],
     interruptions: Collection[float] = (),
 ) -> list[Latency]:
-    """The latencies of each of the user's turns.
+    """Return the latencies of each of the user's turns.
 
     Args:
-        said: when each utterance was begun.
-        user_sound: when audible audio of the user's was sent.
-        bot_sound: when audible audio of the bot's arrived.
+        turn_starts: when each utterance began.
+        user_audio: when audible audio of the user was sent.
+        bot_audio: when audible audio of the bot arrived.
         transcripts: when final transcripts of the user's words arrived.
-        texts: when text of the bot's arrived.
+        texts: when text of the bot arrived.
         interruptions: when the bot was interrupted.
 
     All of them are monotonic seconds in ascending order.
     """
-    # Where a bot was speaking already (it greets, it echoes, it interrupts), what follows is no reaction.
+    # If the bot was speaking already (it greets, it echoes, it interrupts), the audio that follows is no reaction.
     onsets = [
-        *bot_sound[:1],
+        *bot_audio[:1],
         *(
             later
-            for earlier, later in pairwise(bot_sound)
-            if later - earlier > _PAUSE or any(earlier < moment < later for moment in interruptions)
+            for earlier, later in pairwise(bot_audio)
+            if later - earlier > _MAX_PAUSE or any(earlier < moment < later for moment in interruptions)
         ),
     ]
     latencies = []
-    for begin, until in pairwise([*said, float("inf")]):
-        end = max((moment for moment in user_sound if begin <= moment < until), default=until)
-        final, text, sound = ([m - end for m in ms if end < m < until] for ms in (transcripts, texts, onsets))
+    for begin, until in pairwise([*turn_starts, float("inf")]):
+        end = max((moment for moment in user_audio if begin <= moment < until), default=until)
+        final, text, audio = ([m - end for m in ms if end < m < until] for ms in (transcripts, texts, onsets))
         latencies.append(
-            Latency(transcript=max(final, default=None), text=min(text, default=None), sound=min(sound, default=None))
+            Latency(transcript=max(final, default=None), text=min(text, default=None), audio=min(audio, default=None))
         )
     return latencies
 
 
 def as_rows(latencies: Sequence[Latency], first: int = 1) -> list[tuple[str, ...]]:
-    """The rows of a table under `HEADERS`: one for each turn, numbered from `first`, and the median of each column."""
+    """Return table rows under `HEADERS`: one for each turn, numbered from `first`, and the median of each column."""
     values = [attrs.astuple(latency) for latency in latencies]
     known = [[value for value in column if value is not None] for column in zip(*values, strict=True)]
     rows = [(str(number), *map(_ms, turn)) for number, turn in enumerate(values, first)]

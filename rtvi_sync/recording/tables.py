@@ -1,4 +1,4 @@
-"""Tables on a terminal, by way of rich."""
+"""Tables for a terminal, drawn by rich."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> Table:
-    """A table of rich's. The first `texts` columns are text, the others are numbers.
+    """Return a table of rich, of which the first `texts` columns are text and the others numbers.
 
     Raises:
         ModuleNotFoundError: rich is not installed.

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from .._version import __version__
-from ..concurrency.cancel import AbortController, AbortSignal
+from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import system_failures_as
 from ..errors import InvalidTransportParamsError, RTVIError, StartBotError
@@ -212,7 +212,7 @@ class ConnectRequest:
             network=self.network,
             signal=signal,
             client=self.http_client,
-            purpose=START if starts else CONNECT,
+            profile=START if starts else CONNECT,
         )
         return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from ..concurrency.pending_requests import Pending
 from ..concurrency.serial_queue import Item
 from ..errors import ProtocolError
 from ..events import RTVIEvent
-from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from .dispatcher import Cause
 from .publisher import EventPublisher
@@ -26,12 +24,10 @@ class Effects:
 
     Args:
         publisher: queues the events.
-        pending: the calls that wait for an answer.
     """
 
-    def __init__(self, publisher: EventPublisher, pending: Pending[RTVIMessage]) -> None:
+    def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
-        self._pending = pending
         self._warnings = 0
         self._events: list[Item] = []  # not queued yet, and how many bytes they hold
         self._size = 0
@@ -39,10 +35,13 @@ class Effects:
     def perform(self, effect: protocol.Effect) -> None:
         """Perform an answer or a warning; what else there is, save events, concerns sessions only."""
         if isinstance(effect, protocol.Resolve):
-            if effect.message.id is not None and not self._pending.resolve(effect.message.id, effect.message):
-                logger.debug("The answer with the id %.100r comes too late; it is an event only", effect.message.id)
+            if effect.waiter is not None:
+                effect.waiter.resolve(effect.message)
+            else:
+                logger.debug("No call waits for the answer with the id %.100r; it is an event only", effect.message.id)
         elif isinstance(effect, protocol.Reject):
-            self._pending.reject(effect.id, effect.error)
+            if effect.waiter is not None:
+                effect.waiter.reject(effect.error)
         elif isinstance(effect, protocol.Warn):
             self.warn(effect.text)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NO_THREAD_PAUSE, is_exiting, log_stack_of
-from ..concurrency.pending_requests import Pending
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime
 from ..errors import DisconnectedError, fresh_copy
 from ..media.manager import MediaManager
+from ..protocol.pending_requests import PendingRequests
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport
 from . import limits
@@ -45,7 +44,7 @@ class SessionParts:
     media: MediaManager
     publisher: EventPublisher
     runtime: Runtime
-    pending: Pending[Any]
+    pending: PendingRequests
     functions: FunctionCalls
     abort: AbortController
 

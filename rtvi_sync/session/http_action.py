@@ -13,11 +13,11 @@ from typing import Final
 
 import httpx
 
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline, join_thread
+from ..concurrency.future import Future
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import fork_generation, start_thread, system_failures_as
-from ..concurrency.pending_requests import Pending
 from ..concurrency.shield import shielded
 from ..errors import (
     ActionEndpointNotSetError,
@@ -92,9 +92,7 @@ class HTTPAction:
         self._limit = _Limit()
         self._abort = AbortController(self._limit, _was_disconnected)
         self._generation = fork_generation()
-        self._pending: Pending[RTVIMessage] = Pending()
-        assert message.id is not None, "an action has an id, or its answer could not be told from others"
-        self._answer = self._pending.register(message.id)
+        self._answer: Future[RTVIMessage] = Future()
         self._thread: threading.Thread | None = None
         # The thread of the request appends and the caller's thread pops, each in one step.
         self._received: deque[RTVIMessage] = deque()
@@ -206,7 +204,7 @@ class HTTPAction:
         try:
             with self._announcing(self) as publisher:
                 # The request ends before the publisher, which waits for handlers: the caller may be in one.
-                self._end(self._converse(Effects(publisher, self._pending)))
+                self._end(self._converse(Effects(publisher)))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._end(error)
 
@@ -219,7 +217,7 @@ class HTTPAction:
     def _converse(self, effects: Effects) -> BaseException | None:
         """Make the request and perform the effects of each message; return the error, if there was one."""
         try:
-            self._engine.outbound(self._message)
+            self._engine.outbound(self._message, self._answer)
             for text in post_stream(
                 self._url,
                 self._body,
@@ -277,6 +275,10 @@ class _Limit(Deadline):
 
     def remaining(self) -> float | None:
         return self.deadline.remaining()
+
+    @property
+    def expired(self) -> bool:
+        return self.deadline.expired
 
 
 def _was_disconnected() -> DisconnectedError:

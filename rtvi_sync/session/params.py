@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..errors import RTVIError
 from ..messages import RTVIClientConfigOption

@@ -192,8 +192,7 @@ class EventPublisher:
         self._ending = True
 
     def finish(self, info: CloseInfo) -> Latch:
-        """Publish that the session has ended; nothing can follow. Return the latch that is set when all was delivered.
-        """
+        """Publish that the session has ended; nothing can follow. Return the latch that is set when all was delivered."""
 
         def enter() -> bool:
             self._over = True

@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..concurrency.cancel import AbortController
+from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
+from ..concurrency.future import Future
 from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
-from ..concurrency.pending_requests import Pending
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
@@ -111,8 +111,7 @@ class Session:
         )
         self._generation = fork_generation()
         self._engine = protocol.Engine(about_this_client())
-        self._pending: Pending[RTVIMessage] = Pending()
-        self._effects = Effects(self.publisher, self._pending)
+        self._effects = Effects(self.publisher)
         self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
         self.abort: AbortController = AbortController(
             deadline, lambda: StartBotError("The connect request was aborted")
@@ -123,7 +122,7 @@ class Session:
                 media=self.media,
                 publisher=self.publisher,
                 runtime=self.runtime,
-                pending=self._pending,
+                pending=self._engine.pending,
                 functions=self.functions,
                 abort=self.abort,
             ),
@@ -154,7 +153,7 @@ class Session:
             "on_closed": self.ending.begin,
             "on_event": self.publisher.event,
             "on_messages": self._receive_all,
-            "runtime": self.runtime,
+            "_runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": self.ending.time_to_close,
         }
@@ -163,10 +162,10 @@ class Session:
         """Tell the transport that it serves this session now. On the connect thread."""
         load_payloads()
         self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
-        self.media.reports.outlet = self.publisher
-        self.media.expect()
+        self.media.status_reporter.event_sink = self.publisher
+        self.media.expect(self.runtime)
         self.check_wanted()  # else the end has come first, and does not come again
-        transport, settings = self.transport, self.media.switches
+        transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self._receive)
         self.introduced = True
@@ -222,22 +221,20 @@ class Session:
             RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
         """
         self.check_ready()
-        if message.id is None:
-            raise ValueError("A request needs an id, or its answer cannot be told from others")
-        waiter = self._pending.register(message.id)
+        answer: Future[RTVIMessage] = Future()
         try:
-            self._engine.outbound(message, awaited=True)
+            self._engine.outbound(message, answer)
             self.transport.send_message(message)
             self._count_sent()
-            if not waiter.wait(deadline):
+            if not answer.wait(deadline):
                 raise RequestTimeoutError(
                     f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
                     f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
                 )
-            return waiter.result()
+            return answer.result()
         finally:
-            self._pending.discard(message.id)
-            self._engine.given_up(message.id)
+            if message.id is not None:
+                self._engine.pending.abandon(message.id, answer)
 
     @property
     def version(self) -> str | None:

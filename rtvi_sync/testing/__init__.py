@@ -1,4 +1,4 @@
-"""Tools for testing code that talks to voice bots."""
+"""Tools for testing applications that talk to voice bots."""
 
 from rtvi_sync.testing import faults
 from rtvi_sync.testing.embedded_bot.answers import Answer

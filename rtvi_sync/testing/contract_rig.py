@@ -1,4 +1,4 @@
-"""What the tests of `transport_contract` work with: a bot, and a transport whose every word is noted."""
+"""Fixtures of the tests in `transport_contract`: a bot, and a transport whose callbacks are recorded."""
 
 from __future__ import annotations
 
@@ -17,52 +17,53 @@ from rtvi_sync import CloseInfo, RTVIClient, Transport, TransportOptions
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.media import NullSink, SilenceSource
 
-#: Takes the JSON text of a message of the client's; returns those of the bot's answers. Several threads may call it.
+#: Takes the JSON text of a client's message; returns those of the bot's answers. Several threads may call it.
 Bot: TypeAlias = Callable[[str], list[str]]
 
-# No call of a test waits longer, in seconds.
+# The limit of every call that waits in a test, in seconds.
 LIMIT: Final = 30.0
 
 
 class FarEnd(abc.ABC):
-    """A transport under test, and what is at its other end.
+    """A transport under test, and the peer at its other end.
 
     Attributes:
         transport: a new one.
-        auth_bundle: what `connect()` has to be given to reach the bot.
-        hanging_bundle: what it has to be given to wait for a server that does not answer; None: it never waits.
+        auth_bundle: the argument with which `connect()` reaches the bot.
+        hanging_bundle: the argument with which it waits for a server that does not answer; None: it never waits.
     """
 
     transport: Transport
-    auth_bundle: Any = {}  # noqa: RUF012 - nobody writes to it
+    auth_bundle: Any = {}  # noqa: RUF012 - it is never changed
     hanging_bundle: Any = None
 
     @abc.abstractmethod
     def send(self, text: str) -> None:
-        """Let the bot send `text`, which need not be a message, over the connection there is. Any thread calls it."""
+        """Send `text`, which need not be a message, from the bot over the current connection. Any thread calls it."""
 
     @abc.abstractmethod
     def end(self) -> None:
-        """Let the bot end the connection that there is, as is proper."""
+        """End the current connection from the bot's side, in good order."""
 
     @abc.abstractmethod
     def cut(self) -> None:
-        """Break the connection that there is, in the midst of a message of the bot's if that can be."""
+        """Break the current connection, inside a message of the bot's if the transport allows that."""
 
 
 class ContractBot:
-    """The bot of the tests: answers requests "echo" and "refuse", and tells "repeat" as a message of its own."""
+    """The bot of the tests: it answers requests "echo" and "refuse", and sends "repeat" back as a server message."""
 
     def __init__(self) -> None:
         self.is_ready = True
-        # Guards `_heard`, and wakes who waits for more. Held for a moment by whoever calls the bot.
+        # Guards `_received`, and wakes threads that wait for messages. Held for a moment by threads that call the bot.
         self._changed = threading.Condition()
-        self._heard: list[dict[str, Any]] = []
+        self._received: list[dict[str, Any]] = []
 
     def __call__(self, text: str) -> list[str]:
+        """Record a client's message and return the texts of the answers."""
         message = json.loads(text)
         with self._changed:
-            self._heard.append(message)
+            self._received.append(message)
             self._changed.notify_all()
         type_, data = message["type"], message.get("data") or {}
         if type_ == "client-ready" and self.is_ready:
@@ -77,41 +78,42 @@ class ContractBot:
 
     @staticmethod
     def message(type: str, data: Any = None, id: str = "0") -> str:
-        """The JSON text of a message of the bot's."""
+        """Return the JSON text of a bot's message."""
         return json.dumps({"label": "rtvi-ai", "type": type, "data": data, "id": id}, ensure_ascii=False)
 
-    def heard(self, type: str, count: int = 1) -> list[dict[str, Any]]:
-        """The messages of a type, once there are so many."""
+    def wait_for_messages(self, type: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until `count` messages of a type have been received, and return all of that type."""
 
-        def those() -> list[dict[str, Any]]:
-            return [message for message in self._heard if message["type"] == type]
+        def matching() -> list[dict[str, Any]]:
+            return [message for message in self._received if message["type"] == type]
 
         with self._changed:
-            assert self._changed.wait_for(lambda: len(those()) >= count, LIMIT), f"the bot heard {self._heard}"
-            return those()
+            assert self._changed.wait_for(lambda: len(matching()) >= count, LIMIT), f"the bot heard {self._received}"
+            return matching()
 
 
-class Told:
-    """What a transport tells the client in one session. Made by `Rig`, which puts it between the two."""
+class SessionLog:
+    """A record of the callbacks of a transport in one session. `Rig` puts it between transport and client."""
 
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
         self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed, on_messages=self._messages)
-        self._tell, self._tell_closed = on_message, options.on_closed
-        # Guards nothing: who delivers has it, so that another who comes meanwhile is noticed.
+        self._forward_message, self._forward_closed = on_message, options.on_closed
+        # Guards nothing: the thread that delivers holds it, so that a second one that delivers meanwhile is detected.
         self._delivering = threading.Lock()
         self.messages: int = 0
         self.ends: list[CloseInfo] = []
         self.overlapped: bool = False
-        self.then: Callable[[], object] = lambda: None
+        self.after_message: Callable[[], object] = lambda: None
 
     def message(self, message: Any) -> None:
+        """Record a message and forward it to the client."""
         if not self._delivering.acquire(blocking=False):
             self.overlapped = True
             return
         try:
             self.messages += 1
-            self._tell(message)
-            self.then()
+            self._forward_message(message)
+            self.after_message()
         finally:
             self._delivering.release()
 
@@ -121,34 +123,34 @@ class Told:
 
     def _closed(self, info: CloseInfo) -> None:
         self.ends.append(info)
-        self._tell_closed(info)
+        self._forward_closed(info)
 
 
 class Rig:
     """A transport between a client and the contract's bot.
 
     Attributes:
-        far: its far end.
-        bot: what is there.
-        told: what the transport told in each session.
+        far: the peer of the transport.
+        bot: the bot behind it.
+        session_logs: the transport's callbacks in each session.
     """
 
     def __init__(self, far: FarEnd, bot: ContractBot, monkeypatch: pytest.MonkeyPatch) -> None:
         self.far: FarEnd = far
         self.bot: ContractBot = bot
-        self.told: list[Told] = []
+        self.session_logs: list[SessionLog] = []
         self._monkeypatch = monkeypatch
         initialize = far.transport.initialize
 
-        def between(options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-            told = Told(options, on_message)
-            self.told.append(told)
-            initialize(told.options, told.message)
+        def initialize_with_log(options: TransportOptions, on_message: Callable[[Any], None]) -> None:
+            session_log = SessionLog(options, on_message)
+            self.session_logs.append(session_log)
+            initialize(session_log.options, session_log.message)
 
-        monkeypatch.setattr(far.transport, "initialize", between)
+        monkeypatch.setattr(far.transport, "initialize", initialize_with_log)
 
     def client(self, **options: Any) -> RTVIClient:
-        """A client over the transport."""
+        """Make a client over the transport."""
         limits = {"connect_timeout": LIMIT, "request_timeout": LIMIT, **options}
         return RTVIClient(
             transport=self.far.transport, enable_mic=False, mic=SilenceSource(), speaker=NullSink(), **limits
@@ -156,7 +158,7 @@ class Rig:
 
     @contextmanager
     def session(self, **options: Any) -> Iterator[RTVIClient]:
-        """A client that is connected to the bot, and works."""
+        """Connect a client to the bot, check that it works, and disconnect it at the end."""
         client = self.client(**options)
         client.connect(self.far.auth_bundle)
         try:
@@ -165,31 +167,31 @@ class Rig:
         finally:
             client.disconnect()
 
-    def works(self) -> None:
-        """The transport carries a session, whatever it went through before."""
+    def check_works(self) -> None:
+        """Check that the transport carries a session."""
         with self.session():
             pass
 
     def hold(self, method: str, *, after: bool) -> tuple[threading.Event, threading.Event]:
-        """Hold the transport up, once, before or after a method: events for "it is there" and "it may go on"."""
-        there, go_on = threading.Event(), threading.Event()
+        """Block the transport once, before or after a method. Return the events "reached" and "resume"."""
+        reached, resume = threading.Event(), threading.Event()
         original = getattr(self.far.transport, method)
 
         def held(*arguments: Any) -> None:
             if after:
                 original(*arguments)
-            if not there.is_set():
-                there.set()
-                go_on.wait(LIMIT)
+            if not reached.is_set():
+                reached.set()
+                resume.wait(LIMIT)
             if not after:
                 original(*arguments)
 
         self._monkeypatch.setattr(self.far.transport, method, held)
-        return there, go_on
+        return reached, resume
 
 
-class Outcome:
-    """What a call on another thread comes to."""
+class BackgroundCall:
+    """A call on another thread, and its outcome."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -199,11 +201,11 @@ class Outcome:
     def _run(self) -> None:
         try:
             self._call()
-        except BaseException as error:  # noqa: BLE001 - it is raised to who asks
+        except BaseException as error:  # noqa: BLE001 - result() raises it
             self._error = error
 
-    def get(self) -> None:
-        """Wait for it; raises what it raised."""
+    def result(self) -> None:
+        """Wait until the call returns, and raise its exception."""
         self._thread.join(LIMIT)
         assert not self._thread.is_alive(), "the call does not return"
         if self._error is not None:
@@ -211,11 +213,11 @@ class Outcome:
 
 
 def descriptors() -> set[str]:
-    """The open sockets and pipes of the process, where the system tells."""
+    """Return the open sockets and pipes of the process; none on systems without /proc."""
     found = set()
     for entry in Path("/proc/self/fd").glob("*"):
         try:
             found.add(f"{entry.name} {entry.readlink()}")
-        except OSError:  # it was that of the listing
+        except OSError:  # the descriptor of the listing itself is closed by now
             continue
     return {name for name in found if any(kind in name for kind in ("socket:", "pipe:", "anon_inode:"))}

@@ -1,4 +1,4 @@
-"""What `FaultProxy` can do to a connection. Plain data; sizes in bytes, times in seconds."""
+"""The faults that `FaultProxy` can inject into a connection. Plain data; sizes in bytes, times in seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from rtvi_sync.protocol.validation import COUNT, POSITIVE, WAIT, integer
 
-#: The bytes that go there.
+#: The direction of bytes.
 Direction: TypeAlias = Literal["to_client", "to_server"]
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
 
@@ -17,7 +17,7 @@ DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
 class Fault:
     """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted.
 
-    A number that makes no sense (a rate of 0, say) raises `ValueError`, and what is no number `TypeError`.
+    A number out of range, such as a rate of 0, raises `ValueError`; a value that is no number raises `TypeError`.
     """
 
 
@@ -26,7 +26,7 @@ class Delay(Fault):
     """Every byte arrives later.
 
     Attributes:
-        seconds: by how much.
+        seconds: the delay.
     """
 
     seconds: float = attrs.field(validator=WAIT)
@@ -34,10 +34,10 @@ class Delay(Fault):
 
 @attrs.frozen
 class Split(Fault):
-    """What came in one piece goes on in many, each in a segment of its own.
+    """Data is split into chunks, each sent in a segment of its own.
 
     Attributes:
-        size_bytes: of a piece.
+        size_bytes: of a chunk.
     """
 
     size_bytes: int = attrs.field(default=1, validator=COUNT)
@@ -45,11 +45,11 @@ class Split(Fault):
 
 @attrs.frozen
 class Coalesce(Fault):
-    """What comes is held back, and goes on in one piece.
+    """Data is buffered and sent in one chunk.
 
     Attributes:
-        size_bytes: so many bytes are let go at once.
-        seconds: the longest that a byte is held back.
+        size_bytes: the number of buffered bytes that are sent immediately.
+        seconds: the maximum time that a byte is buffered.
     """
 
     size_bytes: int = attrs.field(validator=COUNT)
@@ -58,7 +58,7 @@ class Coalesce(Fault):
 
 @attrs.frozen
 class Throttle(Fault):
-    """The line is slow.
+    """The connection is slow.
 
     Attributes:
         bytes_per_second: its rate.
@@ -69,7 +69,7 @@ class Throttle(Fault):
 
 @attrs.frozen
 class Drop(Fault):
-    """Bytes vanish; those after them arrive as if nothing had been there.
+    """Bytes are dropped; those after them arrive as if the dropped bytes had never been sent.
 
     Attributes:
         size_bytes: how many; None: all.
@@ -93,12 +93,12 @@ class Corrupt(Fault):
 
 @attrs.frozen
 class BlackHole(Fault):
-    """Nothing gets through any longer, and the connection stays open. When it is lifted, what was held up arrives."""
+    """No more bytes get through, and the connection stays open. When the fault is lifted, the held bytes arrive."""
 
 
 @attrs.frozen
 class HalfClose(Fault):
-    """The receiver sees the end of the stream (FIN); the other direction goes on."""
+    """The receiver sees the end of the stream (FIN); the other direction stays open."""
 
 
 @attrs.frozen

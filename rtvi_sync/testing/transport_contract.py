@@ -1,7 +1,7 @@
-"""What every transport must do, as tests, for the authors of transports.
+"""The requirements of every transport, as tests, for the authors of transports.
 
-Subclass `TransportContract` in a test file of yours, under a name that begins with Test, and say what is at the other
-end of your transport; docs/writing-a-transport.md has an example. This module needs pytest, which nothing else of the
+Subclass `TransportContract` in a test file of yours, under a name that begins with Test, and define the other end of
+your transport; docs/writing-a-transport.md has an example. This module needs pytest, which no other module of the
 package imports.
 """
 
@@ -28,11 +28,11 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.lifecycle import send_idle_home, start_thread
 from rtvi_sync.media import Tracks
-from rtvi_sync.testing.contract_rig import LIMIT, Bot, ContractBot, FarEnd, Outcome, Rig, descriptors
+from rtvi_sync.testing.contract_rig import LIMIT, BackgroundCall, Bot, ContractBot, FarEnd, Rig, descriptors
 
 __all__ = ["Bot", "FarEnd", "Rig", "TransportContract"]
 
-# How long threads and sockets of a session may take to be gone, in seconds.
+# The limit until threads and sockets of a session are gone, in seconds.
 _SETTLE = 2.0
 _ANY_JSON: list[Any] = [
     *(None, True, -1.5, 2**53, "", 'ü\u2028\n"\\\x00\U0001f600'),
@@ -45,7 +45,7 @@ _JUNK = [
 
 
 def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
-    """The threads that were not there before, and neither end in time nor only wait for something to do."""
+    """Return the threads that were not there before and do not end in time; idle threads of the pool are ended."""
     deadline = time.monotonic() + _SETTLE
     while True:
         send_idle_home()
@@ -56,15 +56,15 @@ def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
 
 
 class TransportContract(abc.ABC):
-    """The tests. They talk through a whole client, and look at what the transport tells it."""
+    """The tests, which use the transport through a complete client and record the transport's callbacks."""
 
     @abc.abstractmethod
     def far_end(self, bot: Bot) -> AbstractContextManager[FarEnd]:
-        """A transport and its surroundings for one test, where `bot` answers; they end with the `with` block."""
+        """Return a transport and its peer for one test, where `bot` answers; both end with the `with` block."""
 
     @pytest.fixture
     def rig(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-        """What a test works with. In the end no thread and no socket may be left."""
+        """Yield the rig of a test, and check at its end that no thread and no socket is left."""
         bot = ContractBot()
         threads, open_before = set(threading.enumerate()), descriptors()
         with self.far_end(bot) as far:
@@ -76,12 +76,12 @@ class TransportContract(abc.ABC):
         while not descriptors() <= open_before and time.monotonic() < deadline:
             threading.Event().wait(0.02)
         assert descriptors() <= open_before
-        assert not any(told.overlapped for told in rig.told), "messages were delivered on two threads at once"
+        assert not any(log.overlapped for log in rig.session_logs), "messages were delivered on two threads at once"
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def test_any_json_goes_both_ways(self, rig: Rig) -> None:
-        """Whatever JSON is sent comes back unchanged, in the answer to this request."""
+        """Check that any JSON comes back unchanged, in the answer to its request."""
         with rig.session() as client:
             for data in _ANY_JSON:
                 assert client.send_client_request("echo", data) == data
@@ -89,14 +89,14 @@ class TransportContract(abc.ABC):
                 client.send_client_request("refuse")
 
     def test_the_order_is_kept(self, rig: Rig) -> None:
-        """Messages of one thread are heard, and those of the bot told, in the order in which they were sent."""
+        """Check that messages of one thread, and those of the bot, arrive in the order in which they were sent."""
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             for n in range(200):
                 client.send_client_message("repeat", n)
             assert [next(events).data for _ in range(200)] == list(range(200))
 
     def test_many_threads_send(self, rig: Rig) -> None:
-        """Any thread may send: each message arrives whole, and each answer finds its request."""
+        """Check that any thread may send: each message arrives complete, and each answer finds its request."""
         with rig.session() as client:
             failures: list[BaseException] = []
 
@@ -112,16 +112,16 @@ class TransportContract(abc.ABC):
                 thread.join(LIMIT)
             assert failures == []
 
-    def test_whoever_is_told_may_send(self, rig: Rig) -> None:
-        """Where a message is delivered one can be sent: no lock is held there that sending needs."""
+    def test_a_callback_may_send(self, rig: Rig) -> None:
+        """Check that a message can be sent where one is delivered: no lock is held there that sending needs."""
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             again = [RTVIMessage("client-message", {"t": "repeat", "d": n}, str(n)) for n in (1, 2)]
-            rig.told[-1].then = lambda: again and rig.far.transport.send_message(again.pop(0))
+            rig.session_logs[-1].after_message = lambda: again and rig.far.transport.send_message(again.pop(0))
             client.send_client_message("repeat", 0)
             assert [next(events).data for _ in range(3)] == [0, 1, 2]
 
     def test_sizes(self, rig: Rig) -> None:
-        """A message over `max_message_size` bytes is refused, and costs nothing; those of the bot may be larger."""
+        """Check that a message over `max_message_size` bytes is refused without harm; the bot's may be larger."""
         rig.far.transport.max_message_size = 20_000
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             for too_large in ("x" * 20_000, "ü" * 10_000):
@@ -133,21 +133,21 @@ class TransportContract(abc.ABC):
 
     @pytest.mark.parametrize("junk", _JUNK, ids=range(len(_JUNK)))
     def test_junk(self, rig: Rig, junk: str) -> None:
-        """What is no message does no harm."""
+        """Check that data that is no message does no harm."""
         with rig.session() as client:
             rig.far.send(junk)
             assert client.send_client_request("echo", 1) == 1
-        assert rig.told[-1].ends == []
+        assert rig.session_logs[-1].ends == []
 
     def test_without_a_connection(self, rig: Rig) -> None:
-        """Before, between and after sessions a message is refused at once."""
+        """Check that a message is refused immediately before, between and after sessions."""
         for _ in range(3):
             with pytest.raises(DisconnectedError):
                 rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
-            rig.works()
+            rig.check_works()
 
     def test_what_media_it_lacks(self, rig: Rig) -> None:
-        """Turning on what the transport does not carry says what is missing; turning it off does nothing."""
+        """Check that enabling unsupported media names the missing feature, and disabling it does nothing."""
         transport = rig.far.transport
         with rig.session():
             for feature, is_carried, enable in (
@@ -166,43 +166,43 @@ class TransportContract(abc.ABC):
 
     @pytest.mark.parametrize("how", ["end", "cut"])
     def test_the_other_side_ends(self, rig: Rig, how: str) -> None:
-        """It is told once, whoever waits gets an error, who sends too, and the transport can be used again."""
+        """Check that the end is reported once, calls that wait or send raise, and the transport can be used again."""
         with rig.session() as client, client.events("disconnected", timeout=LIMIT) as events:
-            waiting = Outcome(lambda: client.send_client_request("never answered"))
-            rig.bot.heard("client-message", 2)
+            waiting = BackgroundCall(lambda: client.send_client_request("never answered"))
+            rig.bot.wait_for_messages("client-message", 2)
             getattr(rig.far, how)()
             with pytest.raises(DisconnectedError):
-                waiting.get()
+                waiting.result()
             assert next(events).data.initiator in ("server", "network")
             with pytest.raises(DisconnectedError):
                 rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
-        assert len(rig.told[0].ends) == 1
-        rig.works()
+        assert len(rig.session_logs[0].ends) == 1
+        rig.check_works()
 
     def test_the_bot_leaves_when_asked(self, rig: Rig) -> None:
-        """After `disconnect_bot()` the bot ends the session."""
+        """Check that the bot ends the session after `disconnect_bot()`."""
         with rig.session() as client, client.events("disconnected", timeout=LIMIT) as events:
             client.disconnect_bot()
-            rig.bot.heard("disconnect-bot")
+            rig.bot.wait_for_messages("disconnect-bot")
             rig.far.end()
             assert next(events).data.initiator in ("server", "network")
 
     def test_our_own_end(self, rig: Rig) -> None:
-        """What was sent before `disconnect()` arrives; after it nothing is told, not even the end."""
+        """Check that messages sent before `disconnect()` arrive, and that no callback follows it, not even the end."""
         counts = []
         for n in range(1, 6):
             with rig.session() as client:
                 for number in range(50):
                     client.send_client_message("note", number)
                     rig.far.send(rig.bot.message("server-message", number))
-            counts.append(rig.told[-1].messages)
-            rig.bot.heard("client-message", 52 * n - 1)
-            rig.works()
-        assert [told.messages for told in rig.told[::2]] == counts
-        assert all(told.ends == [] for told in rig.told)
+            counts.append(rig.session_logs[-1].messages)
+            rig.bot.wait_for_messages("client-message", 52 * n - 1)
+            rig.check_works()
+        assert [log.messages for log in rig.session_logs[::2]] == counts
+        assert all(log.ends == [] for log in rig.session_logs)
 
     def test_one_session_after_the_other(self, rig: Rig) -> None:
-        """Any number, however each ends, of one client or of several."""
+        """Check any number of sessions with any end, of one client or of several."""
         client = rig.client()
         for n in range(12):
             with client.events("disconnected", timeout=LIMIT) as events:
@@ -212,23 +212,23 @@ class TransportContract(abc.ABC):
                     (rig.far.end if n % 3 == 1 else rig.far.cut)()
                     next(events)
             client.disconnect()
-            assert len(rig.told) == 2 * n + 1
-            rig.works()
-        assert [told.messages for told in rig.told] == [2] * 24
+            assert len(rig.session_logs) == 2 * n + 1
+            rig.check_works()
+        assert [log.messages for log in rig.session_logs] == [2] * 24
 
     def test_disconnect_at_any_time(self, rig: Rig) -> None:
-        """It may be called before anything else, again and again, and on several threads at once."""
+        """Check that it may be called before any other method, repeatedly, and on several threads at once."""
         transport = rig.far.transport
         transport.disconnect()
-        rig.works()
+        rig.check_works()
         with rig.session():
             threads = [start_thread("contract", transport.disconnect) for _ in range(4)]
             for thread in threads:
                 thread.join(LIMIT)
             transport.disconnect()
-        rig.works()
+        rig.check_works()
 
-    # -- attempts that come to nothing --------------------------------------------------------------------------------
+    # -- abandoned attempts -------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
         "moment",
@@ -238,42 +238,42 @@ class TransportContract(abc.ABC):
         ],
     )
     def test_given_up(self, rig: Rig, moment: str) -> None:
-        """A step that comes back late, when another session is there already, opens nothing and harms nothing."""
+        """Check that a step that returns late, during the next session, opens nothing and does no harm."""
         when, method = moment.split()
-        there, go_on = rig.hold(method, after=when == "after")
+        reached, resume = rig.hold(method, after=when == "after")
         client = rig.client()
-        outcome = Outcome(lambda: client.connect(rig.far.auth_bundle))
-        assert there.wait(LIMIT)
+        call = BackgroundCall(lambda: client.connect(rig.far.auth_bundle))
+        assert reached.wait(LIMIT)
         client.disconnect()
         with rig.session() as other:
-            go_on.set()
+            resume.set()
             with pytest.raises(DisconnectedError):
-                outcome.get()
+                call.result()
             assert other.send_client_request("echo", 2) == 2
-        rig.works()
+        rig.check_works()
 
     @pytest.mark.parametrize("how", ["disconnect", "limit"])
     def test_given_up_while_connect_waits(self, rig: Rig, how: str) -> None:
-        """An abort wakes a `connect()` that waits for a server."""
+        """Check that an abort wakes a `connect()` that waits for a server."""
         if rig.far.hanging_bundle is None:
-            pytest.skip("connect() of this transport never waits, as its author says")
+            pytest.skip("connect() of this transport never waits: its far end has no hanging_bundle")
         threads = set(threading.enumerate())
-        begun, go_on = rig.hold("connect", after=False)
-        go_on.set()
+        begun, resume = rig.hold("connect", after=False)
+        resume.set()
         client = rig.client(connect_timeout=0.3 if how == "limit" else LIMIT)
-        outcome = Outcome(lambda: client.connect(rig.far.hanging_bundle))
+        call = BackgroundCall(lambda: client.connect(rig.far.hanging_bundle))
         assert begun.wait(LIMIT)
         if how == "disconnect":
             client.disconnect()
         with pytest.raises(ConnectionTimeoutError if how == "limit" else DisconnectedError) as caught:
-            outcome.get()
+            call.result()
         assert getattr(caught.value, "phase", "transport") == "transport"
         assert client.state is (TransportState.ERROR if how == "limit" else TransportState.DISCONNECTED)
-        assert _threads_left(threads) == set(), "it was not woken"
-        rig.works()
+        assert _threads_left(threads) == set(), "connect() was not woken"
+        rig.check_works()
 
     def test_the_bot_is_never_ready(self, rig: Rig) -> None:
-        """When the limit passes after the connection was opened, it is closed."""
+        """Check that the connection is closed if the limit passes after it was opened."""
         rig.bot.is_ready = False
         with pytest.raises(ConnectionTimeoutError) as caught:
             rig.client(connect_timeout=0.3).connect(rig.far.auth_bundle)
@@ -281,10 +281,10 @@ class TransportContract(abc.ABC):
         with pytest.raises(DisconnectedError):
             rig.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
         rig.bot.is_ready = True
-        rig.works()
+        rig.check_works()
 
     def test_an_answer_that_does_not_come(self, rig: Rig) -> None:
-        """A request times out, and the session goes on."""
+        """Check that a request times out without ending the session."""
         with rig.session() as client:
             with pytest.raises(RequestTimeoutError):
                 client.send_client_request("never answered", timeout=0.05)

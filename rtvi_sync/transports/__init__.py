@@ -1,1 +1,1 @@
-"""Floor 3: what carries messages and media between client and bot, and the HTTP requests around it."""
+"""Transports, which carry messages and media between the client and the bot, and the HTTP requests around them."""

@@ -1,4 +1,4 @@
-"""What is wrong with the parameters to connect with: who gave them, what they are for, and what to do."""
+"""The error text for connection parameters that lack an address: their source, their purpose, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..protocol.text import one_line
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
-# What the start endpoints of Pipecat and Daily answer with for other transports.
+# Keys that the start endpoints of Pipecat and Daily answer with for other transports.
 _OTHERS: Final = {
     "a room of Daily": ("room_url", "roomUrl", "dailyRoom", "dailyToken"),
     "a WebRTC connection": ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams"),
@@ -21,7 +21,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
 
     Args:
         bundle: the parameters.
-        source: who gave them, as in "http://host/connect answered with"; "": there are none.
+        source: where they come from, as in "http://host/connect answered with"; "": there are none.
         transport: name of the class that needs the URL.
     """
     if bundle is None and not source:
@@ -32,8 +32,8 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
     for what, keys in _OTHERS.items():
         if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
             advice = (
-                f"This is for {what}, which needs another transport. Use that, or have the server start the bot with "
-                "its websocket transport."
+                f"This is for {what}, which needs another transport. Use that transport, or let the server start the "
+                "bot with its websocket transport."
             )
             break
     else:
@@ -42,7 +42,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
 
 
 def _described(bundle: Any) -> str:
-    """Return what it is, without any of its values, which may be secret."""
+    """Return a description of the parameters without their values, which may be secret."""
     if bundle is None or bundle == {}:
         return "no parameters"
     if not isinstance(bundle, Mapping):

@@ -1,29 +1,29 @@
-"""Why a server could not be talked to, and what to do about it: one text for requests and WebSockets."""
+"""Error texts for a server that cannot be reached, with advice; the same for requests and WebSockets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from urllib.parse import SplitResult
 
-from .net import ProxyError, is_nearby, printable
+from .net import ProxyError, is_private_host, printable
 from .refusals import NoHTTPError
 from .tls import NoTLSError, explain
 
-# What a server with TLS may do when it is spoken to without, besides an alert.
+# How a TLS server may react to plain text, other than by an alert.
 _HANG_UPS = (ConnectionAbortedError, ConnectionResetError, BrokenPipeError)
 
 
 def failure_text(
     error: BaseException | None, reason: str, url: SplitResult, *, advice: str, trust: str = "pass ssl_context="
 ) -> str:
-    """Return what went wrong, and what to do next.
+    """Return what failed, and what to do next.
 
     Args:
-        error: what was raised.
-        reason: its text, for errors that explain nothing better.
-        url: what was to be reached.
-        advice: for those errors.
-        trust: where the caller says whom to trust.
+        error: the exception.
+        reason: its text, used if no better explanation is known.
+        url: the address that was to be reached.
+        advice: what to do, used with `reason`.
+        trust: how the caller sets the trusted authorities, as the beginning of an argument.
     """
     causes = [*_causes(error)]
     for cause in causes:
@@ -31,22 +31,22 @@ def failure_text(
             return str(cause)
     secure = url.scheme in ("https", "wss")
     if any(isinstance(cause, NoTLSError) for cause in causes):
-        # Elsewhere an attacker on the line may have answered so, in order to be sent the secrets in plain text.
-        advice = _without_tls(url) if is_nearby(url.hostname or "") else advice
+        # On the internet an attacker may have sent this answer, to make the client send its secrets in plain text.
+        advice = _without_tls(url) if is_private_host(url.hostname or "") else advice
     elif not secure and any(isinstance(cause, (NoHTTPError, *_HANG_UPS)) for cause in causes):
         advice = f"Check the URL, its host and port; a server with TLS needs {url.scheme}s://"
     return explain(error, trust=trust) or f"{reason}. {advice}"
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """Return the status that a proxy refused with; None if `error` is not the refusal of one."""
+    """Return the status of a proxy's refusal; None if `error` is not the refusal of a proxy."""
     return next((cause.status for cause in _causes(error) if isinstance(cause, ProxyError)), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__  # httpcore raises `from None`
+        error = error.__cause__ or error.__context__  # the context, because httpcore raises `from None`
 
 
 def _without_tls(url: SplitResult) -> str:

@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import what_to_do
 
-#: As `socket.getaddrinfo()` returns them: family, type, protocol, canonical name, socket address.
+#: An item of `socket.getaddrinfo()`: family, type, protocol, canonical name, socket address.
 AddressInfo: TypeAlias = tuple[Any, ...]
 #: Ends the watch of an `AbortSignal` over a socket.
 Detach: TypeAlias = Callable[[], None]
 
 # The "Connection Attempt Delay" of RFC 8305, section 5, in seconds.
 _ATTEMPT_DELAY = 0.25
-# A name server decides how many addresses a host has, and each one that does not answer takes two descriptors.
+# A bound, because a name server decides how many addresses a host has, and each pending one takes two descriptors.
 _MAX_ADDRESSES = 32
 _MAX_ERRORS_SHOWN = 4
 
@@ -33,11 +33,11 @@ def connect_first(
 ) -> tuple[socket.socket, Detach]:
     """Connect to the first of `addresses` that answers, and close all other attempts.
 
-    An attempt begins 250 ms after the one before it, or at once if an attempt fails. All of them are made on the
+    An attempt begins 250 ms after the previous one, or at once if an attempt fails. All of them are made on the
     calling thread.
 
     Args:
-        addresses: in the order of preference; the families take turns.
+        addresses: in the order of preference; the address families alternate.
         signal: shuts the sockets down when the caller's attempt is aborted.
         timeout: limit of all attempts together, in seconds; None: no limit.
 
@@ -45,7 +45,7 @@ def connect_first(
         The socket, which is non-blocking, and the function that ends the watch of `signal` over it.
 
     Raises:
-        OSError: no address has answered; with several addresses the message says of each one why.
+        OSError: no address has answered; with several addresses the message has the reason of each one.
         BaseException: the signal's reason, if the attempt was aborted.
     """
     untried = deque(itertools.islice(_interleaved(addresses), _MAX_ADDRESSES))
@@ -63,57 +63,58 @@ def connect_first(
 
 
 def _interleaved(addresses: Iterable[AddressInfo]) -> Iterator[AddressInfo]:
-    """Order addresses so that the families take turns (RFC 8305, section 4)."""
+    """Order addresses so that the families alternate (RFC 8305, section 4)."""
     families: dict[int, list[AddressInfo]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)
-    for turn in itertools.zip_longest(*families.values()):
-        yield from filter(None, turn)
+    for row in itertools.zip_longest(*families.values()):
+        yield from filter(None, row)
 
 
 class _Attempts:
-    """The connections that are being opened, and the errors of those that failed."""
+    """The pending connection attempts, and the errors of those that failed."""
 
     def __init__(self, signal: AbortSignal) -> None:
         self._signal = signal
         self._selector = selectors.DefaultSelector()
-        #: By socket: its address, and what ends the watch over it.
+        #: By socket: its address, and the function that ends the signal's watch over it.
         self.pending: dict[socket.socket, tuple[Any, Detach]] = {}
         self._errors: list[tuple[Any, OSError]] = []
 
     def begin(self, address: AddressInfo) -> None:
-        """Begin to connect to `address`; an error at once is kept for `error()`."""
-        family, type_, proto, _, where = address
+        """Begin to connect to `address`; an immediate error is kept for `error()`."""
+        family, type_, proto, _, target = address
         try:
             sock = socket.socket(family, type_, proto)
             try:
-                self._connect(sock, where)
+                self._connect(sock, target)
             except BaseException:
                 sock.close()
                 raise
         except OSError as error:
             self._signal.raise_if_aborted()
-            self._errors.append((where, error))
+            self._errors.append((target, error))
 
-    def _connect(self, sock: socket.socket, where: Any) -> None:
+    def _connect(self, sock: socket.socket, target: Any) -> None:
         sock.setblocking(False)
-        begun = sock.connect_ex(where)
-        if begun not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            raise OSError(begun, os.strerror(begun))
-        # Not before connect(): there would be nothing to shut down yet, and an abort in between would be lost.
+        code = sock.connect_ex(target)
+        if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(code, os.strerror(code))
+        # Attached after connect(), because shutdown() has no effect on an unconnected socket: an abort would be lost.
         detach = self._signal.attach(sock)
         try:
             self._selector.register(sock, selectors.EVENT_WRITE, sock)
         except BaseException:
             detach()
             raise
-        self.pending[sock] = where, detach
+        self.pending[sock] = target, detach
 
     def wait(self, timeout: float | None) -> tuple[socket.socket, Detach] | None:
         """Wait until an attempt has connected or failed.
 
         Returns:
-            The socket that has connected; None: an attempt has failed, or the timeout has passed.
+            The connected socket and the function that ends the watch over it; None: an attempt has failed, or the
+            timeout has passed.
         """
         if not self.pending:
             return None
@@ -122,11 +123,11 @@ class _Attempts:
         for key, _ in ready:
             sock: socket.socket = key.data
             failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            where, detach = self.pending[sock]
+            target, detach = self.pending[sock]
             if not failed:
                 del self.pending[sock]
                 return sock, detach
-            self._errors.append((where, OSError(failed, os.strerror(failed))))
+            self._errors.append((target, OSError(failed, os.strerror(failed))))
             self._drop(sock)
         return None
 
@@ -137,28 +138,28 @@ class _Attempts:
         sock.close()
 
     def timeout_error(self) -> OSError:
-        """Make the error for a limit that has passed."""
-        for where, _ in self.pending.values():
-            self._errors.append((where, TimeoutError("the connection was not answered in time")))
+        """Return the error for a timeout."""
+        for target, _ in self.pending.values():
+            self._errors.append((target, TimeoutError("the connection was not answered in time")))
         return self._combined(TimeoutError)
 
     def error(self) -> OSError:
-        """Make the error for attempts of which each has failed."""
+        """Return the error after all attempts have failed."""
         kinds = {type(error) for _, error in self._errors}
         return self._combined(kinds.pop() if len(kinds) == 1 else OSError)
 
     def _combined(self, kind: type[OSError]) -> OSError:
         if len(self._errors) == 1:
             return self._errors[0][1]
-        shown = [f"{where[0]} port {where[1]}: {error}" for where, error in self._errors[:_MAX_ERRORS_SHOWN]]
+        shown = [f"{target[0]} port {target[1]}: {error}" for target, error in self._errors[:_MAX_ERRORS_SHOWN]]
         more = len(self._errors) - len(shown)
         combined = kind("; ".join([*shown, f"and {more} more addresses"] if more else shown))
-        # What the process lacks is not about an address, and `tls.explain()` has advice about it.
+        # A shortage of the process, such as of descriptors, is the cause, because `tls.explain()` has advice about it.
         combined.__cause__ = next((error for _, error in self._errors if what_to_do(error)), None)
         return combined
 
     def close(self) -> None:
-        """Close what is pending."""
+        """Close the pending attempts."""
         for sock in list(self.pending):
             self._drop(sock)
         self._selector.close()

@@ -1,4 +1,4 @@
-"""The HTTP requests of a client: POST a JSON document, get one or a stream of them, bounded in bytes and time."""
+"""The client's HTTP requests: POST a JSON document, read one or a stream of them, bounded in bytes and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import (
     ActionEndpointNotSetError,
     DisconnectedError,
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from .http_sockets import AbandonableClient
 
 MAX_REDIRECTS = 5
-# What is around a body counts as well, such as `100 Continue` without end.
+# Twice the limit of a body, because the bytes around it, such as `100 Continue` without end, are counted as well.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_HEADERS_WANTED = "Set params.headers to what the server wants to see"
-_START_HEADERS_WANTED = "Set params.headers, or the headers of start_bot(), to what the server wants to see"
+_HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
+_START_HEADERS_REQUIRED = "Set params.headers, or the headers of start_bot(), to the headers that the server requires"
 
 CONNECT = RequestProfile(
     does="starts the bot",
     advice={
-        401: _HEADERS_WANTED,
-        403: _HEADERS_WANTED,
+        401: _HEADERS_REQUIRED,
+        403: _HEADERS_REQUIRED,
         404: "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)",
         405: "Check the URL of the connect endpoint",
     },
@@ -68,8 +68,8 @@ CONNECT = RequestProfile(
 START = attrs.evolve(
     CONNECT,
     advice={
-        401: _START_HEADERS_WANTED,
-        403: _START_HEADERS_WANTED,
+        401: _START_HEADERS_REQUIRED,
+        403: _START_HEADERS_REQUIRED,
         404: "Check the URL of the start endpoint",
         405: "Check the URL of the start endpoint",
     },
@@ -78,8 +78,8 @@ ACTION = RequestProfile(
     does="takes actions without a session",
     headers={"Accept": "text/event-stream, application/json"},
     advice={
-        401: _HEADERS_WANTED,
-        403: _HEADERS_WANTED,
+        401: _HEADERS_REQUIRED,
+        403: _HEADERS_REQUIRED,
         404: "Check base_url and endpoints.action; a server without such an endpoint takes actions in a session only",
         405: "Check base_url and endpoints.action",
     },
@@ -91,18 +91,18 @@ ACTION = RequestProfile(
 )
 
 
-class _Requesting(threading.local):
-    """Whether this thread is at a request of ours."""
+class _RequestState(threading.local):
+    """The flag of a thread that is making a request of this package."""
 
     now = False
 
 
-_requesting = _Requesting()
+_request_state = _RequestState()
 
 
 def _hide_secrets(record: logging.LogRecord) -> bool:
-    """Filter of what httpx and httpcore log: at INFO whole URLs, at DEBUG the headers of answers."""
-    if _requesting.now:
+    """Remove secrets from the log records of httpx (whole URLs at INFO) and httpcore (answers' headers at DEBUG)."""
+    if _request_state.now:
         if isinstance(record.args, tuple):
             record.args = tuple(printable(str(a)) if isinstance(a, httpx.URL) else a for a in record.args)
         record.msg = re.sub(
@@ -118,16 +118,16 @@ for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
 Origin: TypeAlias = tuple[str, str, int]
 
 
-def origin_of(url: str, purpose: RequestProfile = CONNECT) -> Origin:
-    """Scheme, host and port of `url`, with the default port filled in.
+def origin_of(url: str, profile: RequestProfile = CONNECT) -> Origin:
+    """Return the scheme, host and port of `url`, with the default port filled in.
 
     Raises:
-        StartBotError: (or what `purpose` has in its place) it is not an ``http`` or ``https`` URL.
+        StartBotError: (or `profile.no_url`) `url` is not an ``http`` or ``https`` URL.
     """
     origin = _origin_of(url)
     if origin is None:
         fault = url_fault(url, *_DEFAULT_PORTS)
-        raise purpose.no_url(f"{printable(url)!r} is not the URL of a server: {fault}")
+        raise profile.no_url(f"{printable(url)!r} is not the URL of a server: {fault}")
     return origin
 
 
@@ -144,28 +144,28 @@ def post_json(
     network: Network,
     signal: AbortSignal,
     client: httpx.Client | None = None,
-    purpose: RequestProfile = CONNECT,
+    profile: RequestProfile = CONNECT,
 ) -> Any:
     """POST `body`, a JSON text, and return the JSON of the answer (an empty answer is ``{}``).
 
     Redirects 307 and 308 are followed within the origin of `url`; nothing is ever sent to another one.
 
     Args:
-        client: the caller's own; it brings its TLS settings and proxies, and is not closed. An attempt can be abandoned
-            once it has opened its connection, and on a connection of its pool that was open before, once the head of
-            the answer is there. Before that a thread is left behind: until the limit of the attempt, or for as long as
-            the server goes on sending a head, of which httpx takes 100 kB.
-        purpose: of the request, which decides what the errors advise.
+        client: the caller's client; its TLS settings and proxies apply, and it is not closed. An attempt can be
+            abandoned once the client has opened a connection, or, on a pooled connection, once the head of the answer
+            has arrived. Before that, an abandoned attempt leaves its thread behind: until the limit of the attempt, or
+            for as long as the server goes on sending a head, of which httpx reads 100 kB.
+        profile: selects the errors of the request and their advice.
 
     Raises:
-        StartBotError: no answer, not 2xx, too large, or not JSON.
+        StartBotError: (or the error of `profile`) no answer, not 2xx, too large, or not JSON.
         InvalidTransportParamsError: a header or the proxy is not valid.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    exchange = _Exchange(url, purpose, network, signal, client, MAX_RECEIVED_BYTES)
+    exchange = _Exchange(url, profile, network, signal, client, MAX_RECEIVED_BYTES)
     with exchange:
         response = exchange.post(body, headers)
-        return http_answers.read_document(response, exchange.where, purpose, signal)
+        return http_answers.read_document(response, exchange.where, profile, signal)
     raise exchange.failure()
 
 
@@ -178,90 +178,90 @@ def post_stream(
     signal: AbortSignal,
     client: httpx.Client | None = None,
 ) -> Iterator[bytes]:
-    """POST `body`, a JSON text, and hand out those of the answer as they come; see `http_answers.read_messages()`.
+    """POST `body`, a JSON text, and yield the JSON texts of the answer; see `http_answers.read_messages()`.
 
-    The rules of `post_json()` hold. Iterate and close it on one thread.
+    The rules of `post_json()` apply. Iterate and close the generator on one thread.
 
     Raises:
-        RequestRejectedError: the answer is not 2xx; has its `status`.
-        DisconnectedError: the server cannot be reached, or broke off.
-        RequestTimeoutError: the limit has passed, and nobody has abandoned the attempt.
+        RequestRejectedError: the answer is not 2xx; the error has its `status`.
+        DisconnectedError: the server cannot be reached, or the answer broke off.
+        RequestTimeoutError: the limit has passed, and the attempt was not abandoned.
         ProtocolError: the answer is compressed, has an event that is not base64, or one that is too large.
-        ActionEndpointNotSetError: `url` is not one.
+        ActionEndpointNotSetError: `url` is not a valid URL.
         InvalidTransportParamsError, BaseException: as `post_json()`.
     """
     exchange = _Exchange(url, ACTION, network, signal, client, 2 * MAX_ENCODED_BYTES)
     with exchange:
         response = exchange.post(body, headers)
-        yield from http_answers.read_messages(response, exchange.where, ACTION, signal, exchange.renew_allowance)
+        yield from http_answers.read_messages(response, exchange.where, ACTION, signal, exchange.renew_budget)
         return
     raise exchange.failure()
 
 
 class _Exchange:
-    """One request and its answer. A context manager: at its end nothing is left of either.
+    """One request and its answer; a context manager that closes both at its end.
 
-    What httpx raises in it goes no further: `failure()` has to be raised after the block. Inside, it would be the
-    context of what is raised, and be shown with secrets in it.
+    It suppresses the errors of httpx: the caller must raise `failure()` after the block. Raised inside, the new error
+    would have the one of httpx as its context, and be shown with the secrets in it.
     """
 
     def __init__(
         self,
         url: str,
-        purpose: RequestProfile,
+        profile: RequestProfile,
         network: Network,
         signal: AbortSignal,
         client: httpx.Client | None,
         max_received: int,
     ) -> None:
-        self._origin = origin_of(url, purpose)
+        self._origin = origin_of(url, profile)
         self._url = url
-        self._purpose = purpose
+        self._profile = profile
         self._network = network
         self._signal = signal
-        self._theirs = client
-        self._watch = _SocketTracker(signal) if client is not None else None
+        self._given_client = client
+        self._tracker = _SocketTracker(signal) if client is not None else None
         self._max_received = max_received
-        self._ours: AbandonableClient | None = None
-        self._ends = contextlib.ExitStack()
+        self._own_client: AbandonableClient | None = None
+        self._cleanup = contextlib.ExitStack()
         self._answered = False
         self._error: Exception | None = None
 
     @property
     def where(self) -> str:
-        """Whom the last request went to, to be shown."""
+        """Return the URL of the last request without secrets."""
         return printable(self._url)
 
     def __enter__(self) -> _Exchange:
-        _requesting.now = True
+        _request_state.now = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            self._ends.close()
+            self._cleanup.close()
         finally:
-            _requesting.now = False
-            if self._watch is not None:
-                self._watch.end()
+            _request_state.now = False
+            if self._tracker is not None:
+                self._tracker.end()
         if not isinstance(error, (httpx.HTTPError, httpx.InvalidURL, TimeoutError)) or isinstance(error, RTVIError):
             return False
         self._error = error
         return True
 
     def failure(self) -> BaseException:
-        """What is to be raised for what the block raised."""
+        """Return the error to raise for the suppressed error of the block."""
         if self._signal.reason is not None:
             return self._signal.reason
-        purpose, error, self._error = self._purpose, self._error, None
+        profile, error, self._error = self._profile, self._error, None
         failed = f"The request to {self.where} failed"
         if isinstance(error, httpx.HTTPStatusError):
-            # Raised by a hook of the caller's client; its text has the whole URL, so it is not even kept as the cause.
+            # Raised by a hook of the caller's client. It is not kept as the cause, because its text has the whole URL.
             answer = error.response
             reason = one_line(f"{answer.status_code} {answer.reason_phrase}")
-            return purpose.refused(f"{failed}: {reason}", status=answer.status_code)
-        trust = "pass ssl_context=" if self._theirs is None else "make your http_client with verify="
+            return profile.refused(f"{failed}: {reason}", status=answer.status_code)
+        trust = "pass ssl_context=" if self._given_client is None else "make your http_client with verify="
         text, unreadable, _ = str(error).replace(self._url, self.where).partition(": bytearray(")
         reason = one_line(text).rstrip(".") or type(error).__name__
         advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
@@ -269,22 +269,22 @@ class _Exchange:
             advice = "Check the proxy that your http_client uses"
         late = self._signal.remaining() == 0.0
         why = failure_text(error, reason, urlsplit(self._url), advice=advice, trust=trust)
-        failure = (purpose.late if late else purpose.failed)(f"{failed}: {why}")
+        failure = (profile.late if late else profile.failed)(f"{failed}: {why}")
         failure.status = status_of(error)
-        # h11 repeats the line of the answer that it cannot read, which may be a cookie.
+        # The text of h11 has the line of the answer that it cannot read, which may be a cookie.
         failure.__cause__ = None if unreadable else error
         return failure
 
-    def renew_allowance(self) -> None:
-        """What was received so far was put to use: a stream may be longer than one message."""
-        if self._ours is not None:
-            self._ours.renew_allowance()
+    def renew_budget(self) -> None:
+        """Reset the count of received bytes, because a stream may be longer than the limit of one message."""
+        if self._own_client is not None:
+            self._own_client.renew_budget()
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """Send the request, and follow redirects. Returns an answer whose body is to be read.
+        """Send the request, follow redirects, and return the answer with its body unread.
 
         Raises:
-            RTVIError: of the purpose's.
+            RTVIError: an error of the profile.
             InvalidTransportParamsError: a header or the proxy is not valid.
             BaseException: the signal's reason, if the attempt was abandoned.
         """
@@ -295,83 +295,82 @@ class _Exchange:
             response = self._send(body, fields)
             self._answered = True
             if not response.has_redirect_location:
-                proxy = self._ours.forwarding_proxy if self._ours is not None else None
-                http_answers.check_answer(response, self.where, self._purpose, self._signal, proxy)
+                proxy = self._own_client.forwarding_proxy if self._own_client is not None else None
+                http_answers.check_answer(response, self.where, self._profile, self._signal, proxy)
                 return response
             status = response.status_code
             target = str(response.url.join(response.headers["location"]))
             response.close()
             if status not in (307, 308) or _origin_of(target) != self._origin:
-                raise self._purpose.refused(
+                raise self._profile.refused(
                     f"{self.where} redirects ({status}) to {printable(target)}, which is not followed: "
-                    "only 307 and 308 within one origin are. Set base_url and endpoints to where the server really is.",
+                    "only 307 and 308 within one origin are. Set base_url and endpoints to the server's final address.",
                     status=status,
                 )
             self._url = target
-        raise self._purpose.refused(
-            f"{self.where} redirects more than {MAX_REDIRECTS} times. Set base_url and endpoints to where the server "
-            "really is.",
+        raise self._profile.refused(
+            f"{self.where} redirects more than {MAX_REDIRECTS} times. Set base_url and endpoints to the server's final "
+            "address.",
             status=status,
         )
 
     def _fields(self, headers: Mapping[str, str]) -> httpx.Headers:
-        # Not a dict, which would send a header twice whose name the caller writes differently.
-        fields = httpx.Headers({"User-Agent": USER_AGENT, "Content-Type": "application/json", **self._purpose.headers})
+        # Case-insensitive, unlike a dict, which would send a header twice if the caller spells its name differently.
+        fields = httpx.Headers({"User-Agent": USER_AGENT, "Content-Type": "application/json", **self._profile.headers})
         fields.update(headers)
-        # User and password of the URL are for a header, not for whoever logs the URL; the caller's own header goes
-        # first.
+        # User and password are sent in a header, because the URL may be logged. The caller's header takes precedence.
         authorization = basic_authorization(urlsplit(self._url))
         if authorization is not None:
             fields.setdefault("Authorization", authorization)
-        # Compression could blow a small answer up to any size; these answers gain nothing by it.
+        # No compression, because a small compressed answer could expand to any size.
         fields["Accept-Encoding"] = "identity"
         return fields
 
     def _send(self, body: bytes, fields: httpx.Headers) -> httpx.Response:
-        """One request, whose answer is closed at the end."""
+        """Send one request; its answer is closed at the end of the block."""
         self._signal.raise_if_aborted()
-        watch = self._watch
-        client = self._theirs if self._theirs is not None else self._our_client()
+        tracker = self._tracker
+        client = self._given_client if self._given_client is not None else self._connect_own_client()
         request = client.build_request(
             "POST",
             _without_login(self._url),
             content=body,
             headers=fields,
             timeout=socket_timeout(self._signal),
-            extensions={"trace": watch.trace} if watch is not None else {},
+            extensions={"trace": tracker.trace} if tracker is not None else {},
         )
         try:
             response = client.send(request, stream=True, follow_redirects=False)
         except Exception as error:
             self._signal.raise_if_aborted()
-            if watch is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
+            if tracker is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
                 raise
-            raise self._purpose.failed(
+            raise self._profile.failed(
                 f"The http_client raised {type(error).__name__}: {one_line(str(error))}"
             ) from error
-        self._ends.callback(response.close)
-        if watch is not None:
-            watch.answered(response)
+        self._cleanup.callback(response.close)
+        if tracker is not None:
+            tracker.answered(response)
         return response
 
-    def _our_client(self) -> AbandonableClient:
-        if self._ours is None:
-            from .http_sockets import AbandonableClient  # the first request pays for httpcore, not the import
+    def _connect_own_client(self) -> AbandonableClient:
+        if self._own_client is None:
+            from .http_sockets import AbandonableClient  # imported on demand, because it imports httpcore
 
-            self._ours = AbandonableClient(self._url, self._network, self._signal, self._max_received)
-            self._ends.callback(self._ours.close)
-        return self._ours
+            self._own_client = AbandonableClient(self._url, self._network, self._signal, self._max_received)
+            self._cleanup.callback(self._own_client.close)
+        return self._own_client
 
 
 class _SocketTracker:
-    """Has the sockets of a caller's client shut down when the attempt is abandoned."""
+    """The sockets of a caller's client, which are shut down when the attempt is abandoned."""
 
     def __init__(self, signal: AbortSignal) -> None:
         self._signal = signal
-        self._ends: list[Detach] = []
+        self._cleanup: list[Detach] = []
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """httpcore tells of each step; a new connection is watched from here on."""
+        """Watch a new connection. Called by httpcore with each step of the request."""
         if not event.endswith("connect_tcp.complete"):
             return
         stream = info["return_value"]
@@ -382,19 +381,19 @@ class _SocketTracker:
             raise
 
     def answered(self, response: httpx.Response) -> None:
-        """A connection out of the client's pool is known from the head of the answer on."""
-        # One of HTTP/2 carries the answers to others, too.
-        if not self._ends and response.http_version != "HTTP/2":
+        """Watch a connection of the client's pool, which is known when the head of the answer has arrived."""
+        # An HTTP/2 connection is not shut down, because it carries the answers to other requests, too.
+        if not self._cleanup and response.http_version != "HTTP/2":
             self._attach(response.extensions.get("network_stream"))
 
     def _attach(self, stream: Any) -> None:
         sock = stream.get_extra_info("socket") if stream is not None else None
         if isinstance(sock, socket.socket):
-            self._ends.append(self._signal.attach(sock))
+            self._cleanup.append(self._signal.attach(sock))
 
     def end(self) -> None:
-        """The request is over."""
-        for detach in self._ends:
+        """Watch the sockets no more."""
+        for detach in self._cleanup:
             detach()
 
 

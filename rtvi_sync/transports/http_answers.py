@@ -1,4 +1,4 @@
-"""What a server answers to a POST, read within limits: a JSON document, a stream of events, or why it refuses."""
+"""The answer to a POST, read within limits: a JSON document, a stream of events, or a refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import RTVIError
 from ..protocol import envelope
 from ..protocol.text import one_line
@@ -20,29 +20,29 @@ from .refusals import refusal
 
 # A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
 MAX_BODY_BYTES: Final = 1024 * 1024
-# One message of a stream, or the only one. The largest seen, a bot's whole config, has some kB.
+# One message of a stream, or the only one. The largest one seen, a bot's complete config, has some kB.
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-# Base64 makes four characters of three bytes; names of fields and line ends come on top.
+# Base64 encodes three bytes as four characters; the names of fields and the line ends are added.
 MAX_ENCODED_BYTES: Final = MAX_EVENT_BYTES // 3 * 4 + MAX_BODY_BYTES
-# What becomes of a line while its event is not complete: a string of its own, however short.
+# The memory of a line of an incomplete event beyond its text: each line is a string of its own, however short.
 _LINE_BYTES = 64
-_PIECE_BYTES = 64 * 1024
+_SLICE_BYTES = 64 * 1024
 _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
 
 
 @attrs.frozen(kw_only=True)
 class RequestProfile:
-    """What a request is for: what its errors are, and what they advise.
+    """The purpose of a request: its errors, and their advice.
 
     Attributes:
         does: what the endpoint does, as in "the endpoint that ...".
-        headers: sent where the caller has none of that name.
-        advice: by status of a refusal, a sentence that says what to do; 500 and above have one anyway.
-        refused: the server says no.
-        failed: it could not be reached, or broke off.
-        late: the limit has passed.
-        unusable: the answer is not what it should be.
-        no_url: the endpoint's URL is none.
+        headers: sent unless the caller has one of that name.
+        advice: by status of a refusal, a sentence that says what to do; 500 and above have a default.
+        refused: raised if the server refuses.
+        failed: raised if the server cannot be reached, or the answer broke off.
+        late: raised if the limit has passed.
+        unusable: raised if the answer is not valid.
+        no_url: raised if the endpoint's URL is not valid.
     """
 
     does: str
@@ -56,17 +56,21 @@ class RequestProfile:
 
     @property
     def check(self) -> str:
-        """What to do about an answer that makes no sense."""
+        """Return the advice for an answer that is not valid."""
         return f"Check that its URL is the endpoint that {self.does}"
 
 
 def check_answer(
-    response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal, proxy: Proxy | None = None
+    response: httpx.Response, where: str, profile: RequestProfile, signal: AbortSignal, proxy: Proxy | None = None
 ) -> None:
-    """Let pass what may be read.
+    """Refuse an answer that is not a success, or is compressed.
 
     Args:
-        proxy: the one that has forwarded the answer, and may have made it.
+        response: the answer, with its body unread.
+        where: the URL without secrets.
+        profile: of the request.
+        signal: of the attempt.
+        proxy: the proxy that has forwarded the answer, and may have made it.
 
     Raises:
         RTVIError: the server refuses, or has compressed its answer.
@@ -78,10 +82,10 @@ def check_answer(
     if not response.is_success:
         if proxy is not None and status == 407:
             text = proxy.refusal("forward it", status, response.reason_phrase)
-            raise purpose.refused(f"The request to {where} failed: {text}", status=status)
-        advice = purpose.advice.get(status, "See the server's log" if status >= 500 else "")
+            raise profile.refused(f"The request to {where} failed: {text}", status=status)
+        advice = profile.advice.get(status, "See the server's log" if status >= 500 else "")
         if proxy is not None:
-            advice = f"{advice}. " * bool(advice) + f"If it is the {proxy} that refuses, {proxy.way_around}"
+            advice = f"{advice}. " * bool(advice) + f"If the {proxy} has refused it, {proxy.alternative}"
         text = refusal(
             f"{where} answered",
             status,
@@ -90,21 +94,23 @@ def check_answer(
             retry_after=response.headers.get("retry-after"),
             advice=advice,
         )
-        raise purpose.refused(text, status=status)
+        raise profile.refused(text, status=status)
     if compressed:
-        raise purpose.unusable(
-            f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was asked for", status=status
+        raise profile.unusable(
+            f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was requested. "
+            "Switch compression off for this endpoint",
+            status=status,
         )
 
 
-def read_document(response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal) -> Any:
-    """The JSON of the answer; an empty answer is ``{}``.
+def read_document(response: httpx.Response, where: str, profile: RequestProfile, signal: AbortSignal) -> Any:
+    """Return the JSON document of the answer; an empty answer is ``{}``.
 
     Raises:
-        RTVIError: it is too large, or not JSON.
+        RTVIError: the answer is too large, or not JSON.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    content = _read_whole(response, MAX_BODY_BYTES, where, purpose, signal)
+    content = _read_whole(response, MAX_BODY_BYTES, where, profile, signal)
     try:
         document = json.loads(content) if content.strip() else {}
         if envelope.is_too_deep(document):
@@ -112,110 +118,114 @@ def read_document(response: httpx.Response, where: str, purpose: RequestProfile,
     except (ValueError, RecursionError):
         found = _MEDIA_TYPE.match(response.headers.get("content-type", ""))
         but = f" but with {found[0]}" if found and found[0] != "application/json" else ""
-        text = f"{where} did not answer with JSON{but}. {purpose.check}"
-        raise purpose.unusable(text, status=response.status_code) from None
+        text = f"{where} did not answer with JSON{but}. {profile.check}"
+        raise profile.unusable(text, status=response.status_code) from None
     return document
 
 
 def read_messages(
-    response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal, taken: Callable[[], object]
+    response: httpx.Response, where: str, profile: RequestProfile, signal: AbortSignal, on_event: Callable[[], object]
 ) -> Iterator[bytes]:
-    """The JSON texts that the answer consists of, each at most `MAX_EVENT_BYTES` long, as they come.
+    """Yield the JSON texts of the answer, each at most `MAX_EVENT_BYTES` long, as they arrive.
 
-    An event stream has one in each event, in base64; anything else is one as a whole. Whether it is JSON is not looked
-    at: that is the reader's business, who has limits of his own.
+    An event stream has one text in each event, in base64; any other answer is one text. The texts are not parsed here,
+    because the caller parses them, with limits of its own.
 
     Args:
-        taken: called with each event that has come as a whole.
+        response: the answer, with its body unread.
+        where: the URL without secrets.
+        profile: of the request.
+        signal: of the attempt.
+        on_event: called for each complete event.
 
     Raises:
-        RTVIError: an event is too large, or not base64; the stream broke off in the midst of one.
+        RTVIError: an event is too large, or not base64; the stream broke off inside one.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
-        content = _read_whole(response, MAX_EVENT_BYTES, where, purpose, signal)
+        content = _read_whole(response, MAX_EVENT_BYTES, where, profile, signal)
         if content.strip():
             yield content
         return
-    from httpx_sse import EventSource  # few programs ever come here
+    from httpx_sse import EventSource  # imported on demand, because few applications need it
 
-    pieces = _Pieces(response, where, purpose, signal)
-    # One of ours, because whatever character set the server names would be applied: events are UTF-8, and the standard
-    # allows them a byte order mark.
+    body = _BoundedBody(response, where, profile, signal)
+    # A response made here, because httpx would apply the server's character set to the original one: events are UTF-8,
+    # and the standard allows a byte order mark.
     stream = httpx.Response(
-        200, headers={"Content-Type": "text/event-stream"}, stream=pieces, default_encoding="utf-8-sig"
+        200, headers={"Content-Type": "text/event-stream"}, stream=body, default_encoding="utf-8-sig"
     )
     for event in EventSource(stream).iter_sse():
-        taken()
-        pieces.estimated_size = 0
-        if event.data:  # others keep the line open
-            yield _decode(event.data, where, purpose, broken_off=pieces.ended)
+        on_event()
+        body.event_bytes = 0
+        if event.data:  # an event without data only keeps the connection open
+            yield _decode(event.data, where, profile, broken_off=body.ended)
 
 
-def _decode(data: str, where: str, purpose: RequestProfile, *, broken_off: bool) -> bytes:
+def _decode(data: str, where: str, profile: RequestProfile, *, broken_off: bool) -> bytes:
     try:
         text = base64.b64decode("".join(data.split()), validate=True)
         if broken_off:
             json.loads(text)
     except (ValueError, RecursionError):
         if broken_off:
-            raise purpose.failed(f"{where} broke off in the midst of an event. See the server's log") from None
-        raise purpose.unusable(
-            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}. {purpose.check}"
+            raise profile.failed(f"{where} broke off inside an event. See the server's log") from None
+        raise profile.unusable(
+            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}. {profile.check}"
         ) from None
     if len(text) > MAX_EVENT_BYTES:
-        raise _too_large(where, MAX_EVENT_BYTES, purpose)
+        raise _too_large(where, MAX_EVENT_BYTES, profile)
     return text
 
 
-class _Pieces(httpx.SyncByteStream):
-    """The body in small pieces, as long as an event does not become too large.
+class _BoundedBody(httpx.SyncByteStream):
+    """The body in small slices, up to the limit of an event.
 
-    The parser of events hands out what it has found in a piece before it asks for the next one, so whoever takes an
-    event may set `weight` back to 0.
+    The parser of events yields all events of a slice before it asks for the next slice, so its caller sets
+    `event_bytes` back to 0 at each event.
     """
 
-    def __init__(self, response: httpx.Response, where: str, purpose: RequestProfile, signal: AbortSignal) -> None:
+    def __init__(self, response: httpx.Response, where: str, profile: RequestProfile, signal: AbortSignal) -> None:
         self._response = response
         self._where = where
-        self._purpose = purpose
+        self._profile = profile
         self._signal = signal
-        #: About how many bytes the event takes that is not complete yet.
-        self.estimated_size = 0
-        #: The server has sent all.
+        #: The estimated memory of the incomplete event, in bytes.
+        self.event_bytes = 0
+        #: True when the server has sent the whole body.
         self.ended = False
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in _chunks(self._response, self._signal):
-            for start in range(0, len(chunk), _PIECE_BYTES):
-                piece = chunk[start : start + _PIECE_BYTES]
-                self.estimated_size += len(piece) + _LINE_BYTES * (piece.count(b"\n") + piece.count(b"\r"))
-                yield piece
-                if self.estimated_size > MAX_ENCODED_BYTES:
-                    raise _too_large(self._where, MAX_EVENT_BYTES, self._purpose)
-        # By the standard an event without the blank line behind it is dropped; here it would go unnoticed that it was
-        # cut off.
+            for start in range(0, len(chunk), _SLICE_BYTES):
+                part = chunk[start : start + _SLICE_BYTES]
+                self.event_bytes += len(part) + _LINE_BYTES * (part.count(b"\n") + part.count(b"\r"))
+                yield part
+                if self.event_bytes > MAX_ENCODED_BYTES:
+                    raise _too_large(self._where, MAX_EVENT_BYTES, self._profile)
+        # A parser drops an event without a blank line behind it, by the standard. The added line makes it deliver such
+        # an event, so that a stream that broke off is noticed.
         self.ended = True
         yield b"\n\n"
 
 
-def _too_large(where: str, limit: int, purpose: RequestProfile) -> RTVIError:
-    return purpose.unusable(f"{where} answered with more than {limit} bytes. {purpose.check}")
+def _too_large(where: str, limit: int, profile: RequestProfile) -> RTVIError:
+    return profile.unusable(f"{where} answered with more than {limit} bytes. {profile.check}")
 
 
 def _read_whole(
-    response: httpx.Response, limit: int, where: str, purpose: RequestProfile, signal: AbortSignal
+    response: httpx.Response, limit: int, where: str, profile: RequestProfile, signal: AbortSignal
 ) -> bytes:
     content = _read_body(response, limit, signal)
     if len(content) > limit:
-        error = _too_large(where, limit, purpose)
+        error = _too_large(where, limit, profile)
         error.status = response.status_code
         raise error
     return content
 
 
 def _read_body(response: httpx.Response, limit: int, signal: AbortSignal) -> bytes:
-    """The body, or so much of it that it is seen to be larger than `limit`."""
+    """Return the body, or a part of it that is longer than `limit`."""
     content = bytearray()
     for chunk in _chunks(response, signal):
         content += chunk
@@ -227,6 +237,6 @@ def _read_body(response: httpx.Response, limit: int, signal: AbortSignal) -> byt
 def _chunks(response: httpx.Response, signal: AbortSignal) -> Iterator[bytes]:
     for chunk in response.iter_bytes():
         signal.raise_if_aborted()
-        socket_timeout(signal)  # the limit is one for all bytes, also on a connection that we cannot shut down
+        socket_timeout(signal)  # raises after the attempt's limit, also on a connection that cannot be shut down here
         yield chunk
     signal.raise_if_aborted()

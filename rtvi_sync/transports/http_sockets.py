@@ -1,8 +1,8 @@
 """httpx on sockets that can be abandoned.
 
-httpx's own transport makes its sockets out of reach, so that an attempt which is abandoned during a TCP handshake
-would leave its thread behind until the operating system gives up. Imported when the first request is made: httpcore
-is a large part of what `import httpx` leaves for later.
+The sockets of httpx's own transport cannot be reached from outside, so an attempt that is abandoned during a TCP
+handshake would leave its thread behind until the operating system's timeout. This module is imported with the first
+request, because it imports httpcore, a large part of what `import httpx` defers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import RTVIError
 from .net import Detach, Network, Proxy, basic_authorization, naming, open_tunnel, socket_timeout
 from .refusals import check_is_http
@@ -33,33 +33,33 @@ _CORE_ERRORS: tuple[type[Exception], ...] = (
 
 
 class AbandonableClient:
-    """As much of `httpx.Client` as one request needs.
+    """The part of `httpx.Client` that one request needs.
 
-    The real one logs the URL of every request, and a URL may hold a password or a key; it also reads .netrc and the
+    `httpx.Client` logs the URL of every request, and a URL may hold a password or a key; it also reads .netrc and the
     environment.
 
     Args:
-        url: its origin is all that is connected to.
+        url: connections go to its origin only.
         network: TLS and proxy.
-        signal: has the sockets shut down.
-        max_received: bytes that may come, whatever they are.
+        signal: shuts the sockets down if the attempt is abandoned.
+        max_received: limit of all received bytes.
     """
 
     def __init__(self, url: str, network: Network, signal: AbortSignal, max_received: int) -> None:
-        self._allowance = _ByteBudget(max_received)
+        self._budget = _ByteBudget(max_received)
         proxy = network.proxy_for(url)
         tls = urlsplit(url).scheme == "https"
-        #: The one that plain requests go through: their answers may be its own.
+        #: The proxy that forwards plain requests, and may have made their answers.
         self.forwarding_proxy: Proxy | None = None if tls else proxy
-        self._transport = _Transport(network.tls() if tls else None, proxy, signal, self._allowance)
+        self._transport = _Transport(network.tls() if tls else None, proxy, signal, self._budget)
 
     def close(self) -> None:
         """Close the connection."""
         self._transport.close()
 
-    def renew_allowance(self) -> None:
-        """From now on `max_received` bytes may come anew."""
-        self._allowance.received = 0
+    def renew_budget(self) -> None:
+        """Set the count of received bytes back to 0."""
+        self._budget.received = 0
 
     def build_request(
         self,
@@ -71,12 +71,12 @@ class AbandonableClient:
         timeout: float | None,
         extensions: dict[str, Any],
     ) -> httpx.Request:
-        """As `httpx.Client.build_request()`."""
+        """Return a request as `httpx.Client.build_request()` does."""
         limits = {**extensions, "timeout": httpx.Timeout(timeout).as_dict()}
         return httpx.Request(method, url, content=content, headers=headers, extensions=limits)
 
     def send(self, request: httpx.Request, *, stream: bool, follow_redirects: bool) -> httpx.Response:
-        """As `httpx.Client.send()`, with the answer's body unread and no redirect followed."""
+        """Send a request as `httpx.Client.send()` does, with the answer's body unread and no redirect followed."""
         assert stream
         assert not follow_redirects
         response = self._transport.handle_request(request)
@@ -85,9 +85,9 @@ class AbandonableClient:
 
 
 class _ByteBudget:
-    """How many bytes a server may send.
+    """The limit of all bytes that a server may send.
 
-    The body is limited elsewhere, too. This is for what comes before it and around it, such as `100 Continue` without
+    The body has a limit of its own. This one also counts the bytes before and around it, such as `100 Continue` without
     end.
     """
 
@@ -96,6 +96,7 @@ class _ByteBudget:
         self.received = 0
 
     def use(self, size: int) -> None:
+        """Count received bytes; raise if the limit is exceeded."""
         self.received += size
         if self.received > self._limit:
             raise httpcore.ReadError(f"the server has sent more than {self._limit} bytes")
@@ -105,12 +106,12 @@ class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
     def __init__(
-        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, allowance: _ByteBudget
+        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, budget: _ByteBudget
     ) -> None:
-        backend = _Backend(signal, allowance, proxy, forwards=tls is None)
+        backend = _Backend(signal, budget, proxy, forwards=tls is None)
         options: dict[str, Any] = {"network_backend": backend, "max_connections": 1, "ssl_context": tls}
         if tls is not None or proxy is None:
-            self._pool = httpcore.ConnectionPool(**options)  # the backend brings the tunnel through the proxy
+            self._pool = httpcore.ConnectionPool(**options)  # the backend opens the tunnel through the proxy
         else:
             authorization = basic_authorization(proxy.url)
             self._pool = httpcore.HTTPProxy(
@@ -120,6 +121,7 @@ class _Transport(httpx.BaseTransport):
             )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return its answer with the body unread."""
         core_request = httpcore.Request(
             method=request.method,
             url=httpcore.URL(
@@ -143,6 +145,7 @@ class _Transport(httpx.BaseTransport):
         )
 
     def close(self) -> None:
+        """Close the connection."""
         self._pool.close()
 
 
@@ -165,11 +168,11 @@ def _as_httpx_errors() -> Iterator[None]:
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Opens connections to the server, or to the proxy that forwards requests to it."""
+    """The source of httpcore's connections: to the server, or to the proxy that forwards requests to it."""
 
-    def __init__(self, signal: AbortSignal, allowance: _ByteBudget, proxy: Proxy | None, *, forwards: bool) -> None:
+    def __init__(self, signal: AbortSignal, budget: _ByteBudget, proxy: Proxy | None, *, forwards: bool) -> None:
         self._signal = signal
-        self._allowance = allowance
+        self._budget = budget
         self._tunnel = None if forwards else proxy
         self._forwarding = proxy if forwards else None
 
@@ -177,13 +180,14 @@ class _Backend(httpcore.NetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ARG002 - the signal knows what is left
+        timeout: float | None = None,  # noqa: ARG002 - the signal has the remaining time
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
+        """Open a connection, through a tunnel if there is a proxy that does not forward."""
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError), naming(self._forwarding):
             opened = open_tunnel(host, port, self._tunnel, self._signal)
-        return _Stream(*opened, self._signal, self._allowance, self._forwarding)
+        return _Stream(*opened, self._signal, self._budget, self._forwarding)
 
 
 class _Stream(httpcore.NetworkStream):
@@ -192,32 +196,35 @@ class _Stream(httpcore.NetworkStream):
         sock: socket.socket,
         detach: Detach,
         signal: AbortSignal,
-        allowance: _ByteBudget,
+        budget: _ByteBudget,
         proxy: Proxy | None = None,
     ) -> None:
         self._sock = sock
         self._detach = detach
         self._signal = signal
-        self._allowance = allowance
-        self._proxy = proxy  # that is at the other end
-        self._begin = b""  # of all that was received
+        self._budget = budget
+        self._proxy = proxy  # the peer, if requests are forwarded
+        self._begin = b""  # the first 5 received bytes or more
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        """Read up to `max_bytes`, within the attempt's limit and the budget."""
         with _mapped(httpcore.ReadTimeout, httpcore.ReadError), naming(self._proxy):
             self._sock.settimeout(socket_timeout(self._signal))
             data = self._sock.recv(max_bytes)
             if len(self._begin) < 5:
                 self._begin += data[:5]
                 check_is_http(self._begin)
-        self._allowance.use(len(data))
+        self._budget.use(len(data))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Write all of `buffer`, within the attempt's limit."""
         with _mapped(httpcore.WriteTimeout, httpcore.WriteError), naming(self._proxy):
             self._sock.settimeout(socket_timeout(self._signal))
             self._sock.sendall(buffer)
 
     def close(self) -> None:
+        """Close the socket and end the watch over it."""
         self._detach()
         self._sock.close()
 
@@ -227,6 +234,7 @@ class _Stream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
+        """Return a stream that wraps this one in TLS."""
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError):
             try:
                 self._sock.settimeout(socket_timeout(self._signal))
@@ -234,16 +242,17 @@ class _Stream(httpcore.NetworkStream):
             except BaseException:
                 self.close()
                 raise
-        return _Stream(wrapped, self._detach, self._signal, self._allowance)
+        return _Stream(wrapped, self._detach, self._signal, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
+        """Return the TLS object or the socket."""
         if info == "ssl_object":
             return self._sock if isinstance(self._sock, ssl.SSLSocket) else None
         return self._sock if info == "socket" else None
 
 
 class _mapped:  # noqa: N801 - used as a statement
-    """Turns the errors of a socket into the ones that httpcore expects of a backend."""
+    """A context manager that turns the errors of a socket into those that httpcore expects of a backend."""
 
     def __init__(self, timeout: type[Exception], other: type[Exception]) -> None:
         self._timeout = timeout
@@ -253,6 +262,6 @@ class _mapped:  # noqa: N801 - used as a statement
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # Reasons of an abandoned attempt may be OSErrors by their second base class; they pass unchanged.
+        # An RTVIError is the reason of an abandoned attempt and passes unchanged, also if it is an OSError, too.
         if isinstance(error, OSError) and not isinstance(error, RTVIError):
             raise (self._timeout if isinstance(error, TimeoutError) else self._other)(str(error)) from error

@@ -1,4 +1,4 @@
-"""A transport inside the process: the bot is a function. For tests of programs and of this package."""
+"""A transport inside the process, whose bot is a function. For tests of applications and of this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
@@ -21,16 +21,15 @@ from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 
-# What is kept of audio and video that was sent: a minute, in frames of 20 ms, and a second, at 30 frames.
+# How many frames of the audio and video that was sent are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
-
 
 _FRAME = instance_of("a VideoFrame", VideoFrame)
 _INFO = instance_of("a CloseInfo", CloseInfo).or_none
 
 
 def ready_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
-    """A bot that is ready at once and answers a client-message with its own data."""
+    """Be ready at once, answer a client-message with its own data, and end the connection on disconnect-bot."""
     if message.type == "client-ready":
         about = {"library": "memory", "library_version": "1"}
         yield RTVIMessage("bot-ready", {"version": "2.2.0", "about": about}, message.id)
@@ -41,19 +40,19 @@ def ready_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbo
 
 
 class MemoryTransport(Transport):
-    """Hands each message to `bot`, on the thread that sends it, and what `bot` yields to the client.
+    """A transport that calls a function, `bot`, with each message, on the thread that sends it.
 
     Args:
         bot: called with the transport and the message; returns the bot's messages or None. Several threads may be in
-            it at once, if several send; what it raises is raised to the sender.
-        audio: it carries audio, so the client opens its microphone and its speaker.
-        video: it carries video, so the client can turn its camera on and share its screen.
+            it at once, if several send; its exceptions are raised to the sender.
+        audio: True: it carries audio, so the client opens its microphone and its speaker.
+        video: True: it carries video, so the client can turn its camera on and share its screen.
 
     Attributes:
         sent: all messages that were sent to the bot.
-        sent_audio: what the bot has heard: the last minute of it.
-        sent_video, sent_screen: the last images of the camera and of the screen that the bot was sent, 30 at most.
-        auth_bundle: what `connect()` was given last.
+        sent_audio: the last minute of the audio that was sent to the bot.
+        sent_video, sent_screen: the last images of the camera and of the screen that were sent to the bot, 30 at most.
+        auth_bundle: the argument of the last `connect()`.
     """
 
     name = "memory"
@@ -69,31 +68,34 @@ class MemoryTransport(Transport):
         self.sent_video: deque[VideoFrame] = deque(maxlen=_KEPT_VIDEO)
         self.sent_screen: deque[VideoFrame] = deque(maxlen=_KEPT_VIDEO)
         self.auth_bundle: Any = None
-        # Guards the three fields below. Any thread may hold it, for a few assignments; re-entrant, because a finalizer
-        # may send in the midst of them.
+        # Guards the three fields below. Any thread may hold it, for a few assignments. Re-entrant, because a finalizer
+        # may send in between.
         self._lock = threading.RLock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
-        self._delivering = False  # a thread is handing out what has arrived
+        self._delivering = False  # a thread is delivering what has arrived
         register_for_fork(self)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Open the connection."""
         with self._lock:
-            abort.raise_if_aborted()  # it may come too late, when another session has begun
+            abort.raise_if_aborted()  # a delayed call may arrive when the next session has begun
             self.auth_bundle = auth_bundle
             self._open = True
             self._arrived.clear()
 
     def after_fork_in_child(self) -> None:
-        """The session is the parent's; whoever held the lock does not exist here."""
+        """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
         self._lock = threading.RLock()
         self._open = self._delivering = False
 
     def disconnect(self) -> None:
+        """End the connection."""
         with self._lock:
             self._open = False
 
     def send_message(self, message: RTVIMessage) -> None:
+        """Call the bot with `message` and deliver its answers."""
         self.serialize(message)
         self._check_open()
         self.sent.append(message)
@@ -101,24 +103,27 @@ class MemoryTransport(Transport):
             self.receive(answer)
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Keep the frame in `sent_audio`."""
         self._check_open()
         self.sent_audio.append(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=time.monotonic()))
 
     def send_video(self, frame: VideoFrame) -> None:
+        """Keep the image in `sent_video`."""
         self._check_open()
         self.sent_video.append(frame)
 
     def send_screen(self, frame: VideoFrame) -> None:
+        """Keep the image in `sent_screen`."""
         self._check_open()
         self.sent_screen.append(frame)
 
     def _check_open(self) -> None:
         if not self._open:
-            raise DisconnectedError("The memory transport is not connected", initiator="client")
+            raise DisconnectedError("The memory transport is not connected; call connect() first", initiator="client")
 
     def receive(self, message: Inbound) -> None:
-        """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is lost."""
-        # What it sets off must neither be torn apart by Ctrl-C nor be met half done by a signal handler.
+        """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is dropped."""
+        # Shielded, because the delivery must neither be interrupted by Ctrl-C nor be entered by a signal handler.
         shielded(lambda: self._deliver(message))
 
     def _deliver(self, message: Inbound) -> None:
@@ -127,7 +132,7 @@ class MemoryTransport(Transport):
                 return
             self._arrived.append(message)
             if self._delivering:
-                return  # one thread at a time delivers, in order, and takes this one along
+                return  # one thread at a time delivers, in order, and this message is in its queue
             self._delivering = True
         while (arrived := self._next()) is not None:
             self.on_message(arrived)
@@ -138,7 +143,7 @@ class MemoryTransport(Transport):
             return self._arrived.popleft() if self._delivering else None
 
     def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int = 1) -> None:
-        """Have the bot say something: the client plays it. One thread at a time; without a connection it is lost.
+        """Play audio as if the bot had sent it. One thread at a time; without a connection it is dropped.
 
         Args:
             pcm: signed 16-bit little endian.
@@ -152,13 +157,13 @@ class MemoryTransport(Transport):
             shielded(lambda: self.options.media.receive_audio(pcm, sample_rate_hz, num_channels))
 
     def receive_video(self, frame: VideoFrame) -> None:
-        """Have the bot show an image. One thread at a time; without a connection it is lost."""
+        """Show an image as if the bot had sent it. One thread at a time; without a connection it is dropped."""
         _FRAME.check(frame=frame)
         if self._open:
             shielded(lambda: self.options.media.receive_video(frame))
 
     def end(self, info: CloseInfo | None = None) -> None:
-        """End the connection from the bot's side."""
+        """End the connection as if the bot had ended it."""
         _INFO.check(info=info)
         with self._lock:
             was_open, self._open = self._open, False

@@ -1,4 +1,4 @@
-"""Opening TCP and TLS connections: one way for HTTP and WebSocket, every step of which can be abandoned."""
+"""TCP and TLS connections for HTTP and WebSocket; every step of opening one can be abandoned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from .._version import __version__
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..errors import InvalidTransportParamsError, RTVIError
 from ..protocol.text import one_line
 from .happy_eyeballs import Detach as Detach
@@ -26,35 +26,35 @@ from .tls import default_context, start_tls, warn_if_unverified
 
 USER_AGENT = f"rtvi_sync/{__version__}"
 
-# Real answers to CONNECT have a few hundred bytes.
+# A bound, because a proxy may send without end; real answers to CONNECT have a few hundred bytes.
 _MAX_CONNECT_ANSWER_BYTES = 64 * 1024
-# What every platform takes as a time-out of a socket.
+# In seconds. The largest socket timeout that every platform accepts.
 _MAX_TIMEOUT = 1e6
-# Whoever set the limit of an attempt abandons it when the limit has passed, which wakes the socket and says why. The
-# socket's own limit lies behind, so that it decides only if nobody does, or where shutdown() wakes nobody.
+# In seconds. The owner of an attempt abandons it when its limit has passed, which wakes the socket with a reason. The
+# socket's own timeout is this much later, so it only applies without an owner, or where shutdown() wakes no thread.
 _GRACE = 1.0
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-# A URL that httpx would leave as it is, as most are: to import it takes longer than many sessions take to begin.
+# A URL that httpx would not change, as most are: importing httpx takes longer than many sessions take to begin.
 _PLAIN_URL = re.compile(
-    rf"[a-z]+://(?:[0-9.]*[a-z_-][0-9a-z._-]*|{_OCTET}(?:\.{_OCTET}){{3}})"  # no number is taken for a name
+    rf"[a-z]+://(?:[0-9.]*[a-z_-][0-9a-z._-]*|{_OCTET}(?:\.{_OCTET}){{3}})"  # a number is not a host name
     r"(?::(?!(?:80|443)(?:[/?]|\Z))[1-9]\d{0,4})?"  # httpx leaves out the port that is the default one
     r"(?:/(?!\.)[0-9A-Za-z_~-][0-9A-Za-z._~-]*)*/?(?:\?[0-9A-Za-z._~=&-]+)?",
     re.ASCII,
 )
 _MAX_PLAIN_URL = 2048
-# A name as it goes over the wire, or an IPv6 address.
+# A host name in its ASCII form, or an IPv6 address.
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
 
 
 @attrs.frozen(kw_only=True)
 class Network:
-    """How this client reaches the network, for HTTP and WebSocket alike.
+    """The client's network settings, for HTTP and WebSocket alike.
 
     Attributes:
         ssl_context: for `https` and `wss`; None: one that trusts the authorities of certifi, or of SSL_CERT_FILE or
             SSL_CERT_DIR.
-        proxy: URL of an HTTP proxy; None: what the environment says (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY);
-            False: none at all.
+        proxy: URL of an HTTP proxy; None: the proxy of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY);
+            False: no proxy.
     """
 
     ssl_context: ssl.SSLContext | None = attrs.field(default=None, repr=False)
@@ -65,13 +65,14 @@ class Network:
             warn_if_unverified(self.ssl_context)
 
     def tls(self) -> ssl.SSLContext:
+        """Return the TLS context for `https` and `wss`."""
         return self.ssl_context if self.ssl_context is not None else default_context()
 
     def proxy_for(self, url: str) -> Proxy | None:
-        """The proxy to reach `url` through, or None.
+        """Return the proxy for `url`, or None.
 
         Raises:
-            InvalidTransportParamsError: it is not an HTTP proxy.
+            InvalidTransportParamsError: the proxy is not an HTTP proxy.
         """
         if self.proxy is False:
             return None
@@ -81,7 +82,7 @@ class Network:
             return None
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}", "http")
         if parts is None:
-            # The scheme is all that is shown: the rest may hold a password.
+            # Only the scheme is shown, because the rest may hold a password.
             raise InvalidTransportParamsError(
                 f"The proxy ({origin}) has the scheme {one_line(proxy.partition('://')[0][:20])!r} or is not a valid "
                 "URL; only HTTP proxies are supported. Pass proxy='http://host:port', or proxy=False to use none."
@@ -100,7 +101,7 @@ class Proxy:
 
     Attributes:
         url: its URL, which may hold a user and password.
-        origin: where it was named, for errors: the option, a variable, or the settings of the system.
+        origin: where it is set, for error texts: the option, a variable, or the settings of the system.
     """
 
     url: SplitResult = attrs.field(repr=False)
@@ -108,30 +109,30 @@ class Proxy:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """Return the host and the port."""
         return self.url.hostname or "", self.url.port or 80
 
     def __str__(self) -> str:
         return f"proxy {_authority(*self.address)} ({self.origin})"
 
     @property
-    def way_around(self) -> str:
-        """What to do instead of using it."""
+    def alternative(self) -> str:
+        """Return the advice how to connect without the proxy."""
         no_proxy = "" if self.origin == PROXY_OPTION else "add the host to NO_PROXY or "
         return f"{no_proxy}pass proxy=False to reach the server directly"
 
     def refusal(self, what: str, status: int, phrase: str) -> str:
-        """Return the text of the error for a refusal of the proxy; `what`: what it refused to do."""
+        """Return the text of the error for the proxy's refusal to do `what`."""
         login = f"Put user and password into its URL, http://user:password@{_authority(*self.address)}, or "
-        advice = (login if status == 407 else "See the proxy's log, or ") + self.way_around
+        advice = (login if status == 407 else "See the proxy's log, or ") + self.alternative
         return refusal(f"the {self} refused to {what} with", status, phrase=phrase, advice=advice)
 
 
 class ProxyError(ConnectionError):
-    """The proxy could not be used. The text says which one, and what to do.
+    """The error of a proxy that cannot be used. The text names the proxy and says what to do.
 
     Attributes:
-        status: what it refused with, or None.
+        status: the status of its refusal, or None.
     """
 
     def __init__(self, text: str, status: int | None = None) -> None:
@@ -141,24 +142,25 @@ class ProxyError(ConnectionError):
 
 @contextlib.contextmanager
 def naming(proxy: Proxy | None) -> Iterator[None]:
-    """Around calls of a socket that is connected to `proxy`: its errors become ones that name the proxy."""
+    """Turn the errors of a socket that is connected to `proxy` into ones that name the proxy."""
     try:
         yield
     except OSError as error:
-        # Reasons of an abandoned attempt may be OSErrors by their second base class.
+        # An RTVIError is the reason of an abandoned attempt, and may be an OSError by its second base class.
         if proxy is None or isinstance(error, (RTVIError, ProxyError)):
             raise
-        text = f"the {proxy} cannot be used: {error}. Check that it is running, or {proxy.way_around}"
+        text = f"the {proxy} cannot be used: {error}. Check that it is running, or {proxy.alternative}"
         raise ProxyError(text) from error
 
 
 def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
-    """The URL of the proxy, and what names it."""
+    """Return the URL of the proxy for `url`, or None, and the setting that it comes from."""
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
-    # Elsewhere a proxy may be in the settings of the system.
+    # On these two platforms a proxy may be in the settings of the system. On others, without a variable, the look-up
+    # below would find nothing and go through the environment three times.
     if sys.platform not in ("darwin", "win32") and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None, ""  # what follows takes each variable in hand three times, and there is nothing to be found
-    import urllib.request  # which imports all of HTTP
+        return None, ""
+    import urllib.request  # imported on demand, because it imports all of HTTP
 
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
@@ -180,9 +182,9 @@ def _authority(host: str, port: int) -> str:
 
 
 def parse_url(text: str, *schemes: str) -> SplitResult | None:
-    """The parts of a URL of one of `schemes`, in ASCII as they go over the wire; None if it is not valid."""
+    """Return the parts of a URL of one of `schemes`, in their ASCII form; None if the URL is not valid."""
     try:
-        parts = urlsplit(text)  # httpx takes some things for a name that are none
+        parts = urlsplit(text)  # raises for some hosts that httpx accepts
         if len(text) > _MAX_PLAIN_URL or not _PLAIN_URL.fullmatch(text):
             parts = urlsplit(_normalized(text))
         valid = parts.scheme in schemes and _HOST.fullmatch(parts.hostname or "") and parts.port != 0
@@ -192,7 +194,7 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
 
 
 def url_fault(text: str, *schemes: str) -> str:
-    """What is wrong with a URL that `parse_url()` does not take. It repeats nothing of it: it may hold a key."""
+    """Return the fault of a URL that `parse_url()` refuses, without any part of the URL, which may hold a key."""
     if text != text.strip() or not text.isprintable():
         return "it has a space or a line break at one end, or a control character in it"
     scheme, separator, _ = text.partition("://")
@@ -221,21 +223,21 @@ def _normalized(url: str) -> str:
 
 
 def printable(url: str) -> str:
-    """`url` without what may be secret: user, password, query, fragment; of what is no URL, nothing that could be."""
+    """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises if it is no number, as where a password was taken for one
+        parts.port  # noqa: B018 - raises if it is not a number, which may be a part of a password
     except ValueError:
         return "(not a URL)"
     netloc, path = parts.netloc.rpartition("@")[2], parts.path
     if not netloc:
-        path = path.rpartition("@")[2]  # a scheme was forgotten or misspelt
+        path = path.rpartition("@")[2]  # without a valid scheme, the path has the user and password
     shown = parts._replace(netloc=netloc, path=path, query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)
 
 
-def is_nearby(host: str) -> bool:
-    """Whether `host` is this machine or a private address, as far as one can see without looking it up."""
+def is_private_host(host: str) -> bool:
+    """Tell whether `host` is this machine or a private address, as far as is known without a name look-up."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
@@ -243,7 +245,7 @@ def is_nearby(host: str) -> bool:
 
 
 def basic_authorization(url: SplitResult) -> str | None:
-    """The value of (Proxy-)Authorization for the user and password in a URL; None if it has none."""
+    """Return the value of (Proxy-)Authorization for the user and password in a URL; None if it has none."""
     if url.username is None:
         return None
     credentials = f"{unquote(url.username)}:{unquote(url.password or '')}"
@@ -251,17 +253,17 @@ def basic_authorization(url: SplitResult) -> str | None:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse headers that could smuggle in others. What uses them would show the value, which may be secret.
+    """Refuse headers that could inject others. The libraries would show the value, which may be secret.
 
     Raises:
         InvalidTransportParamsError: a name or value is not valid.
     """
     for name, value in headers.items():
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise InvalidTransportParamsError(f"{name!r} is not the name of an HTTP header")
+            raise InvalidTransportParamsError(f"{name!r} is not a valid name of an HTTP header")
         if not isinstance(value, str) or not value.isascii() or re.search(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s$", value):
             raise InvalidTransportParamsError(
-                f"The value of the header {name!r} is not valid: it is no str, begins or ends with a blank or a line "
+                f"The value of the header {name!r} is not valid: it is no str, begins or ends with a space or a line "
                 "break, or has a control or non-ASCII character in it"
             )
 
@@ -270,10 +272,10 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def socket_timeout(signal: AbortSignal) -> float | None:
-    """For how long the next call of a socket may block, in seconds; None: no limit.
+    """Return how long the next call of a socket may block, in seconds; None: no limit.
 
     Raises:
-        TimeoutError: the limit has passed, and nobody has abandoned the attempt.
+        TimeoutError: the limit has passed, and the attempt was not abandoned.
         BaseException: the signal's reason, if the attempt was abandoned at its limit.
     """
     remaining = signal.remaining()
@@ -285,17 +287,17 @@ def socket_timeout(signal: AbortSignal) -> float | None:
 
 
 def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, Detach]:
-    """A TCP connection, and the function that ends the watch of `signal` over it.
+    """Open a TCP connection; return it and the function that ends the watch of `signal` over it.
 
-    The name look-up cannot be abandoned: a thread that hangs in it ends with it, and finds out then.
+    The name look-up cannot be abandoned: the abort takes effect when the look-up has returned.
 
     Raises:
-        OSError: no address could be reached; with several addresses the message says of each one why.
+        OSError: no address could be reached; with several addresses the message has the reason of each one.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     signal.raise_if_aborted()
     try:
-        # As bytes: for text the first look-up of a process loads all tables of IDNA, and this is ASCII.
+        # Passed as bytes, because the first look-up of a str in a process loads all IDNA tables, and this is ASCII.
         addresses = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     except (UnicodeError, OverflowError) as error:
         raise OSError(f"there can be no host {host!r} with port {port}") from error
@@ -315,7 +317,7 @@ def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, 
 
 def _set_options(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A client that only listens sends nothing, and would never notice that the network is gone.
+    # Keep-alive, because a client that sends nothing would never notice the loss of the network.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
@@ -323,10 +325,10 @@ def _set_options(sock: socket.socket) -> None:
 
 
 def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socket.socket, Detach]:
-    """A connection to the server of a ``ws`` or ``wss`` URL: through the proxy, and wrapped in TLS, as need be.
+    """Open a connection to the server of a ``ws`` or ``wss`` URL, through the proxy if there is one, with TLS for wss.
 
     Raises:
-        OSError: it could not be opened.
+        OSError: the connection could not be opened.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     host, port = url.hostname or "", url.port or (443 if url.scheme == "wss" else 80)
@@ -343,7 +345,7 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
 
 
 def open_tunnel(host: str, port: int, proxy: Proxy | None, signal: AbortSignal) -> tuple[socket.socket, Detach]:
-    """A connection as by `open_tcp()`, through `proxy` if there is one.
+    """Open a connection as `open_tcp()`, through `proxy` if there is one.
 
     Raises:
         ProxyError: the proxy cannot be reached, or refuses.
@@ -354,7 +356,7 @@ def open_tunnel(host: str, port: int, proxy: Proxy | None, signal: AbortSignal) 
     with naming(proxy):
         sock, detach = open_tcp(*proxy.address, signal)
         try:
-            _ask_for_tunnel(sock, proxy, _authority(host, port), signal)
+            _request_tunnel(sock, proxy, _authority(host, port), signal)
         except BaseException:
             detach()
             sock.close()
@@ -362,7 +364,7 @@ def open_tunnel(host: str, port: int, proxy: Proxy | None, signal: AbortSignal) 
         return sock, detach
 
 
-def _ask_for_tunnel(sock: socket.socket, proxy: Proxy, target: str, signal: AbortSignal) -> None:
+def _request_tunnel(sock: socket.socket, proxy: Proxy, target: str, signal: AbortSignal) -> None:
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", f"User-Agent: {USER_AGENT}"]
     authorization = basic_authorization(proxy.url)
     if authorization is not None:

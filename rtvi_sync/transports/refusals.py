@@ -1,4 +1,4 @@
-"""What an HTTP answer says: whether it is one, and why the server refuses. For requests, WebSockets and proxies."""
+"""The meaning of an HTTP answer: whether it is HTTP, and why the server refuses. For requests, WebSockets, proxies."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Any
 from ..protocol.envelope import is_too_deep
 from ..protocol.text import one_line
 
-# Where servers put their reason: Pipecat's first ones in `info`, FastAPI in `detail`, many others in the last two.
+# The keys of a refusal's reason: early Pipecat servers use `info`, FastAPI `detail`, many others the last two.
 _REASON_KEYS = ("info", "detail", "error", "message")
 _SECONDS = re.compile(r"\d{1,9}")
 _HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 
 
 class NoHTTPError(OSError):
-    """The other side does not speak HTTP."""
+    """The error of a peer that does not speak HTTP."""
 
 
 def check_is_http(received: bytes) -> None:
-    """Refuse what cannot be the beginning of an HTTP answer, so that the rest of it is not waited for.
+    """Refuse bytes that cannot be the beginning of an HTTP answer, so that the caller does not wait for the rest.
 
     Args:
-        received: all that was received so far; empty: the server has closed the connection.
+        received: all bytes received so far; empty: the server has closed the connection.
 
     Raises:
-        NoHTTPError: it is the beginning of something else.
-        ConnectionError: it is empty.
+        NoHTTPError: the bytes are the beginning of something else.
+        ConnectionError: there are no bytes.
     """
     if not received:
         raise ConnectionAbortedError("the connection was closed without an answer")
     if b"HTTP/".startswith(received[:5]):
         return
-    # The bytes themselves are not shown: a server that echoes would have a token of the request shown.
+    # The bytes are not part of the text, because a server may echo the request, and with it a token.
     if received.startswith(b"\x15\x03"):  # an alert
-        raise NoHTTPError("what answers there speaks TLS, not plain HTTP")
+        raise NoHTTPError("the server there speaks TLS, not plain HTTP")
     does = "speaks SSH, not HTTP" if received.startswith(b"SSH-") else "does not speak HTTP"
-    raise NoHTTPError(f"what answers there {does}")
+    raise NoHTTPError(f"the server there {does}")
 
 
 def refusal(
@@ -54,10 +54,10 @@ def refusal(
     """Return the text of the error for a refusal: what failed, why, and what to do next.
 
     Args:
-        what: who answered what, as in "http://host/connect answered".
-        status: of the answer.
-        phrase: its reason phrase; the standard one if it has none.
-        body: of the answer; the reason in its JSON counts for more than the phrase.
+        what: the beginning of the text, as in "http://host/connect answered".
+        status: the status of the answer.
+        phrase: its reason phrase; "": use the standard phrase.
+        body: its body; the reason in a JSON body takes precedence over the phrase.
         retry_after: the value of its header Retry-After.
         advice: a sentence, without its period.
     """
@@ -82,7 +82,7 @@ def _when_to_retry(value: str) -> str:
 
 
 def _reason(body: bytes) -> str | None:
-    """Return the reason in a JSON body; None if it has none."""
+    """Return the reason in a JSON body, or None."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -98,13 +98,13 @@ def _reason(body: bytes) -> str | None:
 def _readable(value: Any) -> str | None:
     if isinstance(value, str):
         return value
-    if isinstance(value, Mapping):  # as in {"error": {"message": ..., "code": ...}}
+    if isinstance(value, Mapping):  # such as {"error": {"message": ..., "code": ...}}
         return next((value[key] for key in reversed(_REASON_KEYS) if isinstance(value.get(key), str)), None)
     return _validation_errors(value)
 
 
 def _validation_errors(value: Any) -> str | None:
-    """The messages of a FastAPI server's 422. They come with the values they are about, which are not to be shown."""
+    """Return the messages of a FastAPI server's 422, without the rejected values, which may be secret."""
     if not isinstance(value, list) or not all(isinstance(e, Mapping) and isinstance(e.get("msg"), str) for e in value):
         return None
     return "; ".join(f"{_path(e.get('loc'))}{e['msg']}" for e in value)

@@ -1,4 +1,4 @@
-"""The WebSocket transport: RTVI and audio as protobuf frames, as Pipecat's bots speak them."""
+"""The WebSocket transport: RTVI and audio in the protobuf frames of Pipecat's bots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote
 
 import attrs
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
@@ -26,12 +26,12 @@ from .websocket_handshake import open_websocket
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# A bot answers a close frame within milliseconds; one that does not, and takes no byte meanwhile, has hung.
+# A bot answers a close frame within milliseconds; one that neither answers nor takes a byte for 1 s has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0
-# So many undecodable messages of a session are worth a warning each.
+# The first 20 undecodable messages of a session are logged as warnings; the rest must not fill the application's log.
 _MAX_WARNINGS = 20
 _TEXT_FRAMES = (
-    "A bot with a JSON serializer sends such, and this transport speaks protobuf. "
+    "A bot with a JSON serializer sends such frames, and this transport needs protobuf. "
     "Give the bot's transport a ProtobufFrameSerializer."
 )
 
@@ -40,23 +40,23 @@ _TOKEN_IN = one_of("query", "header")
 
 
 class WebSocketTransport(Transport):
-    """Connects to a bot over WebSocket. Carries audio both ways, no video.
+    """A connection to a bot over WebSocket. Carries audio both ways, no video.
 
     Args:
-        ws_url: where the bot listens, ``ws://`` or ``wss://``; it wins over the ``ws_url`` or ``wsUrl`` that the
-            connect endpoint answers with. None: take that one.
-        token: goes to the server as `token_in` says; it wins over the answer's ``token``.
+        ws_url: the bot's address, ``ws://`` or ``wss://``; it takes precedence over the ``ws_url`` or ``wsUrl`` in the
+            answer of the connect endpoint. None: use that one.
+        token: sent to the server as `token_in` states; it takes precedence over the answer's ``token``.
         headers: sent with the handshake. (`params.headers` never are.)
         token_in: "query" appends ``?token=`` to the URL, as the JavaScript client does; "header" sends
             ``Authorization: Bearer``.
-        allow_insecure: True: ``ws://`` is taken even if the connect endpoint was asked over ``https://``, although the
-            token and all that is said then go in plain text.
+        allow_insecure: True: accept ``ws://`` even if the connect endpoint was reached over ``https://``, although the
+            token and the conversation are then sent in plain text.
         max_message_size: largest serialized frame that is sent, in bytes.
         max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
         stall_timeout: seconds after which a server that reads nothing ends the session; None: no limit.
         ping_interval: seconds of silence of the server after which it is pinged; None: never.
-        ping_timeout: seconds that it may then go on to be silent before it counts as dead and the session is ended;
-            None: no limit. Pings then keep the line open and measure the round trip, and end nothing.
+        ping_timeout: seconds that the server may remain silent after a ping before the session is ended; None: no
+            limit. Pings then keep the connection open and measure the round trip, and do not end the session.
     """
 
     name = "websocket"
@@ -95,12 +95,12 @@ class WebSocketTransport(Transport):
         self._ping_timeout = ping_timeout
         self._receiver: _Receiver | None = None
         self._last_stats = TransportStats()
-        # Guards the three below: an attempt that was abandoned must not install its connection later.
-        # Re-entrant, because a finalizer may come in between.
+        # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
+        # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
         self._lock = threading.RLock()
         self._connection: WebSocketConnection | None = None
         self._abort: AbortSignal | None = None
-        self._leftover: bytes | None = None  # what came with the handshake; None: the connection is read
+        self._leftover: bytes | None = None  # bytes read behind the handshake; None: the connection is being read
         register_for_fork(self)
 
     def __repr__(self) -> str:
@@ -110,23 +110,27 @@ class WebSocketTransport(Transport):
     # -- session ------------------------------------------------------------------------------------------------------
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
+        """Begin a session with new counters."""
         super().initialize(options, on_message)
         self._receiver, self._last_stats = None, TransportStats()
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
         frames.load()
         url, headers = self._target(auth_bundle)
         sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
         options = self.options
+        runtime = options._runtime
+        assert runtime is not None, "the session sets it"
 
         def on_closed(info: CloseInfo) -> None:
-            if self._connection is connection:  # else disconnect() was called
+            if self._connection is connection:  # otherwise disconnect() was called
                 options.on_closed(info)
 
         receiver = _Receiver(options)
         connection = WebSocketConnection(
             sock,
-            options.runtime.io,
+            runtime.io,
             on_messages=receiver.receive,
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
@@ -146,7 +150,10 @@ class WebSocketTransport(Transport):
             abort.raise_if_aborted()
 
     def send_ready_message(self) -> None:
-        """From now on the bot is heard: what was read in `connect()` would be told before the event `connected`."""
+        """Start to read, and send `client-ready`.
+
+        Messages that were read in `connect()` would be delivered before the event `connected`.
+        """
         with self._lock:
             connection, leftover, self._leftover = self._connection, self._leftover, None
         if connection is not None and leftover is not None:
@@ -154,23 +161,28 @@ class WebSocketTransport(Transport):
         super().send_ready_message()
 
     def disconnect(self) -> None:
+        """Close the WebSocket.
+
+        Raises:
+            DisconnectedError: messages had not reached the server, as far as the system tells.
+        """
         with self._lock:
             connection, self._connection = self._connection, None
             abort, self._abort = self._abort, None
             leftover, self._leftover = self._leftover, None
         if connection is not None:
-            # What is not read is not waited for either.
-            given_up = leftover is not None or (abort is not None and abort.aborted)
-            connection.close(0.0 if given_up else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
+            # Without reading, the peer's close frame would not be seen, so the close does not wait for it.
+            abandoned = leftover is not None or (abort is not None and abort.aborted)
+            connection.close(0.0 if abandoned else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
             self._last_stats = stats = connection.stats()
             if stats.audio_unsent:
-                # Audio is dropped rather than delayed, but not in silence.
+                # Audio is dropped instead of delayed, and the application must be able to see that.
                 logger.warning(
                     "Audio was lost in this session: %.2f s were not sent because the server read too slowly",
                     stats.audio_unsent,
                 )
             (messages, size), info = connection.unsent, connection.info
-            if messages and not given_up and info is not None and info.by_program:
+            if messages and not abandoned and info is not None and info.by_program:
                 raise DisconnectedError(
                     f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
                     "session ended. Wait for the bot's answer before you disconnect, or send less over a slow line",
@@ -178,6 +190,7 @@ class WebSocketTransport(Transport):
                 )
 
     def stats(self) -> TransportStats:
+        """Return the counters of the current session, or of the last one."""
         connection, receiver = self._connection, self._receiver
         return attrs.evolve(
             connection.stats() if connection is not None else self._last_stats,
@@ -186,6 +199,7 @@ class WebSocketTransport(Transport):
         )
 
     def diagnosis(self) -> str | None:
+        """Return which frames arrived that this transport does not read, or None."""
         receiver = self._receiver
         if receiver is not None and receiver.text_frames:
             return f"It sent {receiver.text_frames} text frames instead. {_TEXT_FRAMES}"
@@ -194,16 +208,20 @@ class WebSocketTransport(Transport):
         return None
 
     def start_media(self) -> None:
-        """Sources are timed on the io thread: to send does not block, and two threads would wait for each other."""
-        runtime = self.options.runtime
-        self.options.media.start(runtime.timer, self.send_audio, schedule=runtime.io.schedule)
+        """Start the sources, timed by the I/O thread.
+
+        Sending does not block, and two threads that send would wait for each other.
+        """
+        self.options.media.start(self.send_audio, on_io_thread=True)
 
     def send_message(self, message: RTVIMessage) -> None:
+        """Send `message` as a protobuf frame."""
         frame = frames.encode_message(envelope.encode(message))
         self.check_size(len(frame), message)
         self._send(frame)
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next frame of the user's audio."""
         self._send(audio_frames.encode_audio(pcm, sample_rate_hz), len(pcm) / (2 * sample_rate_hz))
 
     def _send(self, frame: bytes, audio: float = 0.0) -> None:
@@ -213,11 +231,11 @@ class WebSocketTransport(Transport):
         connection.send(BINARY, frame, audio)
 
     def after_fork_in_child(self) -> None:
-        """The session is the parent's; whoever held the lock does not exist here."""
+        """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
         self._lock = threading.RLock()
         self._connection = self._abort = self._leftover = None
 
-    # -- where to -----------------------------------------------------------------------------------------------------
+    # -- address ------------------------------------------------------------------------------------------------------
 
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
         given = bundle if isinstance(bundle, Mapping) else {}
@@ -225,9 +243,9 @@ class WebSocketTransport(Transport):
         url = own or _url_in(bundle, self.bundle_source)
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
             raise InvalidTransportParamsError(
-                f"The connect endpoint was asked over https, but {printable(url.geturl())} is not encrypted: whoever "
-                "is on the line could read and change the token and all that is said. Let the server answer with a "
-                "wss:// URL, or allow it by name: WebSocketTransport(allow_insecure=True)"
+                f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "
+                "attacker on the network could read and change the token and the conversation. Let the server answer "
+                "with a wss:// URL, or allow it explicitly: WebSocketTransport(allow_insecure=True)"
             )
         token = self._token if self._token is not None else given.get("token")
         headers = dict(self._headers)
@@ -241,38 +259,38 @@ class WebSocketTransport(Transport):
 
 
 class _Receiver:
-    """Takes the WebSocket messages of one session apart. Called on the io thread."""
+    """The decoder of one session's WebSocket messages. Used on the I/O thread only."""
 
     def __init__(self, options: TransportOptions) -> None:
         self._options = options
         self._on_messages = options.on_messages
         self._receive_audio = options.media.receive_audio
-        self._usual_audio = audio_frames.AudioFrameTemplate()
+        self._audio_template = audio_frames.AudioFrameTemplate()
         self.undecodable = 0
         self.text_frames = 0
-        self.audio = 0.0  # seconds of it
+        self.audio = 0.0  # seconds
 
     def receive(self, opcode: int, payloads: list[bytes]) -> None:
-        """WebSocket messages of a kind that came in a row."""
+        """Deliver consecutive WebSocket messages of one kind."""
         if opcode == TEXT:
             if not self.text_frames:
                 logger.warning("The bot sends text frames, which are ignored. %s", _TEXT_FRAMES)
             self.text_frames += len(payloads)
             return
-        usual = self._usual_audio
-        messages: list[Inbound] = []  # that came in a row
+        template = self._audio_template
+        messages: list[Inbound] = []  # consecutive ones, delivered together
         for payload in payloads:
-            found = usual.match(payload) if len(payload) == usual.size else None
-            text = frames.match_message_frame(payload) if found is None else None
+            match = template.match(payload) if len(payload) == template.size else None
+            text = frames.match_message_frame(payload) if match is None else None
             if text is not None:
                 messages.append(text)
                 continue
             if messages:
                 self._on_messages(messages)
                 messages = []
-            if found is not None:
-                self.audio += usual.seconds
-                self._receive_audio(found[1], usual.sample_rate, usual.num_channels)
+            if match is not None:
+                self.audio += template.seconds
+                self._receive_audio(match[1], template.sample_rate, template.num_channels)
             else:
                 self._receive_other(payload)
         if messages:
@@ -282,16 +300,15 @@ class _Receiver:
         try:
             kind, content = frames.content(payload)
         except ProtocolError as error:
-            # A server that sends nothing else must not fill the program's log.
             self.undecodable += 1
             level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
-            logger.log(level, "A message of the server cannot be decoded and is skipped: %s", error)
+            logger.log(level, "Cannot decode a message of the server, which is skipped: %s", error)
             return
         if kind == "message":
             self._on_messages([content])
         elif kind == "audio":
             pcm, rate, channels = content
-            self._usual_audio.update(payload, pcm, rate, channels)
+            self._audio_template.update(payload, pcm, rate, channels)
             self.audio += len(pcm) / (2 * rate * channels) if rate and channels else 0.0
             self._receive_audio(pcm, rate, channels)
         elif kind == "interruption":
@@ -319,4 +336,6 @@ def _quoted(token: str) -> str:
     try:
         return quote(token, safe="")
     except UnicodeEncodeError:
-        raise InvalidTransportParamsError("The token is not valid: it holds halves of characters") from None
+        raise InvalidTransportParamsError(
+            "The token is not valid: it has a lone surrogate, half of a character. Pass the server's token unchanged"
+        ) from None

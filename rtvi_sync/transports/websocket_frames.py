@@ -1,4 +1,4 @@
-"""WebSocket frames (RFC 6455, section 5): those of a server read, those of a client made."""
+"""WebSocket frames (RFC 6455, section 5): reading those of a server, making those of a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import ProtocolError
 
-#: Kinds of frames: their opcodes.
+#: The opcodes of frames.
 CONT: Final = 0x0
 TEXT: Final = 0x1
 BINARY: Final = 0x2
@@ -22,22 +22,22 @@ PONG: Final = 0xA
 
 _KINDS = (CONT, TEXT, BINARY, CLOSE, PING, PONG)
 _FIRST_CONTROL = CLOSE
-_FIN, _RESERVED, _OPCODE = 0x80, 0x70, 0x0F  # parts of the first byte
-_MASKED, _LENGTH = 0x80, 0x7F  # parts of the second
-_SHORTEST = 2  # bytes of a frame
-_IN_2_BYTES, _IN_8_BYTES = 126, 127  # lengths that say where the length is
-_WHOLE_BINARY = _FIN | BINARY
-# Messages. While a run is handed on nobody else is served; of 64 events that is a quarter of a millisecond.
+_FIN, _RESERVED, _OPCODE = 0x80, 0x70, 0x0F  # masks of the first byte
+_MASKED, _LENGTH = 0x80, 0x7F  # masks of the second byte
+_SHORTEST = 2  # bytes of the shortest frame
+_IN_2_BYTES, _IN_8_BYTES = 126, 127  # lengths that mean: the length follows in 2 or 8 bytes
+_UNFRAGMENTED_BINARY = _FIN | BINARY
+# Messages. The I/O thread serves no other connection while it delivers a run; 64 events take about 0.25 ms.
 _LONGEST_RUN = 64
 _MAX_CONTROL_BYTES = 125
-# A message of 16 MB in pieces of 64 bytes. One that goes on and on in pieces of nothing never gets too large.
+# A message of 16 MB in fragments of 64 bytes. A bound, because empty fragments without end never get too large.
 _MAX_FRAGMENTS = 262_144
-# What a close frame may say: the codes that RFC 6455 and IANA's registry allow on the wire, and everybody's own.
+# The valid codes of a close frame: those that RFC 6455 and IANA's registry allow on the wire, and the private ones.
 _CLOSE_CODES = frozenset([1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)])
 
 
 class FrameError(ProtocolError):
-    """The server broke RFC 6455; `code` is the close code to answer with. Programs see a plain `ProtocolError`."""
+    """The error of a server that broke RFC 6455; `code` is the close code. Applications get a `ProtocolError`."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -45,10 +45,10 @@ class FrameError(ProtocolError):
 
 
 class FrameReader:
-    """Cuts a byte stream into messages and control frames. Used by the io thread alone.
+    """The parser of a byte stream into messages and control frames. Used on the I/O thread only.
 
-    It keeps nothing but the frame that has begun and the fragments of a message: what is read into belongs to whoever
-    reads, so that thousands of connections need one buffer.
+    It only keeps the incomplete frame and the fragments of a message. The read buffer is the caller's, so that
+    thousands of connections need one buffer.
 
     Args:
         max_message_bytes: larger messages are refused with 1009, before their payload is read.
@@ -58,8 +58,8 @@ class FrameReader:
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_message_bytes = max_message_bytes
-        # A frame that has begun, and how many bytes of it there have to be before it is looked at again: a message that
-        # trickles in costs time by its size, not by its square.
+        # An incomplete frame, and how many bytes of it are needed before it is parsed again: the time for a message
+        # that arrives in small reads is then proportional to its size, not to its square.
         self._begun = bytearray()
         self._needed = _SHORTEST
         self._fragments = bytearray()
@@ -67,20 +67,19 @@ class FrameReader:
         self._kind: int | None = None  # of the message whose fragments these are
 
     def runs(self, data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-        """What the next bytes of the stream complete: opcode and payloads of messages that came in a row, up to 64, or
-        of one control frame.
+        """Yield what the next bytes complete: opcode and payloads of up to 64 consecutive messages, or of one frame.
 
         Args:
-            data: what was read. The iterator has to be exhausted before the next.
+            data: the bytes read. The iterator must be exhausted before the next call.
 
         Raises:
             FrameError: the server broke the protocol.
         """
-        position, message = self._go_on(data) if self._begun else (0, None)
+        position, message = self._resume(data) if self._begun else (0, None)
         if message is not None:
             yield message
         while True:
-            run, position = self._whole_messages(data, position)
+            run, position = self._read_run(data, position)
             if run:
                 yield BINARY, run
             if len(run) == _LONGEST_RUN:
@@ -94,16 +93,16 @@ class FrameReader:
                 yield message
         self._begun += data[position:]
 
-    def _whole_messages(self, data: bytes, position: int) -> tuple[list[bytes], int]:
-        """The whole binary messages of less than 64 KiB at `position`, and where the first frame begins that is none.
+    def _read_run(self, data: bytes, position: int) -> tuple[list[bytes], int]:
+        """Return the unfragmented binary messages of less than 64 KiB at `position`, and the position behind them.
 
-        Nearly all that comes is such. What is anything else, or incomplete, or wrong, `_frame()` finds out.
+        Nearly all messages are such. `_frame()` handles all other frames, incomplete and invalid ones, too.
         """
         run: list[bytes] = []
         if self._kind is not None:
             return run, position
         end, max_bytes = len(data), self._max_message_bytes
-        while end - position >= _SHORTEST and data[position] == _WHOLE_BINARY and len(run) < _LONGEST_RUN:
+        while end - position >= _SHORTEST and data[position] == _UNFRAGMENTED_BINARY and len(run) < _LONGEST_RUN:
             size, start = data[position + 1], position + 2
             if size == _IN_2_BYTES and end - position >= 4:
                 size, start = data[start] << 8 | data[position + 3], position + 4
@@ -115,8 +114,8 @@ class FrameReader:
             run.append(data[start:position])
         return run, position
 
-    def _go_on(self, data: bytes) -> tuple[int, tuple[int, list[bytes]] | None]:
-        """Where in `data` the frame that has begun ends, and the message that it completes."""
+    def _resume(self, data: bytes) -> tuple[int, tuple[int, list[bytes]] | None]:
+        """Return the position in `data` at which the incomplete frame ends, and the message that it completes."""
         position = 0
         while True:
             lacking = self._needed - len(self._begun)
@@ -130,9 +129,10 @@ class FrameReader:
                 return position, self._message(*frame[:2])
 
     def _frame(self, data: bytes | bytearray, position: int) -> tuple[int, bytes, int] | None:
-        """First byte and payload of the frame at `position`, and where the next one begins.
+        """Return the first byte and the payload of the frame at `position`, and the position behind it.
 
-        None: there is too little of it; `_needed` is then how many bytes would help.
+        Returns:
+            None if the frame is incomplete; `_needed` is then the number of bytes to wait for.
         """
         available = len(data) - position
         first, second = data[position], data[position + 1]
@@ -149,11 +149,11 @@ class FrameReader:
             return None
         self._needed = _SHORTEST
         following = position + start + size
-        # By a view, for a slice of a bytearray would be one more copy.
+        # Through a memoryview, because a slice of a bytearray would be one more copy.
         return first, bytes(memoryview(data)[position + start : following]), following
 
     def _check_header(self, first: int, second: int, size: int) -> None:
-        """Before any payload is waited for."""
+        """Refuse an invalid header, before its payload is waited for."""
         kind = first & _OPCODE
         if first & _RESERVED:
             raise FrameError("The server set a reserved bit though no extension was agreed on", 1002)
@@ -172,7 +172,7 @@ class FrameReader:
             )
 
     def _message(self, first: int, payload: bytes) -> tuple[int, list[bytes]] | None:
-        """What a frame completes; None: it is a fragment, and others follow."""
+        """Return the message or control frame that a frame completes; None if it is a fragment and others follow."""
         kind = first & _OPCODE
         if kind >= _FIRST_CONTROL:
             if kind == CLOSE:
@@ -204,7 +204,7 @@ def _checked(kind: int, payload: bytes) -> tuple[int, list[bytes]]:
 
 
 def _check_close(payload: bytes) -> None:
-    """RFC 6455, 5.5.1: nothing, or a code of two bytes and a reason."""
+    """Refuse an invalid close frame: RFC 6455, 5.5.1, allows no payload, or a code of two bytes and a reason."""
     if not payload:
         return
     code = int.from_bytes(payload[:2], "big")
@@ -230,11 +230,11 @@ _KEYS = 256
 
 
 def masked_frame(opcode: int, payload: bytes) -> bytes:
-    """A whole frame as a client has to send it. Any thread.
+    """Return a complete frame, masked as a client's must be. Any thread may call it.
 
     Args:
         opcode: of a message or a control frame.
-        payload: at most 125 bytes of it in a control frame.
+        payload: at most 125 bytes in a control frame.
     """
     first, size, key = _FIN | opcode, len(payload), _keys.draw()
     if size < _IN_2_BYTES:
@@ -247,10 +247,10 @@ def masked_frame(opcode: int, payload: bytes) -> bytes:
 
 
 class _Keys:
-    """Masking keys. No two frames have the same, and nobody can foretell the next (RFC 6455, 10.3).
+    """The source of masking keys. Each frame has its own, unpredictable key (RFC 6455, 10.3).
 
-    Each visit to the system's source of random bytes costs as much as all the rest of a frame: some are fetched at
-    once. Any thread draws, in a signal handler or a finalizer too: `next()` of this iterator is one step of the
+    256 keys are fetched at a time, because a call for random bytes of the system costs as much as the rest of a frame.
+    Any thread may draw, also in a signal handler or a finalizer: `next()` of this iterator is one step of the
     interpreter.
     """
 
@@ -259,38 +259,39 @@ class _Keys:
         register_for_fork(self)
 
     def draw(self) -> bytes:
-        """A key: 4 bytes."""
+        """Return a key of 4 bytes."""
         while True:
             for (key,) in self._block:
                 return key
             self._block = _KEY.iter_unpack(os.urandom(_KEYS * _KEY.size))
 
     def after_fork_in_child(self) -> None:
-        self._block = iter(())  # the parent goes on to use the others
+        """Drop the keys that the parent still uses."""
+        self._block = iter(())
 
 
 _keys = _Keys()
 
 
 def _mask_by_number(data: bytes, key: bytes) -> bytes:
-    """Without any compiled help: what the standard library can xor at once is integers."""
+    """Mask without a compiled extension, by an xor of integers."""
     size = len(data)
     repeated = key * (size // 4) + key[: size % 4]
     return (int.from_bytes(data, "little") ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
 
 
 def _find_mask() -> Callable[[bytes, bytes], bytes]:
-    """What xors with a repeated key of 4 bytes: the extension module of `websockets`, if that is installed."""
+    """Return the function that masks with a key of 4 bytes: the extension of `websockets`, if it is installed."""
     try:
         package = importlib.util.find_spec("websockets")
-        # The module by itself: the package around it takes longer to import than ours.
+        # The module is loaded without its package, which takes longer to import than this one.
         spec = package and PathFinder.find_spec("websockets.speedups", package.submodule_search_locations)
         if spec and spec.loader:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             mask: Callable[[bytes, bytes], bytes] = module.apply_mask
             return mask
-    except (ImportError, ValueError, AttributeError):  # another build, or something else by that name
+    except (ImportError, ValueError, AttributeError):  # another build, or another module of that name
         pass
     return _mask_by_number
 

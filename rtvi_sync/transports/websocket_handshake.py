@@ -1,9 +1,9 @@
-"""The opening handshake, by websocket-client behind a fence.
+"""The opening handshake, by websocket-client over a socket-like object, `_HandshakeSocket`.
 
-The fence is a socket-like object that websocket-client talks through. It bounds and checks the answer, which the
-library reads without limit and takes in many forms; it hides what the library must not act upon, such as Set-Cookie,
-which would go into a jar that all connections of the process share, or the length of a refusal's body, which it would
-read; and it reads in blocks, where the library reads byte by byte.
+This object bounds and checks the answer, which the library reads without limit and accepts in many forms. It hides the
+headers that the library must not act upon: Set-Cookie, which would go into a jar that all connections of the process
+share, and the length of a refusal's body, which the library would read. And it reads in blocks, where the library reads
+byte by byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import SplitResult
 
 from websocket import WebSocket, WebSocketException
 
-from ..concurrency.cancel import AbortSignal
+from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..errors import InvalidTransportParamsError, TransportStartError
 from .failures import failure_text, status_of
@@ -35,7 +35,7 @@ from .net import (
 from .refusals import NoHTTPError, check_is_http, refusal
 
 _MAX_HEADER_BYTES = 64 * 1024
-# Headers that the request gets from websocket-client, or that would change what the connection carries.
+# Headers that websocket-client sets, or that would change what the connection carries.
 _OWN_HEADERS = (
     "connection",
     "content-length",
@@ -45,12 +45,12 @@ _OWN_HEADERS = (
     "transfer-encoding",
     "upgrade",
 )
-# The body of a refusal only explains it: a larger one, or one that comes later, is left out. Seconds.
+# The limits of a refusal's body, which only explains it: a larger or later body is ignored. The timeout is in seconds.
 _MAX_REASON_BYTES = 64 * 1024
 _REASON_TIMEOUT = 1.0
 _WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's"
-_REDIRECT = "Redirects are not followed: set ws_url to where the bot really is"
-# By status of a refusal: what to do.
+_REDIRECT = "Redirects are not followed: set ws_url to the bot's final address"
+# By status of a refusal: the advice.
 _ADVICE = {
     200: _WRONG_PATH,
     301: _REDIRECT,
@@ -58,7 +58,7 @@ _ADVICE = {
     303: _REDIRECT,
     307: _REDIRECT,
     308: _REDIRECT,
-    401: "The token may be missing or wrong: pass the one that the server gives for this session",
+    401: "The token may be missing or wrong: pass the one that the server issued for this session",
     403: "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection). "
     "Get a new one from the server",
     404: _WRONG_PATH,
@@ -66,7 +66,7 @@ _ADVICE = {
     426: _WRONG_PATH,
     429: "",
 }
-# Headers of the answer that websocket-client gets to see: what it checks, and nothing that it would act upon.
+# Headers of the answer that websocket-client gets: those that it checks, and none that it would act upon.
 _SHOWN_HEADERS = (b"connection", b"sec-websocket-accept", b"upgrade")
 
 
@@ -76,10 +76,10 @@ def open_websocket(
     """Open a WebSocket.
 
     Returns:
-        The socket, what was read of the stream after the handshake, and the function that ends the watch of `signal`.
+        The socket, the bytes read behind the handshake, and the function that ends the watch of `signal`.
 
     Raises:
-        TransportStartError: it could not be opened; the message says why.
+        TransportStartError: the WebSocket could not be opened; the message has the reason.
         InvalidTransportParamsError: a header or the proxy is not valid.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
@@ -91,7 +91,7 @@ def open_websocket(
         text = f"{printable(url.geturl())} cannot be reached: {_why(error, url)}"
         raise TransportStartError(text, status=status_of(error)) from error
     try:
-        leftover = _handshake(_HandshakeSocket(sock, url, lines, signal), url, host)
+        leftover = _run_handshake(_HandshakeSocket(sock, url, lines, signal), url, host)
     except BaseException:
         detach()
         sock.close()
@@ -105,12 +105,12 @@ def _why(error: Exception, url: SplitResult) -> str:
 
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The value of Host, and the lines that the handshake's own are followed by."""
+    """Return the value of Host, and the header lines that follow those of the handshake."""
     check_headers(headers)
     fields = {name.lower(): (name, value) for name, value in headers.items()}
     for name in _OWN_HEADERS:
         if name in fields:
-            raise InvalidTransportParamsError(f"The header {fields[name][0]!r} belongs to the handshake; leave it out")
+            raise InvalidTransportParamsError(f"The header {fields[name][0]!r} is set by the handshake; leave it out")
     fields.setdefault("user-agent", ("User-Agent", USER_AGENT))
     authorization = basic_authorization(url)
     if authorization is not None:
@@ -120,18 +120,18 @@ def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, li
 
 
 def _subprotocols(lines: list[str]) -> list[str]:
-    """What the caller's headers ask for."""
+    """Return the subprotocols that the caller's headers request."""
     fields = (line.partition(":") for line in lines)
     asked = (value for name, _, value in fields if name.lower() == "sec-websocket-protocol")
     return [name.strip() for value in asked for name in value.split(",")]
 
 
-def _handshake(fence: _HandshakeSocket, url: SplitResult, host: str) -> bytes:
+def _run_handshake(handshake: _HandshakeSocket, url: SplitResult, host: str) -> bytes:
     try:
         WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
-            # websocket-client sends the cookies that its process-wide jar has for the URL's host. This one is nobody's.
+            # A random host, because websocket-client sends the cookies of its process-wide jar for the URL's host.
             f"ws://{os.urandom(8).hex()}/",
-            socket=fence,
+            socket=handshake,
             host=host,
             suppress_origin=True,
             redirect_limit=0,
@@ -139,26 +139,26 @@ def _handshake(fence: _HandshakeSocket, url: SplitResult, host: str) -> bytes:
         )
     except (WebSocketException, OSError, ValueError) as error:
         where = printable(url.geturl())
-        if fence.status is None:
+        if handshake.status is None:
             text = f"The WebSocket handshake with {where} failed: {_why(error, url)}"
             raise TransportStartError(text) from None
-        if fence.status == 101:
+        if handshake.status == 101:
             invalid = "the server has accepted it without a valid Upgrade, Connection or Sec-WebSocket-Accept header"
-            reason = error if isinstance(error, _UnwantedError) else invalid
+            reason = error if isinstance(error, _UnrequestedError) else invalid
             text = f"The WebSocket handshake with {where} failed: {reason}. {_WRONG_PATH}"
             raise TransportStartError(text) from None
-        verb = "refused" if fence.status >= 400 else "answered"
-        text = fence.refusal(f"{where} {verb} the WebSocket handshake with")
-        raise TransportStartError(text, status=fence.status) from None
-    return fence.leftover
+        verb = "refused" if handshake.status >= 400 else "answered"
+        text = handshake.refusal(f"{where} {verb} the WebSocket handshake with")
+        raise TransportStartError(text, status=handshake.status) from None
+    return handshake.leftover
 
 
-class _UnwantedError(WebSocketException):
-    """The answer has something that was not asked for."""
+class _UnrequestedError(WebSocketException):
+    """The error of an answer with an extension or a subprotocol that was not requested."""
 
 
 class _HandshakeSocket:
-    """What websocket-client sees of the socket during the handshake."""
+    """The socket that websocket-client uses during the handshake."""
 
     def __init__(self, sock: socket.socket, url: SplitResult, lines: list[str], signal: AbortSignal) -> None:
         self._sock = sock
@@ -166,30 +166,33 @@ class _HandshakeSocket:
         resource = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._first_lines = "\r\n".join([f"GET {resource} HTTP/1.1", *lines, ""]).encode("ascii")
         self._subprotocols = [value.encode() for value in _subprotocols(lines)]
-        self._head: bytes | None = None  # of the answer: what websocket-client has not read yet
+        self._head: bytes | None = None  # the part of the answer's head that websocket-client has not read yet
         self.status: int | None = None
-        self.leftover = b""  # what follows the head
+        self.leftover = b""  # the bytes behind the head
         self._phrase = ""
         self._fields: dict[bytes, bytes] = {}  # of the answer
 
     def send(self, data: bytes) -> int:
-        # The library would cut a path at a semicolon, and its tracing would show headers: it is given neither.
+        """Send the library's request with the real path and the caller's headers."""
+        # The library gets neither, because it would cut a path at a semicolon, and its tracing would show the headers.
         self._sock.settimeout(socket_timeout(self._signal))
-        # A server that hangs up may have said why, as TLS 1.3 does when the client's certificate is wrong: read that.
+        # A server that closes the connection may have sent the reason, as TLS 1.3 does if it refuses the client's
+        # certificate: the error of the read that follows has it.
         with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
             self._sock.sendall(self._first_lines + data.partition(b"\r\n")[2])
         return len(data)
 
     def recv(self, size: int) -> bytes:  # noqa: ARG002 - see below
+        """Return the answer's head line by line."""
         if self._head is None:
             self._head = self._read_head()
-        # The library asks for a byte at a time until it has the end of a line. What comes before that comes in one go.
+        # The library requests one byte at a time until the end of a line. It gets all bytes before that end at once.
         end = self._head.find(b"\n") or 1
         part, self._head = self._head[:end], self._head[end:]
         return part
 
     def refusal(self, what: str) -> str:
-        """Return the text of the error for an answer that is not 101; `what`: who answered what."""
+        """Return the text of the error for an answer that is not 101; `what` is the beginning of the text."""
         assert self.status is not None
         return refusal(
             what,
@@ -201,11 +204,11 @@ class _HandshakeSocket:
         )
 
     def _read_reason(self) -> bytes:
-        """Return the body of a refusal, if it is a short one that comes at once."""
+        """Return the body of a refusal, as far as it is short and arrives within 1 s."""
         promised = self._fields.get(b"content-length", b"")
         size = int(promised) if re.fullmatch(rb"\d{1,9}", promised) else 0
         deadline = Deadline(_REASON_TIMEOUT)
-        # What is left out may have been shut down by an abort, which open_websocket() finds out.
+        # An error is ignored, because the body is optional; if it comes from an abort, open_websocket() raises that.
         with contextlib.suppress(OSError):
             while len(self.leftover) < size <= _MAX_REASON_BYTES:
                 self._sock.settimeout(deadline.remaining())
@@ -235,26 +238,27 @@ class _HandshakeSocket:
         self._phrase = (status[2] or b"").decode("latin-1")
         self._fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
         if self.status != 101:
-            # Not left to the library: one release takes a redirect that it is not to follow for a success.
+            # Refused here, because one release of the library treats a redirect that it must not follow as a success.
             raise WebSocketException("refused")
         shown = []
         for line in lines:
             name, _, value = line.partition(b":")
             name = name.lower()
             if name == b"sec-websocket-extensions":
-                # None is ever asked for: permessage-deflate would let a small message grow to any size.
-                raise _UnwantedError("the server answered with an extension that it was not asked for")
+                # None is ever requested, because permessage-deflate would let a small message expand to any size.
+                raise _UnrequestedError("the server answered with an extension that was not requested")
             if name == b"sec-websocket-protocol" and value.strip() not in self._subprotocols:
-                raise _UnwantedError("the server answered with a subprotocol that it was not asked for")
+                raise _UnrequestedError("the server answered with a subprotocol that was not requested")
             if name in _SHOWN_HEADERS:
                 shown.append(line)
         return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])
 
     def gettimeout(self) -> float:
-        return 0.0  # websocket-client then leaves the waiting to recv()
+        """Return 0.0, with which websocket-client does not wait before it calls `recv()`."""
+        return 0.0
 
     def settimeout(self, timeout: float | None) -> None:
-        """The attempt's limit rules, not the library's."""
+        """Do nothing: the attempt's limit applies, not the library's."""
 
     def close(self) -> None:
-        """The socket belongs to the caller."""
+        """Do nothing: the caller owns the socket."""

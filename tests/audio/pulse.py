@@ -189,7 +189,7 @@ class PulseServer:
             _end(self._process)
 
     def stop(self) -> None:
-        """Stops the daemon (SIGSTOP): whoever talks to it waits for ever."""
+        """Stop the daemon (SIGSTOP): its clients block for ever."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -244,11 +244,11 @@ class PulseServer:
         return [number for number, _, arguments, *_ in fields if f"{arguments} ".startswith(wanted)]
 
     def source_outputs(self) -> list[str]:
-        """The names of the sources that somebody records from, once for each who does; no feeds."""
+        """Return the names of the sources of all recording streams, except feeds."""
         return self._users("source-outputs", "sources")
 
     def sink_inputs(self) -> list[str]:
-        """The names of the sinks that somebody plays to, once for each who does; no feeds."""
+        """Return the names of the sinks of all playing streams, except feeds."""
         return self._users("sink-inputs", "sinks")
 
     def _users(self, users: str, devices: str) -> list[str]:

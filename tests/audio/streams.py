@@ -66,7 +66,7 @@ class Reader:
         assert len(stream.read()) == 640
 
     def wait(self, periods: int = 10) -> None:
-        """Until so many more have come."""
+        """Wait until this many more have arrived."""
         end = self.periods + periods
         until(lambda: self.periods >= end)
 
@@ -179,7 +179,7 @@ def killed() -> None:
 
 
 def hurry() -> None:
-    """Gives a hung daemon up sooner than users do."""
+    """Shorten the limits for a hung daemon."""
     device_probe.LIMIT = portaudio.LIMIT = 1.0
 
 
@@ -222,8 +222,8 @@ def stopped_before() -> None:
     done(back=reader.error is None)
 
 
-def renewed() -> None:
-    """Two streams run, a third device is plugged in and opened by its id."""
+def restarted() -> None:
+    """Plug a third device in while two streams run, and open it by its id, which restarts PortAudio."""
     reader, writer = Reader("ALSA/mic_a"), Writer("ALSA/speaker_a")
     reader.wait()
     writer.wait()
@@ -275,7 +275,7 @@ def dropped() -> None:
 
 
 def abandoned() -> None:
-    """The program ends while other threads read and write; the devices are in nobody's way."""
+    """Exit while other threads read and write; the devices must not prevent it."""
     reader, writer = Reader(), Writer()
     reader.wait()
     writer.wait()

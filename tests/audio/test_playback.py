@@ -41,7 +41,7 @@ def noise(seconds: float) -> Samples:
 
 @contextlib.contextmanager
 def busy_threads(number: int) -> Iterator[None]:
-    """So many threads of Python that compute all the time."""
+    """Run this many Python threads that compute all the time."""
     end = threading.Event()
 
     def compute() -> None:
@@ -73,7 +73,7 @@ def play(speaker: DeviceSpeaker, said: Samples) -> None:
 
 
 def shifts(heard: Samples, said: Samples) -> list[int]:
-    """By how many samples each half second of what was said is heard later, or sooner, than the first one."""
+    """Return by how many samples each half second of speech is played later than the first one; negative if earlier."""
     whole, step = alignment(heard, said)[1], RATE // 2
     found = []
     for begin in range(0, len(said) - step + 1, step):

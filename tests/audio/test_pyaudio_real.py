@@ -149,8 +149,8 @@ def test_the_server_is_stopped_from_the_beginning(run: Run, pulse: PulseServer) 
 
 
 def test_a_new_device_while_streams_run(run: Run, pulse: PulseServer) -> None:
-    """It is opened by its id; the others make way and go on, with a gap that is short beside a word."""
-    program = run("renewed")
+    """The device is opened by its id; the other streams are reopened and continue, with a gap shorter than a word."""
+    program = run("restarted")
     program.told()
     pulse.load_mic("mic_c")
     program.go_on()
@@ -179,7 +179,7 @@ def test_what_is_dropped_is_not_heard(run: Run, pulse: PulseServer) -> None:
 
 
 def test_the_program_ends_with_open_streams(run: Run, pulse: PulseServer) -> None:
-    """Other threads are still in PortAudio: no crash, and the server has nobody left."""
+    """If other threads are still in PortAudio, the process does not crash, and the server has no client left."""
     program = run("abandoned")
     program.told()
     assert program.end() == ""

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.recording.level import rms
+from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
 
@@ -246,15 +246,14 @@ def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
 
 
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
-    """Without soxr each side has a file, and a line says why."""
+    """The user's side is resampled to the bot's rate, without soxr too."""
     with EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rtvi_sync.recording.recording.find_resampler", lambda: None)
+        patch.setitem(sys.modules, "soxr", None)
         patch.chdir(tmp_path)
         status = cli.main(["demo", "--url", bot.ws_url, "--speech", str(one_word), "--greeting", "0"])
         sent = bot.wait_for_session(1)
         assert isinstance(sent, BotSession)
     assert status == 0
-    assert sorted(path.name for path in tmp_path.glob("conversation*")) == [
-        "conversation-bot-24000.wav",
-        "conversation-user-16000.wav",
-    ]
+    rate, user, bot_side = channels(tmp_path / "conversation.wav")
+    assert rate == 24_000
+    assert len(spans_of_sound(user, rate)) == len(spans_of_sound(bot_side, rate)) == 1

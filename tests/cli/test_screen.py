@@ -35,7 +35,7 @@ def test_plain_table_is_aligned() -> None:
     assert stream.getvalue().splitlines() == [
         "A title",
         "of two lines",
-        "turn    first sound",
+        "turn    first audio",
         "1               640",
         "median            -",
     ]

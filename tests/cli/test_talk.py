@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.recording.level import rms
+from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 

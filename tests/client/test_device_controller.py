@@ -251,7 +251,7 @@ def test_nothing_is_opened_after_the_end(
         "enable_mic": lambda: client.enable_mic(True),
     }
     if call == "init_devices":
-        manager_of(client).media.switches.mic = True
+        manager_of(client).media.settings.mic = True
     opening = InThread(calls[call])
     assert entered.wait(SOON)
     client.disconnect()

@@ -39,7 +39,7 @@ def sent(client: RTVIClient) -> list[RTVIMessage]:
 
 
 def waiting(client: RTVIClient) -> dict[str, Any]:
-    return session_of(client)._pending._waiters
+    return session_of(client)._engine.pending._awaited
 
 
 def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:

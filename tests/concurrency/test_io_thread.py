@@ -586,7 +586,7 @@ def every_20_ms(io: IOThread, number: int) -> list[tuple[float, float]]:
         done.set()
         return None
 
-    io.schedule.add(step, due)
+    io.scheduler.add(step, due)
     assert done.wait(LIMIT), "no step is made"
     return made
 
@@ -624,23 +624,23 @@ def test_a_step_that_fails_ends_itself_only(io, caplog):
         raise RuntimeError("broken step")
 
     with Line(io) as line:
-        io.schedule.add(fail, time.monotonic())
+        io.scheduler.add(fail, time.monotonic())
         assert len(every_20_ms(io, 2)) == 2
         line.peer.sendall(b"x")
         line.wait(lambda: line.received == b"x")
-    assert "A paced step failed" in caplog.text
+    assert "A scheduled step failed" in caplog.text
     caplog.clear()
 
 
 def test_the_schedule_ends_with_the_thread():
     """Nothing can be planned on a thread that is gone."""
     io = IOThread()
-    task = io.schedule.add(lambda now: now + 0.01, time.monotonic())
+    task = io.scheduler.add(lambda now: now + 0.01, time.monotonic())
     io.close()
     io.thread.join(LIMIT)
     task.cancel()
     with pytest.raises(RuntimeError, match="closed"):
-        io.schedule.add(lambda now: None, 0.0)
+        io.scheduler.add(lambda now: None, 0.0)
 
 
 def test_a_crowd_of_steps_does_not_keep_connections_waiting(io):
@@ -652,7 +652,7 @@ def test_a_crowd_of_steps_does_not_keep_connections_waiting(io):
         def all_at_once() -> None:
             line.peer.sendall(b"x")
             for _ in range(1000):
-                io.schedule.add(made.append, 0.0)
+                io.scheduler.add(made.append, 0.0)
 
         on(io, all_at_once)
         line.wait(lambda: line.received == b"x")

@@ -1,4 +1,4 @@
-"""Which requests are answered, which are refused and how, and that nobody else's page can make one."""
+"""Requests that are answered, requests that are refused, and protection against pages of other origins."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_a_server_with_one_thread_is_warned_of_once(relay: Relay, caplog: pytest
     for multithread in (True, False, False):
         user.http.get("/bot/events", headers=user.headers, multithread=multithread).close()
     assert [record.message for record in caplog.records if "gthread" in record.message] == [
-        "This web server does one thing at a time, and an event stream blocks it. Serve with threads: "
+        "This web server handles one request at a time, and an event stream blocks it. Serve with threads: "
         "gunicorn --worker-class gthread --workers 1 --threads 80"
     ]
 

@@ -85,7 +85,7 @@ def test_a_stream_is_renewed(relay: Relay, bot: EmbeddedBot) -> None:
 
 
 def test_a_signal_ends_the_streams(relay: Relay, bot: EmbeddedBot) -> None:
-    """With the next heartbeat, besides what the signal did before; the session is left to the end of the process."""
+    """A signal ends the streams at their next heartbeat and runs its previous handler; the session is not ended."""
     heard = []
     app = relay(heartbeat_interval=0.1)
     user = User(app)
@@ -123,7 +123,7 @@ def test_too_many_pages_of_one_user(relay: Relay) -> None:
 
 
 def test_a_page_that_is_gone_makes_room_at_once(relay: Relay) -> None:
-    """Long before its next heartbeat would be due it is sent one, cannot be, and whoever wants its place has it."""
+    """An extra heartbeat, which cannot be written to the closed page, frees its slot for the new stream."""
     user = User(relay(max_streams=2, heartbeat_interval=60.0, leave_timeout=70.0))
     user.start()
     stays, gone = user.stream(), user.stream()
@@ -199,7 +199,7 @@ def test_a_log_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_of_a_level_the_newest_is_sent() -> None:
-    """A thousand levels that nobody has read are one of each kind, and push out no event."""
+    """Of a thousand unread levels one of each kind is kept, and no event is pushed out."""
     log = filled(2, keep=2)
     for value in range(1000):
         log.replace(RTVIEvent.BOT_AUDIO_LEVEL, str(value))
@@ -230,7 +230,7 @@ def test_levels_reach_the_page_if_it_wants_them(relay: Relay, bot: EmbeddedBot) 
 
 
 def test_a_reader_waits_and_is_woken() -> None:
-    """Whoever waits gets an event when it comes, nothing when the time has passed, and None after the end."""
+    """A blocked read() returns an event when it arrives, nothing after the timeout, and None after the end."""
     log = EventLog(10)
     assert log.read(Place(), 0.01) == (Place(), b"")
     with running(lambda: log.read(Place(), 10.0)) as reading:

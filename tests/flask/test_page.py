@@ -83,7 +83,7 @@ def address(shared_bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -
 
 
 class Visitor:
-    """A browser user: cookies of his own, and pages that complain of nothing."""
+    """Browser user with separate cookies, whose pages must log no errors."""
 
     def __init__(self, chromium: Browser, address: str, bot: EmbeddedBot) -> None:
         self.context: BrowserContext = chromium.new_context()
@@ -171,7 +171,7 @@ def test_the_transcript_appears_live(visitor: Callable[[], Visitor]) -> None:
 
 @pytest.mark.parametrize("kind", ["user-transcription", "bot-transcription", "bot-output", "error", "send-text"])
 def test_markup_is_shown_as_text(visitor: Callable[[], Visitor], kind: str) -> None:
-    """Whoever says it, and by whichever message: it is seen as it was sent, and nothing of it runs."""
+    """Markup in any message, of user or bot, is shown as text and not executed."""
     page, session = visitor().talk()
     for number, text in enumerate(EVIL):
         if kind == "send-text":
@@ -192,7 +192,7 @@ def test_markup_is_shown_as_text(visitor: Callable[[], Visitor], kind: str) -> N
 
 
 def test_who_leaves_ends_the_bots_session(visitor: Callable[[], Visitor]) -> None:
-    """Within ten seconds, whether the page goes elsewhere or its tab is closed; who stays keeps his."""
+    """A session ends within 10 s after its page navigates away or its tab is closed; other users keep theirs."""
     (ada, at_ada), (bob, at_bob), (_, at_eve) = (visitor().talk() for _ in range(3))
     ada.goto("about:blank")
     bob.close()

@@ -134,7 +134,7 @@ def test_who_never_opens_a_stream_has_left(relay: Relay, bot: EmbeddedBot) -> No
 
 
 def test_who_does_not_read_has_left(relay: Relay, bot: EmbeddedBot) -> None:
-    """A stream that the server cannot write any further is no sign of life, though nobody has closed it."""
+    """A stream that the server cannot write to does not count as contact, though no side has closed it."""
     user = User(relay(heartbeat_interval=0.1, leave_timeout=3.0))
     user.start()
     stream = user.stream()
@@ -160,7 +160,7 @@ def test_a_page_that_is_loaded_again_finds_its_session(relay: Relay, bot: Embedd
 
 
 def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: EmbeddedBot) -> None:
-    """Though the page is there, and only after the time to be idle since anybody did something."""
+    """A session is ended after the idle timeout without activity, though its page is open."""
     user = User(relay(heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=1.0))
     user.start()
     stream = user.stream()
@@ -251,15 +251,15 @@ def test_an_attempt_without_a_limit_is_broken_off() -> None:
         blueprint.close()
 
 
-def test_who_leaves_while_he_waits_for_the_bot(caplog: pytest.LogCaptureFixture) -> None:
-    """The attempt is broken off as a session would be, without a word in the log: nothing is wrong."""
+def test_a_user_who_leaves_during_the_connect(caplog: pytest.LogCaptureFixture) -> None:
+    """The attempt to connect is aborted as a session would be ended, without a warning in the log."""
     with EmbeddedBot(ready=False) as bot:
         blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), heartbeat_interval=0.05, leave_timeout=3.0)
         user = User(site_of(blueprint))
         user.ask()
         stream = user.stream()
         began = time.monotonic()
-        while time.monotonic() < began + 3.5:  # while he is there it goes on
+        while time.monotonic() < began + 3.5:  # while the page is open the attempt continues
             next(stream.parts)
         assert user.get("session").json == {"state": "connecting"}
         session = bot.wait_for_session()
@@ -364,7 +364,7 @@ def test_a_client_for_two_users_is_refused(bot: EmbeddedBot, wrong: str) -> None
 
 
 def test_a_full_worker_says_so(relay: Relay) -> None:
-    """One user too many is answered with 503 and its client dropped; when somebody leaves there is room."""
+    """A user beyond the limit gets 503 and its client is dropped; when another user leaves there is room."""
     app = relay(max_sessions=1)
     one, other = User(app), User(app)
     one.start()

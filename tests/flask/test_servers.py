@@ -35,7 +35,7 @@ LEAVE = 8.0
 
 
 class WebServer:
-    """A server process. It has its listening socket from the start, so nobody needs to wait for it."""
+    """Server process. Its listening socket exists from the start, so that no test needs to wait for it."""
 
     def __init__(self, kind: str, bot: EmbeddedBot, folder: Path, leave: float = GUARD) -> None:
         self.log = folder / f"{kind}.log"
@@ -119,7 +119,7 @@ def start_server(bot: EmbeddedBot, tmp_path: Path) -> Iterator[Callable[..., Web
 def test_two_users_of_a_real_server(
     kind: str, start_server: Callable[..., WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
 ) -> None:
-    """Each is told his own at the moment it is said; when one has left, his session ends, and the other's does not."""
+    """Each user gets the events of one session only, immediately; when a user leaves, only that session ends."""
     server = start_server(kind, leave=LEAVE)
     ada, bob = visit(server), visit(server)
     streams, sessions = [], []
@@ -228,7 +228,7 @@ def test_a_worker_that_is_replaced(
 def test_a_browser_that_reads_nothing(
     start_server: Callable[..., WebServer], visit: Callable[[WebServer], Visitor], bot: EmbeddedBot
 ) -> None:
-    """A server that cannot write to one user's browser ends his session, and goes on serving the others."""
+    """A server that cannot write to a user's browser ends that session, and continues to serve the others."""
     server = start_server("gthread", leave=LEAVE)
     slow, other = visit(server), visit(server)
     slow.start()
@@ -242,7 +242,7 @@ def test_a_browser_that_reads_nothing(
         for number in range(200):
             session.send({"label": "rtvi-ai", "type": "server-message", "data": f"{number}" + 100_000 * "x"})
         other.start()
-        stream = other.stream()  # without one he would have left as well
+        stream = other.stream()  # without a stream this user would count as gone too
         assert session.wait_ended(GUARD).initiator == "client"
         assert other.http.get("/bot/session").json() == {"state": "ready"}
         stream.close()

@@ -109,7 +109,7 @@ def test_all_goes_well(tmp_path: Path) -> None:
         ("CONNECT", "connect"): (TOTAL, 0),
         ("REQUEST", "order"): (TOTAL, 0),
         ("ANSWER", "first text"): (TOTAL, 0),
-        ("ANSWER", "whole"): (TOTAL, 0),
+        ("ANSWER", "complete"): (TOTAL, 0),
         ("", "Aggregated"): (4 * TOTAL, 0),
     }
     assert (status, failures) == (0, {})
@@ -141,7 +141,7 @@ def test_the_bot_fails(tmp_path: Path) -> None:
         ("CONNECT", "connect"): (TOTAL, 0),
         ("REQUEST", "order"): (TOTAL, 2 * quarter),
         ("ANSWER", "first text"): (2 * quarter, quarter),
-        ("ANSWER", "whole"): (quarter, 0),
+        ("ANSWER", "complete"): (quarter, 0),
         ("", "Aggregated"): (TOTAL + TOTAL + 3 * quarter, 3 * quarter),
     }
     assert failures == {
@@ -165,6 +165,11 @@ def test_the_sample(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     counts = {(row["Type"], row["Name"]): row for row in rows(tmp_path / "run_stats.csv")}
-    for entry_of in [("CONNECT", "connect"), ("REQUEST", "get-order"), ("ANSWER", "first text"), ("ANSWER", "whole")]:
+    for entry_of in [
+        ("CONNECT", "connect"),
+        ("REQUEST", "get-order"),
+        ("ANSWER", "first text"),
+        ("ANSWER", "complete"),
+    ]:
         assert int(counts[entry_of]["Request Count"]) >= 2
         assert counts[entry_of]["Failure Count"] == "0"

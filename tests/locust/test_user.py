@@ -62,8 +62,8 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     assert [(entry["request_type"], entry["name"]) for entry in entries] == [
         ("CONNECT", "connect"),
         ("ANSWER", "first text"),
-        ("ANSWER", "first sound"),
-        ("ANSWER", "whole"),
+        ("ANSWER", "first audio"),
+        ("ANSWER", "complete"),
         ("REQUEST", "order"),
         ("STEP", "nothing"),
         ("REQUEST", "never"),
@@ -71,8 +71,8 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     assert all(entry["context"] == {"who": "me"} and entry["response_time"] > 0 for entry in entries)
     assert [entry["exception"] for entry in entries] == [None] * 6 + ["RequestTimeoutError"]
     assert entries[4]["response_length"] == len('{"number": 7}')
-    text, whole = entries[1]["response_time"], entries[3]["response_time"]
-    assert 50 < text < whole  # milliseconds: of 100 ms of silence a part is over before
+    text, complete = entries[1]["response_time"], entries[3]["response_time"]
+    assert 50 < text < complete  # milliseconds: of 100 ms of silence a part is over before
     began = [entry["start_time"] for entry in entries]
     assert began[0] < began[1] < began[4] < began[5]
 

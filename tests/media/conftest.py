@@ -1,4 +1,4 @@
-"""A timer thread in manual time and a session without a transport."""
+"""A timer thread in manual time, and a session without a transport."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,7 +34,7 @@ class ManualTask:
 
 
 class ManualPacer:
-    """Runs steps on the calling thread, inside `advance()`, at exactly their times."""
+    """A scheduler that runs steps on the calling thread, inside `advance()`, at exactly their times."""
 
     def __init__(self) -> None:
         self.time = 500.0
@@ -53,7 +54,7 @@ class ManualPacer:
         return [task for task in self.tasks if task.step is not None and task.due < math.inf]
 
     def advance(self, seconds: float, *, stall: float = 0.0) -> None:
-        """Let time pass; with `stall` the first step runs that much too late."""
+        """Let time pass; `stall` delays the first step by that many seconds."""
         target = self.time + seconds + 1e-9
         while (live := self.live()) and min(task.due for task in live) <= max(target, self.time):
             task = min(live, key=lambda task: task.due)
@@ -68,7 +69,7 @@ class ManualPacer:
 
 
 class NoDevices:
-    """A machine without sound devices."""
+    """A machine without audio devices."""
 
     def devices(self):
         return []
@@ -84,18 +85,18 @@ class NoDevices:
 
 
 class Talk:
-    """One manager with what it sent and reported."""
+    """A media manager, with the audio it sent and the events it published."""
 
     def __init__(self, timer, **options) -> None:
         self.timer = timer
         options = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices()} | options
         self.manager = MediaManager(**options)
-        self.manager.reports.outlet = self
+        self.manager.status_reporter.event_sink = self
         self.chunks: list[bytes] = []
         self.rates: list[int] = []
         self.times: list[float] = []
         self.events: list[tuple[str, object]] = []
-        self.told: list[tuple[str, object]] = []
+        self.other_events: list[tuple[str, object]] = []
         self.levels: list[tuple[str, object]] = []
         self.reported = threading.Event()
 
@@ -103,16 +104,16 @@ class Talk:
         return True
 
     def has_explicit_listener(self, event) -> bool:
-        """Nobody looks for new devices here."""
+        """Return False, so that no test looks for new devices."""
         return False
 
     def event(self, event, data=None) -> None:
-        """The outlet: keeps what went wrong, and the rest apart."""
+        """Keep errors and other events apart."""
         if event is RTVIEvent.DEVICE_ERROR:
             self.events.append((event.value, data))
             self.reported.set()
         else:
-            self.told.append((event.value, data))
+            self.other_events.append((event.value, data))
 
     def latest(self, event, data) -> None:
         self.levels.append((event.value, data))
@@ -126,14 +127,14 @@ class Talk:
     def sent(self) -> bytes:
         return b"".join(self.chunks)
 
-    def prepare(self) -> Talk:
-        self.manager.expect()
-        self.manager.prepare(audio=True, video=False)
+    def prepare(self, *, audio: bool = True, timer=None) -> Talk:
+        self.manager.expect(SimpleNamespace(timer=timer or self.timer))
+        self.manager.prepare(audio=audio, video=False)
         return self
 
     def begin(self) -> Talk:
         self.prepare()
-        self.manager.start(self.timer, self.send)
+        self.manager.start(self.send)
         return self
 
     def hear(self, pcm: bytes, rate: int = 24000, channels: int = 1) -> None:
@@ -142,19 +143,19 @@ class Talk:
 
 @pytest.fixture(autouse=True)
 def opencv_was_not_tried(monkeypatch) -> None:
-    """Where OpenCV is installed and does not load, one test's failure to load it is not another's."""
+    """Reset OpenCV's load failure, so that one test's failure does not affect another test."""
     monkeypatch.setattr(opencv_backend, "_failure", None)
 
 
 @pytest.fixture
 def timer() -> ManualPacer:
-    """A timer thread that runs steps when the test says so."""
+    """Return a scheduler that runs steps when the test advances it."""
     return ManualPacer()
 
 
 @pytest.fixture
 def talk(timer):
-    """Makes sessions; all are stopped after the test and no thread may be left then."""
+    """Make sessions; stop all of them after the test and check that no thread is left."""
     made: list[Talk] = []
 
     def make(**options) -> Talk:
@@ -180,7 +181,7 @@ def until():
 
 @pytest.fixture
 def is_open():
-    """`is_open(path)`: does this process hold a descriptor of that file?"""
+    """Return `is_open(path)`, which returns whether this process holds a descriptor of that file."""
 
     def look(path) -> bool:
         wanted = os.stat(path)

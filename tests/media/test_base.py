@@ -1,4 +1,4 @@
-"""Queues of frames on their own."""
+"""Queues of frames without a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rtvi_sync.media.base import AudioQueue
 
 
 def test_a_frame_that_follows_an_interruption_is_not_lost():
-    """A thread that gets a frame while another one interrupts, and puts the next frame, gets that one."""
+    """A thread that gets a frame while another one interrupts and puts the next frame gets that next frame."""
 
     class Struck(AudioQueue):
         striking = False

@@ -1,4 +1,4 @@
-"""From source to bot: what is sent and when."""
+"""Audio from a source to the bot: what is sent and when."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import random
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,17 +20,17 @@ LIMIT = GUARD
 
 
 def noise(frames: int) -> bytes:
-    """Samples without silence, so that padding shows."""
+    """Return samples without silence, so that padding is visible."""
     return bytes(byte | 1 for byte in random.Random(frames).randbytes(2 * frames))
 
 
 class UserSource:
-    """A source of the user's, controlled by the test."""
+    """A source of the application, controlled by the test."""
 
     sample_rate_hz = 16000
 
-    def __init__(self, *pieces) -> None:
-        self.pieces = list(pieces)
+    def __init__(self, *chunks) -> None:
+        self.chunks = list(chunks)
         self.reads = 0
         self.closes = 0
         self.threads: set[threading.Thread] = set()
@@ -42,10 +43,10 @@ class UserSource:
         self.entered.set()
         if self.hang is not None:
             self.hang.wait(LIMIT)
-        piece = self.pieces.pop(0) if self.pieces else b""
-        if isinstance(piece, BaseException):
-            raise piece
-        return piece
+        chunk = self.chunks.pop(0) if self.chunks else b""
+        if isinstance(chunk, BaseException):
+            raise chunk
+        return chunk
 
     def close(self) -> None:
         self.threads.add(threading.current_thread())
@@ -57,7 +58,7 @@ class UserSource:
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100, 48000])
 def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, timer, rate):
-    """All samples in order, padded with silence to a whole chunk, then silence, whatever the rate."""
+    """All samples are sent in order, padded with silence to a whole chunk, then silence, at any rate."""
     data = noise(rate * 3 + 7)
     source = BytesSource(data, rate)
     session = talk(mic=source).begin()
@@ -71,7 +72,7 @@ def test_a_source_is_sent_bit_exact_at_its_own_rate(talk, timer, rate):
 
 
 def test_no_drift_in_60_seconds(talk, timer):
-    """Every one of 3000 chunks is due exactly 20 ms after the one before."""
+    """Each of 3000 chunks is due exactly 20 ms after the one before."""
     session = talk(mic=SilenceSource()).begin()
     start = timer.now()
     timer.advance(60.0)
@@ -79,7 +80,7 @@ def test_no_drift_in_60_seconds(talk, timer):
 
 
 def test_a_short_stall_is_made_up_for(talk, timer):
-    """What became due in a stall of 0.5 s is sent at once; the beat stays what it was."""
+    """Chunks that became due in a stall of 0.5 s are sent at once; the schedule stays the same."""
     data = noise(16000 * 2)
     session = talk(mic=BytesSource(data, 16000)).begin()
     start = timer.now()
@@ -92,7 +93,7 @@ def test_a_short_stall_is_made_up_for(talk, timer):
 
 
 def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, timer):
-    """A process that stood still for 10 s goes on where it was, without loss, at the usual pace."""
+    """After a stop of 10 s the process continues where it was, without loss, at the usual pace."""
     data = noise(16000 * 2)
     session = talk(mic=BytesSource(data, 16000)).begin()
     timer.advance(0.1)
@@ -107,7 +108,7 @@ def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, timer):
 
 
 def test_all_sent_means_all_sent(talk, timer):
-    """wait() turns True with the last chunk, not before."""
+    """wait() returns True with the last chunk, not before."""
     source = BytesSource(noise(960), 16000)
     session = talk(mic=source).begin()
     timer.advance(0.03)
@@ -118,7 +119,7 @@ def test_all_sent_means_all_sent(talk, timer):
 
 
 def test_an_empty_source_is_all_sent(talk, timer):
-    """A source of no samples is through with the first chunk of silence."""
+    """A source without samples is complete with the first chunk of silence."""
     source = BytesSource(b"", 16000)
     talk(mic=source).begin()
     timer.advance(0.001)
@@ -130,13 +131,13 @@ def test_nothing_is_sent_before_the_bot_is_ready(talk, timer):
     session = talk(mic=ToneSource()).prepare()
     timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
 
 def test_each_session_starts_from_the_beginning(talk, timer):
-    """The second session of a client sends the same as the first, however far that got."""
+    """The second session of a client sends the same as the first, wherever that one stopped."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
     timer.advance(0.5)
@@ -150,7 +151,7 @@ def test_each_session_starts_from_the_beginning(talk, timer):
 
 
 def test_nothing_is_sent_after_stop_or_pause(talk, timer):
-    """After pause(), which ends the source for this session, and after stop(), not one chunk is sent."""
+    """After pause(), which ends the source for this session, and after stop(), no chunk is sent."""
     source = ToneSource()
     session = talk(mic=source).begin()
     timer.advance(0.1)
@@ -167,7 +168,7 @@ def test_nothing_is_sent_after_stop_or_pause(talk, timer):
 
 
 def test_a_lost_line_ends_sending_quietly(talk, timer, caplog):
-    """When the transport says that the session is over, the source stands still and nothing is reported."""
+    """When the transport reports the end of the session, the source stops and nothing is reported."""
     source = ToneSource()
     session = talk(mic=source).prepare()
 
@@ -175,7 +176,7 @@ def test_a_lost_line_ends_sending_quietly(talk, timer, caplog):
         session.chunks.append(pcm)
         raise DisconnectedError("gone")
 
-    session.manager.start(timer, send)
+    session.manager.start(send)
     with caplog.at_level(logging.INFO):
         timer.advance(1.0)
     assert len(session.chunks) == 1
@@ -187,13 +188,13 @@ def test_a_lost_line_ends_sending_quietly(talk, timer, caplog):
 
 
 def test_muting_sends_one_second_of_silence_then_nothing(talk, timer):
-    """The source stands still while muted and goes on with its next sample."""
+    """The source pauses while muted and continues with its next sample."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
     timer.advance(0.099)
     assert len(session.chunks) == 5
     session.manager.enable_mic(False)
-    assert session.manager.switches.mic is False
+    assert session.manager.settings.mic is False
     timer.advance(5.0)
     assert len(session.chunks) == 55
     assert not any(b"".join(session.chunks[5:]))
@@ -206,7 +207,7 @@ def test_muting_sends_one_second_of_silence_then_nothing(talk, timer):
 
 
 def test_unmuting_within_the_silence_goes_on_at_once(talk, timer):
-    """Unmuted before the second of silence is over, the next chunk is the source's, on the same beat."""
+    """Unmuted before the second of silence has passed, the source sends the next chunk, on the same schedule."""
     data = noise(16000)
     session = talk(mic=BytesSource(data, 16000)).begin()
     start = timer.now()
@@ -222,7 +223,7 @@ def test_unmuting_within_the_silence_goes_on_at_once(talk, timer):
 
 
 def test_muted_from_the_start_sends_nothing(talk, timer):
-    """With enable_mic=False not even silence goes out, until the microphone is enabled."""
+    """With enable_mic=False not even silence is sent until the microphone is enabled."""
     data = noise(640)
     session = talk(mic=BytesSource(data, 16000), enable_mic=False).begin()
     timer.advance(5.0)
@@ -233,7 +234,7 @@ def test_muted_from_the_start_sends_nothing(talk, timer):
 
 
 def test_muting_after_the_end_of_the_source(talk, timer):
-    """The trailing silence stops 1 s after muting and comes back when unmuted."""
+    """The trailing silence stops 1 s after muting and is sent again after the next muting."""
     session = talk(mic=BytesSource(b"", 16000)).begin()
     timer.advance(0.09)
     session.manager.enable_mic(False)
@@ -245,7 +246,7 @@ def test_muting_after_the_end_of_the_source(talk, timer):
 
 
 def test_mute_is_remembered_between_sessions(talk, timer):
-    """enable_mic() without a session decides how the next one begins."""
+    """enable_mic() without a session determines how the next one begins."""
     session = talk(mic=ToneSource())
     session.manager.enable_mic(False)
     session.begin()
@@ -258,7 +259,7 @@ def test_mute_is_remembered_between_sessions(talk, timer):
 
 
 def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until):
-    """Pieces of any size go out in order; the source is read and closed on one thread of its own."""
+    """Frames of any size are sent in order; the source is read and closed on its own thread."""
     data = noise(15000)
     cuts = [0, 2, 640, 642, 5000, 5002, 20000, 30000]
     source = UserSource(*(data[a:b] for a, b in itertools.pairwise(cuts)))
@@ -276,7 +277,7 @@ def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until
 
 
 def test_a_callback_source_reads_at_most_a_second_ahead(talk, timer, until):
-    """The function is called until 1 s of audio waits, and again when the timer thread has taken some."""
+    """The function is called until 1 s of audio is buffered, and again when the timer thread has taken some."""
     calls: list[int] = []
 
     def fn(frames: int) -> bytes:
@@ -292,11 +293,11 @@ def test_a_callback_source_reads_at_most_a_second_ahead(talk, timer, until):
 
 
 def test_wait_on_a_callback_source(talk, timer, until):
-    """wait() tells when the last piece of a callback source was sent, not when it was read."""
-    pieces = [noise(400), b""]
-    source = CallbackSource(lambda frames: pieces.pop(0))
+    """wait() returns when the last frame of a callback source was sent, not when it was read."""
+    chunks = [noise(400), b""]
+    source = CallbackSource(lambda frames: chunks.pop(0))
     session = talk(mic=source).begin()
-    until(lambda: not pieces)
+    until(lambda: not chunks)
     until(lambda: not any(t.name.startswith("rtvi-mic") for t in threading.enumerate()))
     timer.advance(0.01)
     assert source.wait(0) is False
@@ -306,16 +307,16 @@ def test_wait_on_a_callback_source(talk, timer, until):
 
 
 def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
-    """A live source must not pile up audio while the client connects."""
+    """A live source must not buffer audio while the client connects."""
     source = UserSource(noise(320))
     session = talk(mic=source).prepare()
     assert not source.entered.wait(0.05)
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     assert source.entered.wait(LIMIT)
 
 
 def test_a_muted_source_is_not_read(talk, timer, until):
-    """Muted, a source of the user's is left alone but for the read in progress."""
+    """While muted, a source of the application is not called, except for the read in progress."""
     hang = threading.Event()
     source = UserSource(*[noise(320)] * 1000)
     source.hang = hang
@@ -331,7 +332,7 @@ def test_a_muted_source_is_not_read(talk, timer, until):
 
 
 def test_a_slow_source_yields_silence(talk, timer, until):
-    """While nothing is there silence is sent and counted; what comes late is sent whole afterwards."""
+    """During an underrun silence is sent and counted; late audio is sent completely afterwards."""
     source = UserSource(noise(320), noise(320))
     source.hang = threading.Event()
     session = talk(mic=source).begin()
@@ -358,7 +359,7 @@ def test_a_slow_source_yields_silence(talk, timer, until):
     ],
 )
 def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
-    """What a source raises, and what it may not return, is logged and reported; silence follows what was read."""
+    """An exception of a source, or an invalid return value, is logged and reported; silence follows what was read."""
     source = UserSource(noise(320), failure, noise(320))
     session = talk(mic=source).begin()
     assert session.reported.wait(LIMIT)
@@ -377,7 +378,7 @@ def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
 
 
 def test_wait_ends_when_the_source_fails(talk, timer):
-    """Nobody waits for the rest of a source that has failed."""
+    """wait() does not block on the rest of a source that has failed."""
 
     def fn(frames: int) -> bytes:
         raise ValueError("no more")
@@ -392,7 +393,7 @@ def test_wait_ends_when_the_source_fails(talk, timer):
 
 
 def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
-    """An exception in close() reaches the program, too."""
+    """An exception in close() is reported to the application, too."""
     source = UserSource()
     source.close = lambda: 1 / 0
     session = talk(mic=source).begin()
@@ -401,7 +402,7 @@ def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
 
 
 def test_a_hanging_source_is_given_up(talk, timer):
-    """stop() returns at its limit with the thread; what it reads later is ignored and the source can be used again."""
+    """stop() returns the thread at its limit; what it reads later is ignored and the source can be used again."""
     source = UserSource(noise(320), noise(320))
     source.hang = hang = threading.Event()
     session = talk(mic=source).begin()
@@ -420,7 +421,7 @@ def test_a_hanging_source_is_given_up(talk, timer):
 
 
 def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, timer):
-    """The exception of an abandoned read() goes to nobody."""
+    """The exception of an abandoned read() is not reported."""
     source = UserSource(ValueError("late"))
     source.hang = threading.Event()
     session = talk(mic=source).begin()
@@ -433,7 +434,7 @@ def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, timer):
 
 
 def test_a_subclass_does_not_run_on_the_pacer(talk, timer, until):
-    """A source of the package with methods of the user's is a source of the user's."""
+    """A subclass of a package source is treated as a source of the application."""
     threads: list[str] = []
 
     class Loud(ToneSource):
@@ -471,9 +472,10 @@ def test_two_seconds_in_real_time(tmp_path):
     manager = MediaManager(mic=source, speaker=NullSink())
     timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
+    manager.expect(SimpleNamespace(timer=timer))
     manager.prepare(audio=True, video=False)
     began = time.monotonic()
-    manager.start(timer, lambda pcm, rate: sent.append((time.monotonic(), pcm)))
+    manager.start(lambda pcm, rate: sent.append((time.monotonic(), pcm)))
     with takes(2.2):
         assert source.wait(GUARD) is True
     assert manager.stop(LIMIT) == []

@@ -1,4 +1,4 @@
-"""The manager: devices that are absent or taken, replacing them, and its end."""
+"""The media manager: missing and leased devices, their replacement, and the end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
 
 
 def test_a_missing_microphone_matters_once_it_is_enabled(talk):
-    """With enable_mic=False nobody misses a microphone, until it is switched on."""
+    """With enable_mic=False no microphone is reported missing until it is switched on."""
     session = talk(mic=None, enable_mic=False).begin()
     assert session.events == []
     session.manager.enable_mic(True)
@@ -56,18 +56,18 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
 
 @pytest.mark.parametrize(("option", "kind"), [({"mic": "hw:7"}, "mic"), ({"speaker": "hw:7"}, "speaker")])
 def test_a_device_id_that_does_not_exist(talk, option, kind):
-    """A device asked for by id and missing is a DeviceError, and leaves nothing behind."""
+    """A missing device that was selected by id is a DeviceError, and leaves nothing behind."""
     session = talk(**option)
     for _ in range(2):
         with pytest.raises(DeviceError, match="hw:7") as caught:
             session.prepare()
         assert caught.value.type == "not-found"
-        assert getattr(session.manager.reports.state, kind).error is caught.value
+        assert getattr(session.manager.status_reporter.state, kind).error is caught.value
     assert media_threads() == []
 
 
 def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
-    """If the speaker cannot be had, the source is closed, freed and its thread ended before prepare() raises."""
+    """If the speaker cannot be opened, the source is closed and its thread ends before prepare() raises."""
     closes: list[str] = []
     source = CallbackSource(lambda frames: b"")
     source.close = lambda: closes.append("close")
@@ -81,7 +81,7 @@ def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
 
 @pytest.mark.parametrize("wrong", [42, b"bytes", object(), open])
 def test_something_else_is_a_type_error(wrong):
-    """What is neither None, an id nor an object of the right kind is refused at once, with an example."""
+    """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):
         MediaManager(mic=wrong)
     with pytest.raises(TypeError, match="WavSink"):
@@ -92,7 +92,7 @@ def test_something_else_is_a_type_error(wrong):
 
 @pytest.mark.parametrize("rate", [None, 0, 44100.0, "16000", ZeroDivisionError("no rate")])
 def test_a_source_without_a_usable_rate(talk, rate):
-    """A rate that is none, or cannot be had, is a DeviceError that names the source."""
+    """An invalid or missing rate is a DeviceError that names the source."""
 
     class Source(SilenceSource):
         @property
@@ -116,7 +116,7 @@ def test_a_source_without_a_usable_rate(talk, rate):
     ],
 )
 def test_a_source_or_sink_belongs_to_one_session(talk, option, make, tmp_path):
-    """While one session has it another cannot; afterwards it can."""
+    """While one session uses an object another session cannot; afterwards it can."""
     thing = make(tmp_path)
     first, second = talk(**{option: thing}).prepare(), talk(**{option: thing})
     with pytest.raises(DeviceError, match="used by another session") as caught:
@@ -130,7 +130,7 @@ def test_a_source_or_sink_belongs_to_one_session(talk, option, make, tmp_path):
 
 
 def test_a_source_is_replaced_while_it_runs(talk, timer):
-    """The old source ends at once and is free; the new one starts with its first sample at its own rate."""
+    """The old source ends at once and is released; the new one starts with its first sample at its own rate."""
     old, new = ToneSource(440, 1.0), BytesSource(bytes(range(2, 242)) * 4, 24000)
     session = talk(mic=old).begin()
     track = session.manager.tracks().local.audio
@@ -150,7 +150,7 @@ def test_a_source_is_replaced_while_it_runs(talk, timer):
 
 
 def test_a_users_source_is_replaced(talk, timer, until):
-    """Threads of replaced sources are gone when set_mic() returns; a muted microphone stays muted."""
+    """Threads of replaced sources have ended when set_mic() returns; a muted microphone stays muted."""
     session = talk(mic=CallbackSource(lambda frames: b"\1\1" * frames)).begin()
     until(media_threads)
     session.manager.enable_mic(False)
@@ -166,7 +166,7 @@ def test_a_users_source_is_replaced(talk, timer, until):
 
 
 def test_replacing_by_itself_changes_nothing(talk, timer):
-    """The source that is in use already goes on where it is."""
+    """A source that is in use already continues where it is."""
     source = ToneSource()
     session = talk(mic=source).begin()
     timer.advance(0.09)
@@ -176,7 +176,7 @@ def test_replacing_by_itself_changes_nothing(talk, timer):
 
 
 def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
-    """When the new source or sink cannot be had, the old one goes on."""
+    """If the new source or sink cannot be opened, the old one continues."""
     sink, taken = BytesSink(), SilenceSource()
     session = talk(mic=ToneSource(), speaker=sink).begin()
     talk(mic=taken).prepare()
@@ -194,7 +194,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
 
 @pytest.mark.parametrize(("frames", "heard"), [(8000, b"\x03\0"), (8001, b"\x02\0")])
 def test_channels_of_a_long_piece_are_not_mixed(talk, frames, heard):
-    """Of a piece longer than a second the first channel is heard, because all sessions wait while it is mixed."""
+    """Of a frame longer than 1 s only the first channel is played, because mixing it blocks all sessions."""
     sink = BytesSink()
     session = talk(speaker=sink).begin()
     session.hear(b"\x02\0\x04\0" * frames, rate=8000, channels=2)
@@ -207,13 +207,13 @@ def test_a_source_set_between_prepare_and_start(talk, timer):
     session.manager.select("mic", ToneSource())
     timer.advance(1.0)
     assert session.chunks == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     timer.advance(0.0)
     assert session.sent == ToneSource().read(320)
 
 
 def test_a_source_set_without_a_session(talk, timer):
-    """Between sessions set_mic() and set_speaker() decide about the next one; an unknown id is refused at once."""
+    """Between sessions set_mic() and set_speaker() select the next one; an unknown id is refused at once."""
     session = talk()
     sink = BytesSink()
     session.manager.select("mic", ToneSource())
@@ -230,7 +230,7 @@ def test_a_source_set_without_a_session(talk, timer):
 
 
 def test_defaults_that_are_absent_replace_nothing(talk, timer):
-    """Back to the default devices, which are absent: an error, and what is there goes on."""
+    """Selecting the missing default devices again is an error, and the present ones continue."""
     sink = BytesSink()
     session = talk(mic=ToneSource(), speaker=sink).begin()
     track = session.manager.tracks().local.audio
@@ -247,7 +247,7 @@ def test_defaults_that_are_absent_replace_nothing(talk, timer):
 
 
 def test_a_sink_is_replaced_while_it_runs(talk):
-    """The old sink gets all that came before and is closed; the new one gets what comes after."""
+    """The old sink gets all earlier audio and is closed; the new one gets the later audio."""
     heard: list[int] = []
     session = talk(speaker=CallbackSink(lambda pcm, rate: heard.append(pcm[0]))).prepare()
     for number in range(10):
@@ -261,8 +261,8 @@ def test_a_sink_is_replaced_while_it_runs(talk):
 
 
 def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
-    """A session whose source sits in its read() until the event is set, and is not waited for long."""
-    monkeypatch.setattr("rtvi_sync.media.slots.END_TIMEOUT", 0.05)
+    """Return a session whose source blocks in its read() until the event is set, with short timeouts."""
+    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 0.05)
     entered, hang = threading.Event(), threading.Event()
 
     def fn(frames: int) -> bytes:
@@ -276,7 +276,7 @@ def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
 
 
 def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, timer, monkeypatch):
-    """set_mic() waits for a hanging source for a bounded time only; stop() returns its thread."""
+    """set_mic() waits for a hanging source for a limited time only; stop() returns its thread."""
     session, hang = with_a_source_that_hangs(talk, monkeypatch)
     session.manager.select("mic", ToneSource())
     (thread,) = session.manager.stop(1.0)
@@ -286,7 +286,7 @@ def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, timer, monkeypat
 
 
 def test_a_replaced_source_that_ends_late_is_not_reported(talk, timer, monkeypatch):
-    """By the end of the session it has come back after all."""
+    """A hanging source that has returned before the end of the session is not in the result."""
     session, hang = with_a_source_that_hangs(talk, monkeypatch)
     (thread,) = (each for each in threading.enumerate() if each.name.startswith("rtvi-mic"))
     session.manager.select("mic", ToneSource())
@@ -311,7 +311,7 @@ def test_what_was_not_played_is_logged(talk, caplog):
 
 
 def test_counters_go_on_when_parts_are_replaced(talk, timer):
-    """What the old source and sink lost is still counted after they were replaced, and in the next session no more."""
+    """The losses of a replaced source and sink still count after the replacement, but not in the next session."""
     entered, hang = threading.Event(), threading.Event()
 
     def slow_source(frames: int) -> bytes:
@@ -356,7 +356,7 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
     assert media_threads() == []
     assert timer.live() == []
     assert session.manager.stop(LIMIT) == []
-    session.manager.start(timer, session.send)
+    session.manager.start(session.send)
     session.manager.interrupt()
     session.manager.pause()
     session.hear(b"ab")
@@ -365,7 +365,7 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
 
 
 def test_stop_without_start(talk):
-    """A session that never became ready is stopped just the same, and its source is closed unread."""
+    """A session that never became ready is stopped as usual, and its source is closed unread."""
     calls: list[str] = []
     source = CallbackSource(lambda frames: calls.append("read") or b"")
     source.close = lambda: calls.append("close")
@@ -375,7 +375,7 @@ def test_stop_without_start(talk):
 
 
 def test_many_sessions_one_after_the_other(talk, timer):
-    """Ten sessions on one manager, with sources and sinks of the user's, leave no thread."""
+    """Ten sessions of one manager, with sources and sinks of the application, leave no thread."""
     heard: list[bytes] = []
     session = talk(
         mic=CallbackSource(lambda frames: b"\1\1" * frames), speaker=CallbackSink(lambda pcm, rate: heard.append(pcm))
@@ -401,7 +401,7 @@ def test_preparing_twice_keeps_the_devices(talk, timer):
 
 
 def test_a_prepare_that_was_overtaken_by_stop_leaves_nothing(talk):
-    """When the session ends while its source is being asked, prepare() raises late and nothing stays claimed."""
+    """If the session ends during a call of its source, prepare() raises late and no lease remains."""
     entered, go = threading.Event(), threading.Event()
 
     class Slow(SilenceSource):
@@ -439,20 +439,20 @@ def test_start_after_the_pacer_has_closed(talk):
             session.manager.stop(1.0)
             raise RuntimeError("closed")
 
-    session = talk().prepare()
-    session.manager.start(Closed(), session.send)
+    session = talk().prepare(timer=Closed())
+    session.manager.start(session.send)
 
     class Broken:
         def add(self, step, first):
             raise RuntimeError("can't start new thread")
 
-    session.prepare()
+    session.prepare(timer=Broken())
     with pytest.raises(RuntimeError, match="start new thread"):
-        session.manager.start(Broken(), session.send)
+        session.manager.start(session.send)
 
 
 def test_no_thread_to_be_had(talk, monkeypatch):
-    """When the process can start no thread, prepare() says so and the source stays free."""
+    """If the process can start no thread, prepare() raises and the source stays free."""
 
     def refuse(role, target, *args):
         raise RuntimeError("can't start new thread")
@@ -460,14 +460,14 @@ def test_no_thread_to_be_had(talk, monkeypatch):
     source = CallbackSource(lambda frames: b"")
     session = talk(mic=source)
     with monkeypatch.context() as patch:
-        patch.setattr("rtvi_sync.media.worker.start_thread", refuse)
+        patch.setattr("rtvi_sync.media.device_thread.start_thread", refuse)
         with pytest.raises(RuntimeError, match="start new thread"):
             session.prepare()
     session.prepare()
 
 
 def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
-    """However mute and unmute race, what is sent agrees with mic_enabled."""
+    """However mute and unmute race, the sent audio agrees with mic_enabled."""
     session = talk(mic=ToneSource()).begin()
     barrier = threading.Barrier(4)
 
@@ -484,13 +484,13 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
     timer.advance(2.0)
     session.chunks.clear()
     timer.advance(1.0)
-    assert bool(session.chunks) is session.manager.switches.mic
+    assert bool(session.chunks) is session.manager.settings.mic
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_starts_afresh(talk, timer):
-    """In the child of a fork neither the parent's session nor a lock it held is in the way of a new session."""
+    """In the child of a fork neither the parent's session nor a lock that it held blocks a new session."""
     source = ToneSource()
     session = talk(mic=source).begin()
     with session.manager._lock:
@@ -513,7 +513,7 @@ def test_a_forked_child_starts_afresh(talk, timer):
 
 
 def test_importing_media_is_light():
-    """Neither numpy nor an audio library nor asyncio is loaded by the package."""
+    """The package loads neither numpy nor an audio library nor asyncio."""
     heavy = {"numpy", "pyaudio", "cv2", "audioop", "asyncio", "wave"}
     code = f"import sys, rtvi_sync.media.manager; print({heavy} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"set()"

@@ -29,14 +29,14 @@ def samples(*values: int) -> bytes:
 
 @given(st.lists(st.integers(-32768, 32767)))
 def test_16_bit_mono_is_bit_exact(values):
-    """A 16-bit mono file comes out byte for byte."""
+    """A 16-bit mono file is read byte for byte."""
     data = samples(*values)
     assert pcm.parse_wav(wav(1, 2, 16000, data)) == (data, 16000)
 
 
 @given(st.lists(st.integers(-32768, 32767)), st.sampled_from([1, 3, 4]))
 def test_other_widths_keep_the_upper_bits(values, width):
-    """8, 24 and 32-bit samples become the 16-bit ones they stand for."""
+    """8, 24 and 32-bit samples become the 16-bit ones of the same value."""
     if width == 1:
         data = bytes((value >> 8) + 128 for value in values)
         expected = [value >> 8 << 8 for value in values]
@@ -62,13 +62,13 @@ def test_more_channels_and_incomplete_frames():
 
 
 def test_the_first_channel():
-    """Of interleaved channels the first is taken, and an incomplete last frame is cut off."""
+    """The first of interleaved channels is returned, without an incomplete last frame."""
     assert pcm.first_channel(samples(3, 6, 9, -3, -6, -9) + b"\1\2\3", 3) == samples(3, -3)
     assert pcm.first_channel(b"\1\2\3", 1) == b"\1\2"
 
 
 def test_chunks_that_are_not_audio_are_skipped():
-    """Other chunks, of odd size too, may stand before and after format and data."""
+    """Other chunks, also of odd size, may precede and follow format and data."""
     plain = wav(1, 2, 16000, samples(1, 2, 3))
     info = b"LIST" + struct.pack("<I", 3) + b"abc\0"
     assert pcm.parse_wav(plain[:12] + info + plain[12:36] + info + plain[36:] + info)[0] == samples(1, 2, 3)
@@ -76,7 +76,7 @@ def test_chunks_that_are_not_audio_are_skipped():
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 1000])
 def test_a_size_beyond_the_end_means_up_to_the_end(size):
-    """Files that were streamed or cut off are read as far as they go."""
+    """Streamed or truncated files are read up to their end."""
     plain = wav(1, 2, 16000, samples(1, 2, 3))
     assert pcm.parse_wav(plain[:40] + struct.pack("<I", size) + plain[44:] + b"\7")[0] == samples(1, 2, 3)
 
@@ -115,7 +115,7 @@ def riff(*chunks: tuple[bytes, bytes]) -> bytes:
     ],
 )
 def test_what_cannot_be_read_is_named(data, message):
-    """Anything that is no PCM WAV file is refused with a reason, and a cure where there is one."""
+    """A file that is no PCM WAV file is refused with a reason, and with an advice if there is one."""
     with pytest.raises(ValueError, match=message):
         pcm.parse_wav(data)
 
@@ -133,14 +133,24 @@ def test_any_bytes_end_in_a_value_error_or_in_pcm(data):
 
 
 def test_the_header_is_what_the_standard_library_reads():
-    """The header of a file with 6 bytes of audio describes 3 mono frames."""
+    """The header describes 3 mono frames of 6 bytes, or 2 stereo frames of 8 bytes."""
     with wave.open(io.BytesIO(pcm.wav_header(24000, 6) + samples(1, 2, 3))) as reader:
         assert reader.getparams()[:4] == (1, 2, 24000, 3)
         assert reader.readframes(10) == samples(1, 2, 3)
+    with wave.open(io.BytesIO(pcm.wav_header(24000, 8, channels=2) + samples(1, 2, 3, 4))) as reader:
+        assert reader.getparams()[:4] == (2, 2, 24000, 2)
+        assert reader.readframes(10) == samples(1, 2, 3, 4)
+
+
+@given(st.lists(st.integers(-32768, 32767), max_size=50), st.binary(max_size=1))
+def test_rms(values, rest):
+    """The root mean square ignores an incomplete last sample and is 0 without samples."""
+    expected = (sum(value * value for value in values) / max(1, len(values))) ** 0.5
+    assert pcm.rms(samples(*values) + rest) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rate", [0, -1, 999, 384001, 16000.0, "16000", None, True])
 def test_impossible_rates(rate):
-    """What is no sample rate raises, and the message tells what is one."""
+    """An invalid sample rate raises, and the message names the valid ones."""
     with pytest.raises((TypeError, ValueError), match="sample_rate_hz must be an integer from 1000 to 384000"):
         pcm.check_rate(rate)

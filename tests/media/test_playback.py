@@ -1,4 +1,4 @@
-"""From bot to sink: order, interruption, slow, hanging and failing sinks."""
+"""Audio from the bot to a sink: order, interruption, slow, hanging and failing sinks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def frame(number: int) -> bytes:
 
 
 class UserSink:
-    """A sink of the user's, controlled by the test."""
+    """A sink of the application, controlled by the test."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -50,7 +50,7 @@ class UserSink:
 
 
 def test_bytes_sink_hears_bit_exactly_on_the_calling_thread(talk):
-    """Each piece is in a BytesSink when receive_audio() returns, also before the bot is ready."""
+    """Each frame is in a BytesSink when receive_audio() returns, also before the bot is ready."""
     sink = BytesSink()
     session = talk(speaker=sink).prepare()
     for number in range(100):
@@ -75,7 +75,7 @@ def test_a_second_session_appends_to_bytes_sink(talk):
 
 
 def test_stereo_is_mixed_and_half_samples_are_cut(talk):
-    """Channels are averaged; an odd byte and a missing number of channels are tolerated; empty audio is nothing."""
+    """Channels are averaged; an odd byte and a missing number of channels are tolerated; empty audio is ignored."""
     sink = BytesSink()
     session = talk(speaker=sink).prepare()
     session.hear(b"\2\0\4\0" * 3, channels=2)
@@ -87,7 +87,7 @@ def test_stereo_is_mixed_and_half_samples_are_cut(talk):
 
 @pytest.mark.parametrize(("rate", "channels"), [(0, 1), (999, 1), (1 << 31, 1), (24000, 33), (24000, 1 << 31)])
 def test_impossible_audio_is_ignored_and_counted(talk, rate, channels, caplog):
-    """What no one could play does no harm; it is counted, and logged once."""
+    """Audio that cannot be played does no harm; it is counted, and logged once."""
     sink = BytesSink()
     session = talk(speaker=sink).prepare()
     session.hear(FRAME, rate, channels)
@@ -114,7 +114,7 @@ def test_a_failing_memory_sink_is_reported_once(talk):
 
 
 def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
-    """All calls come on one thread named after the role, in order, and close() comes last, once."""
+    """All calls are made by one thread named after the role, in order; the last one is a single close()."""
     sink = UserSink()
     session = talk(speaker=sink).prepare()
     for number in range(20):
@@ -129,7 +129,7 @@ def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
 
 
 def test_what_was_received_is_flushed_before_the_end(talk):
-    """stop() lets a sink that is busy take everything that had come."""
+    """stop() lets a busy sink take all audio that had arrived."""
     sink = UserSink()
     sink.hang = threading.Event()
     session = talk(speaker=sink).prepare()
@@ -142,12 +142,12 @@ def test_what_was_received_is_flushed_before_the_end(talk):
 
 
 def dropped(session) -> list[float]:
-    """The seconds in the events `audio_dropped`."""
-    return [data.seconds for event, data in session.told if event == "audioDropped"]
+    """Return the seconds in the events `audio_dropped`."""
+    return [data.seconds for event, data in session.other_events if event == "audioDropped"]
 
 
 def test_a_burst_is_kept(talk):
-    """A minute that comes at once reaches a sink that takes nothing meanwhile, whole and in order."""
+    """A minute that arrives at once reaches a blocked sink completely and in order."""
     sink = UserSink()
     sink.hang = threading.Event()
     session = talk(speaker=sink).prepare()
@@ -177,7 +177,8 @@ def test_a_slow_sink_loses_the_oldest(talk):
 
 
 def test_small_frames_do_not_fill_the_memory(talk):
-    """What a frame takes beside its samples counts: of frames of one sample a limit in bytes holds no millions."""
+    """The memory that a frame takes beside its samples counts: a limit in bytes does not admit millions of one-sample
+    frames."""
     sink = UserSink()
     sink.hang = threading.Event()
     session = talk(speaker=sink, max_queued_audio_bytes=25_800).prepare()
@@ -191,8 +192,8 @@ def test_small_frames_do_not_fill_the_memory(talk):
 
 
 def test_each_run_of_losses_is_told_once(talk, until):
-    """The event comes when losses begin, with the sink and the seconds lost by then; after the sink has caught up it
-    comes again."""
+    """The event is published when losses begin, with the sink and the seconds lost so far, and again for the losses
+    after the sink has caught up."""
     sink = UserSink()
     session = talk(speaker=sink, max_queued_audio_bytes=2 * (960 + 256)).prepare()
     for run in (1, 2):
@@ -204,7 +205,7 @@ def test_each_run_of_losses_is_told_once(talk, until):
         assert dropped(session) == [pytest.approx(0.02)] * run
         sink.hang.set()
         until(lambda: len(sink.calls) == 3 * run)  # noqa: B023
-    ((_, data), _) = [each for each in session.told if each[0] == "audioDropped"]
+    ((_, data), _) = [each for each in session.other_events if each[0] == "audioDropped"]
     assert data.sink is sink
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.32)
 
@@ -222,7 +223,7 @@ class GatedSink(UserSink):
 
 
 def test_a_slow_sink_is_not_given_up(talk):
-    """A sink that needs several times what a hung one is given gets all that waits, and its `close()`."""
+    """A sink that needs several times the limit of a hung one gets all queued audio, and its `close()`."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(6):
@@ -230,13 +231,14 @@ def test_a_slow_sink_is_not_given_up(talk):
     timers = [threading.Timer(0.5 * (number + 1), sink.latch.release) for number in range(6)]
     for timer in timers:
         timer.start()
-    assert session.manager.stop(2.0, LIMIT) == []  # 2 s: no busy machine holds a timer up for so long
+    assert session.manager.stop(2.0, LIMIT) == []  # 2 s, by which no busy machine delays a timer
     assert sink.calls == [(number, 960, 24000) for number in range(6)] + ["close"]
     assert dropped(session) == []
 
 
 def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
-    """It is dropped, counted and told; the sink is closed when its last call returns, late as that may be."""
+    """The queued audio is dropped, counted and reported; the sink is closed when its last call returns, at any later
+    time."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(10):
@@ -248,7 +250,7 @@ def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
     sink.latch.release()
     stopped.join(LIMIT)
     (thread,) = given_up
-    assert dropped(session) == [pytest.approx(0.16)]  # two were taken
+    assert dropped(session) == [pytest.approx(0.16)]  # the sink has taken two frames
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.16)
     sink.latch.release()
     thread.join(LIMIT)
@@ -276,7 +278,7 @@ def test_a_late_close_does_not_hit_the_next_session(talk, until):
 
 
 def test_what_a_hung_sink_has_not_taken_is_counted(talk):
-    """A sink that takes nothing is given up early; what waited for it is counted and told."""
+    """A sink that takes nothing is abandoned early; its queued audio is counted and reported."""
     sink = UserSink()
     sink.hang = threading.Event()
     session = talk(speaker=sink).prepare()
@@ -292,15 +294,15 @@ def test_what_a_hung_sink_has_not_taken_is_counted(talk):
 
 
 def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
-    """A slow sink that is replaced in the midst of a session gets all that came before, and its `close()`."""
-    monkeypatch.setattr("rtvi_sync.media.slots.END_TIMEOUT", 2.0)
+    """A slow sink that is replaced during a session gets all earlier audio, and its `close()`."""
+    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 2.0)
     sink, successor = GatedSink(), BytesSink()
     session = talk(speaker=sink).prepare()
     for number in range(5):
         session.hear(frame(number))
     until(lambda: len(sink.calls) == 1)
     drain = QueuedSpeaker.drain
-    release = threading.Timer(0.7, sink.latch.release)  # in the midst of the wait for it
+    release = threading.Timer(0.7, sink.latch.release)  # while the manager waits for the sink
     with monkeypatch.context() as patch:
         patch.setattr(QueuedSpeaker, "drain", lambda *arguments: release.start() or drain(*arguments))
         session.manager.select("speaker", successor)
@@ -315,7 +317,7 @@ def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
 
 
 def test_a_sink_that_replaces_itself(talk, until):
-    """A sink that chooses its successor in its own `write()` gets the rest of what came before, and its `close()`."""
+    """A sink that selects its successor in its own `write()` gets the rest of the earlier audio, and its `close()`."""
     successor = BytesSink()
 
     class Choosing(GatedSink):
@@ -338,7 +340,7 @@ def test_a_sink_that_replaces_itself(talk, until):
 
 
 def test_a_recorder_keeps_what_an_interruption_voids(talk):
-    """A sink of the application that says so is not told of interruptions, and gets what waits in large pieces."""
+    """A recorder of the application gets no call for an interruption, and gets queued audio in large chunks."""
 
     class Recorder(UserSink):
         is_recorder = True
@@ -358,7 +360,7 @@ def test_a_recorder_keeps_what_an_interruption_voids(talk):
 
 
 def test_one_long_frame_is_kept(talk):
-    """A single piece of more than 1 s reaches the sink."""
+    """A single frame of more than 1 s reaches the sink."""
     sink = UserSink()
     session = talk(speaker=sink).prepare()
     session.hear(bytes([7]) * 480_000)
@@ -367,7 +369,7 @@ def test_one_long_frame_is_kept(talk):
 
 
 def test_interruption_drops_what_waits(talk, until):
-    """Queued audio is forgotten, drop() comes before anything newer, and what comes later is played."""
+    """Queued audio is discarded, drop() precedes all newer audio, and later audio is played."""
     sink = UserSink()
     sink.hang = threading.Event()
     session = talk(speaker=sink).prepare()
@@ -386,7 +388,7 @@ def test_interruption_drops_what_waits(talk, until):
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError("broken sink"), SystemExit("broken sink")])
 def test_a_failing_sink_ends_alone(talk, failure, caplog):
-    """An exception is logged and reported once, the sink is closed, the session goes on and stops as usual."""
+    """An exception is logged and reported once, the sink is closed, the session continues and stops as usual."""
     sink = UserSink()
     sink.failure = failure
     session = talk(speaker=sink).prepare()
@@ -405,7 +407,7 @@ def test_a_failing_sink_ends_alone(talk, failure, caplog):
 
 
 def test_a_hanging_sink_is_given_up(talk):
-    """stop() returns at its limit with the thread, which then touches the sink no more; the sink can be used again."""
+    """stop() returns the thread at its limit, which then does not use the sink any more; the sink can be used again."""
     sink = UserSink()
     sink.hang = hang = threading.Event()
     session = talk(speaker=sink).prepare()
@@ -434,7 +436,7 @@ def test_callback_sink_runs_elsewhere(talk):
 
 
 def test_a_subclass_of_a_memory_sink_runs_elsewhere(talk):
-    """A sink of the package with methods of the user's is a sink of the user's."""
+    """A subclass of a package sink is treated as a sink of the application."""
     threads: list[str] = []
 
     class Loud(BytesSink):
@@ -464,7 +466,7 @@ def test_wav_sink_over_two_sessions(talk, tmp_path, is_open):
 
 
 def test_wav_sink_keeps_what_an_interruption_voids(talk, tmp_path):
-    """A file holds all that the bot has sent, also what the user did not let it say."""
+    """The file holds everything that the bot has sent, including interrupted audio."""
     path = tmp_path / "a.wav"
     session = talk(speaker=WavSink(path)).prepare()
     for number in range(100):
@@ -491,7 +493,7 @@ def test_wav_sink_goes_on_at_another_rate(talk, tmp_path):
 
 
 def test_callback_sink_is_told_of_an_interruption(talk, until):
-    """`on_drop` is called between what was written before the interruption and what came after it."""
+    """`on_drop` is called between the audio before the interruption and the audio after it."""
     calls: list[object] = []
     sink = CallbackSink(lambda pcm, rate: calls.append(pcm[0]), on_drop=lambda: calls.append("drop"))
     session = talk(speaker=sink).prepare()

@@ -1,4 +1,4 @@
-"""Sinks on their own: what they keep and how their files look."""
+"""Sinks without a session: what they keep, and their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_wav(path) -> tuple[int, int, int, bytes]:
 
 
 def test_bytes_sink_keeps_everything():
-    """What was written is there, in order, with its rate; an interruption takes nothing back."""
+    """The written audio is kept in order, with its rate; an interruption removes nothing."""
     sink = BytesSink()
     assert (sink.pcm, sink.sample_rate_hz) == (b"", None)
     sink.write(b"ab", 24000)
@@ -34,7 +34,7 @@ def test_bytes_sink_keeps_everything():
 
 
 def test_bytes_sink_refuses_another_rate():
-    """Two rates in one buffer would be silently wrong audio."""
+    """Two rates in one buffer would be wrong audio without an error."""
     sink = BytesSink()
     sink.write(b"ab", 24000)
     with pytest.raises(DeviceError, match="24000 to 16000"):
@@ -61,7 +61,7 @@ def test_null_sink_takes_anything():
 
 
 def test_callback_sink_calls_its_function():
-    """Audio and rate reach the function."""
+    """The function gets audio and rate."""
     calls: list[tuple[bytes, int]] = []
     sink = CallbackSink(lambda pcm, rate: calls.append((pcm, rate)))
     sink.write(b"ab", 24000)
@@ -71,7 +71,7 @@ def test_callback_sink_calls_its_function():
 
 
 def test_callback_sink_calls_on_drop():
-    """An interruption reaches the second function, if there is one."""
+    """An interruption calls the second function, if there is one."""
     calls: list[str] = []
     CallbackSink(lambda pcm, rate: None, on_drop=lambda: calls.append("drop")).drop()
     assert calls == ["drop"]
@@ -82,7 +82,7 @@ def test_callback_sink_calls_on_drop():
 
 
 def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):
-    """After each close() the file is whole and no descriptor is open; writing again appends."""
+    """After each close() the file is complete and no descriptor is open; writing again appends."""
     path = tmp_path / "a.wav"
     path.write_bytes(b"an older recording that is longer than the new one" * 10)
     sink = WavSink(path)
@@ -97,7 +97,7 @@ def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):
 
 
 def test_a_new_wav_sink_truncates(tmp_path):
-    """Another object begins the file anew."""
+    """Another object overwrites the file."""
     for data in (b"abcdef", b"gh"):
         sink = WavSink(str(tmp_path / "a.wav"))
         sink.write(data, 16000)
@@ -120,7 +120,7 @@ def test_a_wav_sink_that_heard_nothing(tmp_path):
 @pytest.mark.parametrize("library", [True, False], ids=["soxr", "without"])
 @pytest.mark.parametrize("other", [8000, 16000, 44100, 48000])
 def test_wav_sink_resamples_another_rate(tmp_path, monkeypatch, library, other):
-    """Audio of another rate is the same sound at the rate of the file, as long as it was; the rest is bit exact."""
+    """Audio of another rate keeps its content and duration at the rate of the file; the rest is bit exact."""
     if library:
         pytest.importorskip("soxr")
     else:
@@ -129,9 +129,9 @@ def test_wav_sink_resamples_another_rate(tmp_path, monkeypatch, library, other):
     first, last = b"ab" * 480, b"cd" * 480
     sink.write(first, 24000)
     tone = array.array("h", (round(8000 * math.sin(2 * math.pi * 200 * n / other)) for n in range(other))).tobytes()
-    piece = 2 * (other // 50)
-    for start in range(0, len(tone), piece):
-        sink.write(tone[start : start + piece], other)
+    chunk = 2 * (other // 50)
+    for start in range(0, len(tone), chunk):
+        sink.write(tone[start : start + chunk], other)
     sink.write(last, 24000)
     sink.close()
     pcm = read_wav(tmp_path / "a.wav")[3]
@@ -155,7 +155,7 @@ def test_wav_sink_resamples_a_later_session(tmp_path):
 
 
 def test_wav_sink_needs_a_directory(tmp_path):
-    """A wrong directory shows where it was written."""
+    """A wrong directory is reported by the constructor."""
     with pytest.raises(DeviceError, match="does not exist") as caught:
         WavSink(tmp_path / "nowhere" / "a.wav")
     assert caught.value.type == "not-found"
@@ -163,7 +163,7 @@ def test_wav_sink_needs_a_directory(tmp_path):
 
 
 def test_wav_sink_on_what_is_no_file(tmp_path):
-    """A directory, a pipe, a file as directory, a name that is too long: the constructor tells."""
+    """A directory, a pipe, a file as directory and a name that is too long are reported by the constructor."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "nowhere").symlink_to(tmp_path / "absent" / "a.wav")
@@ -175,13 +175,13 @@ def test_wav_sink_on_what_is_no_file(tmp_path):
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a directory in which even root can create no file")
 def test_wav_sink_where_even_root_may_not_write():
-    """The system is asked by doing it, not by the bits of the permissions."""
+    """The constructor tries to open the file and does not rely on the permission bits."""
     with pytest.raises(DeviceError, match=r"Cannot create /proc/a\.wav"):
         WavSink("/proc/a.wav")
 
 
 def test_wav_sink_changes_nothing_before_it_hears_something(tmp_path):
-    """To construct one neither creates a file nor changes one."""
+    """The constructor neither creates nor changes a file."""
     (tmp_path / "old.wav").write_bytes(b"older")
     before = (tmp_path / "old.wav").stat()
     WavSink(tmp_path / "old.wav")
@@ -192,7 +192,7 @@ def test_wav_sink_changes_nothing_before_it_hears_something(tmp_path):
 
 
 def test_wav_sink_is_readable_at_any_moment(tmp_path):
-    """After each piece the file opens as WAV and lacks 0.25 s at most, also where an older one was longer."""
+    """After each write the file opens as WAV and lacks 0.25 s at most, also where an older one was longer."""
     path = tmp_path / "a.wav"
     path.write_bytes(b"an older recording that is longer than the new one" * 5000)
     sink = WavSink(path)
@@ -209,7 +209,7 @@ def test_wav_sink_is_readable_at_any_moment(tmp_path):
 
 
 def test_wav_sink_survives_a_change_of_directory(tmp_path, monkeypatch):
-    """A relative path means the directory at construction."""
+    """A relative path is resolved by the constructor."""
     monkeypatch.chdir(tmp_path)
     sink = WavSink("a.wav")
     (tmp_path / "other").mkdir()
@@ -220,7 +220,7 @@ def test_wav_sink_survives_a_change_of_directory(tmp_path, monkeypatch):
 
 
 def test_wav_sink_stops_at_the_limit_of_the_format(tmp_path, monkeypatch):
-    """A header cannot say more than 4 GiB, so the sink refuses to write more."""
+    """A header cannot state more than 4 GiB, so the sink refuses to write more."""
     monkeypatch.setattr("rtvi_sync.media.pcm.MAX_WAV_DATA_BYTES", 4)
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
@@ -231,7 +231,7 @@ def test_wav_sink_stops_at_the_limit_of_the_format(tmp_path, monkeypatch):
 
 
 def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path, monkeypatch):
-    """A piece of which only a part could be written is cut off again."""
+    """An incomplete write is removed again."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
     fd = sink._file.fileno()
@@ -249,7 +249,7 @@ def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path, monkeypatch):
 
 
 def test_a_write_that_failed_leaves_no_gap(tmp_path, monkeypatch):
-    """A program that goes on after an error has the pieces before and after it side by side."""
+    """An application that continues after an error has the audio before and after it side by side."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
     fd = sink._file.fileno()
@@ -269,7 +269,7 @@ def test_a_write_that_failed_leaves_no_gap(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("library", [True, False], ids=["soxr", "without"])
 def test_resampling_takes_little_memory(tmp_path, monkeypatch, library):
-    """A bot that names a low rate after a high one has a large piece of audio made larger, but not all at once."""
+    """Audio of a low rate after a high one grows when it is resampled, but not all of it at once."""
     if library:
         pytest.importorskip("soxr")
     else:
@@ -287,7 +287,7 @@ def test_resampling_takes_little_memory(tmp_path, monkeypatch, library):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows tells nothing about a descriptor")
 def test_a_wav_sink_whose_descriptor_is_not_its_own_any_more(tmp_path):
-    """When the application has closed it and has opened a file with the same number, that file is left alone."""
+    """If the application has closed it and has opened a file with the same number, that file is not touched."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"ab" * 24000, 24000)
     number = sink._file.fileno()

@@ -1,4 +1,4 @@
-"""Sources on their own: what they hold and what they refuse."""
+"""Sources without a session: what they hold and what they refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_wav(path, data: bytes, rate: int = 16000, channels: int = 1) -> None:
 
 
 def test_wav_source_holds_the_file(tmp_path):
-    """A WAV file is read once, bit exact, at its own rate; it may vanish afterwards."""
+    """A WAV file is read once, bit exact, at its own rate; it may be deleted afterwards."""
     data = bytes(range(200))
     write_wav(tmp_path / "a.wav", data, 22050)
     source = WavSource(tmp_path / "a.wav")
@@ -36,7 +36,7 @@ def test_wav_source_holds_the_file(tmp_path):
 
 
 def test_wav_source_without_a_file():
-    """A wrong path shows where it was written, as a DeviceError that names it."""
+    """A wrong path is reported by the constructor, as a DeviceError that names it."""
     with pytest.raises(DeviceError, match=r"nowhere\.wav.*No such file") as caught:
         WavSource("nowhere.wav")
     assert caught.value.type == "not-found"
@@ -86,7 +86,7 @@ def test_bytes_source_keeps_its_own_copy():
 
 
 def test_silence_never_ends():
-    """Silence has as many samples as are asked for, always."""
+    """Silence has exactly the requested number of samples."""
     source = SilenceSource(8000)
     assert source.sample_rate_hz == 8000
     assert source.read(100_000) == source.read(100_000) == bytes(200_000)
@@ -94,7 +94,7 @@ def test_silence_never_ends():
 
 @pytest.mark.parametrize(("frequency", "rate"), [(440, 16000), (1000.5, 24000), (123.4, 11025)])
 def test_tone_is_a_sine_without_steps(frequency, rate):
-    """The tone follows the sine over many repetitions of its table, whatever the pieces it is read in."""
+    """The tone follows the sine over many repetitions of its table, in chunks of any size."""
     source = ToneSource(frequency, None, rate, volume=0.25)
     data = b"".join(source.read(frames) for frames in [1, 2, 3, 1000, 7, rate * 12])
     tone = struct.unpack(f"<{len(data) // 2}h", data)
@@ -132,7 +132,7 @@ def test_tone_refuses_nonsense(arguments):
 
 
 def test_callback_source_calls_its_function():
-    """read() hands the number of samples on and returns what comes back."""
+    """read() passes the number of samples on and returns the function's result."""
     source = CallbackSource(lambda frames: b"ab" * frames, 8000)
     assert source.read(3) == b"ababab"
     assert source.sample_rate_hz == 8000
@@ -144,7 +144,7 @@ def test_wait_without_a_session_returns_at_once():
 
 
 def test_wait_times_out(talk):
-    """wait() gives up after its limit when the source is not through."""
+    """wait() returns after its limit if the source is not complete."""
     source = ToneSource(440, 1.0)
     talk(mic=source).begin()
     assert source.wait(0.01) is False
@@ -164,7 +164,7 @@ def test_wait_returns_false_when_the_session_ends_first(talk, source):
 
 
 def test_wait_belongs_to_the_session_it_began_in(talk, timer):
-    """Each session sends the source anew, and wait() tells about the current one."""
+    """Each session sends the source from its beginning, and wait() returns the result of the current one."""
     source = ToneSource(440, 0.1)
     session = talk(mic=source).begin()
     timer.advance(0.2)

@@ -1,4 +1,4 @@
-"""Reading what is sent and heard."""
+"""Tracks: readable copies of the sent and received media."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRAME = bytes(range(2)) * 480
 
 
 def test_no_tracks_without_a_session(talk, timer):
-    """Before prepare() and after stop() there is no track; in between there are two of audio."""
+    """Before prepare() and after stop() there is no track; in between there are two audio tracks."""
     session = talk(mic=ToneSource())
     assert session.manager.tracks() == Tracks()
     session.begin()
@@ -37,7 +37,7 @@ def test_no_tracks_without_a_session(talk, timer):
 
 
 def test_no_local_track_without_a_microphone(talk):
-    """What is absent is None."""
+    """An absent track is None."""
     session = talk(mic=None).prepare()
     assert session.manager.tracks().local.audio is None
     assert session.manager.tracks().bot.audio is not None
@@ -58,7 +58,7 @@ def test_local_frames_are_what_was_sent(talk, timer):
 
 
 def test_queued_frames_stay_for_the_iteration(talk):
-    """Looking at what has come takes nothing away, and never waits."""
+    """Reading the queued frames removes none of them, and does not block."""
     session = talk().begin()
     frames = session.manager.tracks().bot.audio.frames()
     assert frames.queued() == []
@@ -71,7 +71,7 @@ def test_queued_frames_stay_for_the_iteration(talk):
 
 
 def test_enabled_follows_mute(talk):
-    """The local track says whether the microphone is on; the bot's is always on."""
+    """The local track's `enabled` is the microphone's; the bot's is always True."""
     session = talk().prepare()
     tracks = session.manager.tracks()
     session.manager.enable_mic(False)
@@ -81,7 +81,7 @@ def test_enabled_follows_mute(talk):
 
 
 def test_bot_frames_are_stamped_at_arrival(talk):
-    """Frames of the bot's come mono, with its rate and the monotonic time of their arrival."""
+    """Frames of the bot are mono, with its rate and the monotonic time of their arrival."""
     session = talk().prepare()
     frames = session.manager.tracks().bot.audio.frames()
     before = time.monotonic()
@@ -93,7 +93,7 @@ def test_bot_frames_are_stamped_at_arrival(talk):
 
 
 def test_reading_begins_with_the_call(talk):
-    """What comes between frames() and the first next() is not lost; what came before frames() is not there."""
+    """Frames that arrive between frames() and the first next() are not lost; earlier ones are not included."""
     session = talk().prepare()
     session.hear(FRAME)
     frames = session.manager.tracks().bot.audio.frames()
@@ -125,7 +125,7 @@ def test_several_readers_at_once(talk):
 
 
 def test_a_slow_reader_loses_the_oldest_and_knows(talk):
-    """Beyond its buffer a reader loses old frames and counts them; others lose nothing."""
+    """Beyond its buffer a reader loses old frames and counts them; other readers lose nothing."""
     session = talk().prepare()
     track = session.manager.tracks().bot.audio
     slow, patient = track.frames(buffer=0.1), track.frames()
@@ -139,7 +139,7 @@ def test_a_slow_reader_loses_the_oldest_and_knows(talk):
 
 
 def test_a_reader_can_be_closed(talk):
-    """close() ends an iteration that waits on another thread."""
+    """close() ends an iteration that is blocked on another thread."""
     session = talk().prepare()
     frames = session.manager.tracks().bot.audio.frames()
     ended = threading.Event()
@@ -161,7 +161,7 @@ def test_reading_an_ended_track(talk):
     assert list(track.frames()) == []
 
 
-def test_a_reader_nobody_holds_costs_nothing(talk):
+def test_an_unreferenced_reader_costs_nothing(talk):
     """A reader that was dropped without close() is forgotten."""
     session = talk().prepare()
     track = session.manager.tracks().bot.audio
@@ -188,7 +188,7 @@ def test_a_track_of_video():
 
 
 def test_a_slow_reader_of_video_keeps_the_newest():
-    """The buffer is a number of images; what is lost is counted, for this reader alone."""
+    """The buffer is a number of images; losses are counted for this reader alone."""
     track = VideoTrack(label="camera")
     newest, few, usual = track.frames(buffer=1), track.frames(buffer=3), track.frames()
     for number in range(10):
@@ -201,7 +201,7 @@ def test_a_slow_reader_of_video_keeps_the_newest():
 
 
 def test_readers_of_video_on_several_threads():
-    """Each reads at its own speed, while images come."""
+    """Each reader reads at its own speed while images arrive."""
     track = VideoTrack(label="camera")
     got: list[list[int]] = [[], []]
 
@@ -220,7 +220,7 @@ def test_readers_of_video_on_several_threads():
 
 
 def test_audio_as_an_array():
-    """Samples by channels, without a copy."""
+    """The array has samples by channels, without a copy."""
     numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     frame = AudioFrame(pcm=b"\1\0\2\0\xff\xff\0\x80", sample_rate_hz=16000, timestamp=0.0, num_channels=2)
     array = frame.to_numpy()
@@ -233,7 +233,7 @@ def test_audio_as_an_array():
 
 
 def test_video_as_an_array():
-    """Height by width by red, green and blue, without a copy."""
+    """The array has height by width by red, green and blue, without a copy."""
     numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     frame = VideoFrame(image=bytes(range(18)), width=3, height=2, timestamp=0.0)
     array = frame.to_numpy()
@@ -245,7 +245,7 @@ def test_video_as_an_array():
 
 
 def test_arrays_need_numpy(monkeypatch):
-    """Without it the error has the command that installs it."""
+    """The error without numpy has the command that installs it."""
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(MissingExtraError, match=r"rtvi_sync\[audio\]"):
         AudioFrame(pcm=b"", sample_rate_hz=16000, timestamp=0.0).to_numpy()
@@ -257,14 +257,14 @@ def test_arrays_need_numpy(monkeypatch):
     ("width", "height", "size"), [(2, 2, 11), (2, 2, 13), (0, 0, 0), (-2, -2, 12), (10**9, 10**9, 12)]
 )
 def test_an_image_is_as_large_as_it_says(width, height, size):
-    """An RGB image has three bytes a pixel, or is none; images are not printed."""
+    """An RGB image with another size than three bytes a pixel is refused; images are not printed."""
     with pytest.raises(ValueError, match=r"an RGB image|width must be"):
         VideoFrame(image=bytes(size), width=width, height=height, timestamp=0.0)
     assert "image=<6 bytes>, width=2, height=1, format='RGB'" in repr(picture(7))
 
 
 def test_a_burst_is_kept_for_readers(talk):
-    """A minute that comes at once is all there for a reader that reads later."""
+    """A minute that arrives at once is complete for a reader that reads later."""
     session = talk().prepare()
     frames = session.manager.tracks().bot.audio.frames()
     for number in range(3000):

@@ -1,4 +1,4 @@
-"""Films and screens in place of a camera."""
+"""Video files and screens instead of a camera."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.slowness import Stopwatch, takes
 
 
 def shade(frame: VideoFrame) -> int:
-    """Which image of `write_film()` it is."""
+    """Return the index of an image of `write_film()`."""
     return round(frame.image[0] / 40)
 
 
@@ -27,7 +27,7 @@ def shade(frame: VideoFrame) -> int:
 
 
 def test_pace_keeps_time():
-    """Lateness of single calls does not add up."""
+    """The delays of single calls do not add up."""
     pace = Pace(100)
     missed = 0
     with Stopwatch() as watch:
@@ -40,7 +40,7 @@ def test_pace_keeps_time():
 
 
 def test_pace_tells_what_was_missed():
-    """Who was held up knows how much to leave out."""
+    """After a delay wait() returns the number of missed periods."""
     pace = Pace(100)
     pace.wait()
     threading.Event().wait(0.055)
@@ -48,7 +48,7 @@ def test_pace_tells_what_was_missed():
 
 
 def test_pace_goes_on_after_a_long_stop():
-    """A process that was stopped for seconds goes on from where it was."""
+    """A process that was stopped for seconds continues where it was."""
     pace = Pace(100)
     pace.wait()
     pace._due -= 5
@@ -60,18 +60,18 @@ def test_pace_goes_on_after_a_long_stop():
 
 @pytest.fixture
 def film(tmp_path) -> Path:
-    """Five images at ten a second."""
+    """Write five images for ten frames a second."""
     return write_film(tmp_path / "film.avi", 5)
 
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Every image is read, as fast as it can be."""
+    """Every image is read, as fast as possible."""
     monkeypatch.setattr(Pace, "wait", lambda self: 0)
 
 
 def test_a_file_plays_in_real_time(film):
-    """The frames come in order, at the rate of the file; on a busy machine one may be left out."""
+    """The frames arrive in order, at the rate of the file; on a busy machine one may be skipped."""
     source = FileVideoSource(film, loop=False)
     frames = []
     with takes(1.5, at_least=0.4):
@@ -88,7 +88,7 @@ def test_a_file_plays_in_real_time(film):
 
 
 def test_a_file_ends(film, hurried):
-    """Without `loop` None follows the last image, until it is closed."""
+    """Without `loop` None follows the last image, until the source is closed."""
     source = FileVideoSource(film, loop=False)
     assert [shade(source.read()) for _ in range(5)] == [0, 1, 2, 3, 4]
     assert (source.read(), source.read()) == (None, None)
@@ -98,7 +98,7 @@ def test_a_file_ends(film, hurried):
 
 
 def test_a_file_begins_again(film, hurried):
-    """By default a film has no end, as a camera has none."""
+    """By default a video has no end, as a camera has none."""
     source = FileVideoSource(film)
     assert [shade(source.read()) for _ in range(12)] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
     source.close()
@@ -107,7 +107,7 @@ def test_a_file_begins_again(film, hurried):
 
 
 def test_a_slow_reader_misses_images(film):
-    """The film goes on while nobody reads."""
+    """The video's time passes while it is not read."""
     source = FileVideoSource(film, loop=False)
     assert shade(source.read()) == 0
     threading.Event().wait(0.25)
@@ -116,7 +116,7 @@ def test_a_slow_reader_misses_images(film):
 
 
 def test_a_picture_stays(tmp_path, hurried):
-    """An image is a film that stands still, though others of its name lie beside it."""
+    """An image is a still video, even if others of its name lie beside it."""
     import numpy
 
     cv2 = opencv()
@@ -124,7 +124,7 @@ def test_a_picture_stays(tmp_path, hurried):
         cv2.imwrite(str(tmp_path / f"photo{number}.png"), numpy.full((4, 6, 3), 40 * number, numpy.uint8))
     source = FileVideoSource(tmp_path / "photo1.png")
     assert shade(source.read()) == 1
-    aside = (tmp_path / "photo1.png").rename(tmp_path / "aside.png")  # it is not read anew for each frame
+    aside = (tmp_path / "photo1.png").rename(tmp_path / "aside.png")  # the file is not read again for each frame
     assert [shade(source.read()) for _ in range(4)] == [1, 1, 1, 1]
     source.close()
     aside.rename(tmp_path / "photo1.png")
@@ -134,7 +134,7 @@ def test_a_picture_stays(tmp_path, hurried):
 
 
 def test_colours_are_red_first(tmp_path):
-    """OpenCV has blue first; we have not."""
+    """OpenCV has blue first, the package red."""
     import numpy
 
     cv2 = opencv()
@@ -152,12 +152,12 @@ def test_colours_are_red_first(tmp_path):
     ("name", "type_", "message"),
     [
         ("nowhere.mp4", "not-found", "Cannot read the video file"),
-        ("letter.txt", "unknown", "OpenCV finds no picture in"),
-        ("nothing%d.png", "unknown", "OpenCV finds no picture in"),
+        ("letter.txt", "unknown", "OpenCV finds no image in"),
+        ("nothing%d.png", "unknown", "OpenCV finds no image in"),
     ],
 )
 def test_a_file_that_is_none(tmp_path, capfd, name, type_, message):
-    """A wrong path or file shows where the source is made."""
+    """A wrong path or file is reported by the constructor."""
     opencv()
     tmp_path.joinpath("letter.txt").write_text("Dear Sir,")
     with pytest.raises(DeviceError, match=message) as caught:
@@ -167,7 +167,7 @@ def test_a_file_that_is_none(tmp_path, capfd, name, type_, message):
 
 @pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf")])
 def test_impossible_rates(fps):
-    """A rate is above zero."""
+    """A rate must be above zero."""
     with pytest.raises(ValueError, match="must be a positive number"):
         FileVideoSource("film.avi", fps=fps)
     with pytest.raises(ValueError, match="must be a positive number"):
@@ -185,7 +185,7 @@ def test_a_file_without_opencv(tmp_path, monkeypatch):
 
 
 def test_opencv_is_never_released_by_another_thread(film):
-    """Sessions that end while the film is being read, again and again: OpenCV would hang or crash."""
+    """Sessions end repeatedly while the file is being read, which could make OpenCV hang or crash."""
     source = FileVideoSource(film, fps=120)
     for number in range(40):
         shoot = Shoot(source)
@@ -202,19 +202,19 @@ def test_opencv_is_never_released_by_another_thread(film):
 
 @pytest.fixture
 def screen(monkeypatch):
-    """An X server without a screen to look at, of 320 x 240 pixels, which are black."""
+    """Run an X server with a virtual screen of 320 x 240 black pixels."""
     pytest.importorskip("mss", reason="mss (extra screen) is not installed")
     program = xvfb()
     reading, writing = os.pipe()
     server = subprocess.Popen(
-        # Without -noreset it starts anew when its last client leaves, and refuses the next one meanwhile.
+        # Without -noreset the server restarts when its last client leaves, and refuses the next one meanwhile.
         [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp", "-noreset"],
         pass_fds=[writing],
         stderr=subprocess.DEVNULL,
     )
     os.close(writing)
-    with open(reading, "rb") as told:
-        number = told.readline().decode().strip()
+    with open(reading, "rb") as output:
+        number = output.readline().decode().strip()
     assert number, "Xvfb has not begun"
     monkeypatch.setenv("DISPLAY", f":{number}")
     yield server
@@ -223,7 +223,7 @@ def screen(monkeypatch):
 
 
 def test_a_screen(screen):
-    """What is on the screen, at the rate that was asked for."""
+    """The images show the screen, at the requested rate."""
     source = ScreenSource(fps=50)
     with takes(2, at_least=0.1):
         frames = [source.read() for _ in range(6)]
@@ -244,14 +244,14 @@ def test_a_screen_on_the_threads_of_sessions(screen):
 
 
 def test_a_monitor_that_is_not_there(screen):
-    """The error says how many there are."""
-    with pytest.raises(DeviceError, match="no monitor 7, there are 1") as caught:
+    """The error states the number of monitors."""
+    with pytest.raises(DeviceError, match="no monitor 7; this machine has 1") as caught:
         ScreenSource(7).read()
     assert (caught.value.type, caught.value.devices) == ("not-found", ("screen",))
 
 
 def test_a_screen_that_goes_away(screen):
-    """When the X server ends it is reported, once; it is looked for again like a camera that was unplugged."""
+    """When the X server ends, one failure is reported; the screen is tried again like an unplugged camera."""
     shoot = Shoot(ScreenSource(fps=50), role="screen")
     shoot.camera.wait_opened(Deadline(LIMIT))
     screen.kill()
@@ -263,7 +263,7 @@ def test_a_screen_that_goes_away(screen):
 @pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="other systems have a screen always")
 @pytest.mark.parametrize(("display", "message"), [(None, "DISPLAY is not set"), (":9999", "DISPLAY is ':9999'")])
 def test_a_machine_without_a_screen(monkeypatch, display, message):
-    """Reading it says so."""
+    """Reading raises an error that says so."""
     pytest.importorskip("mss", reason="mss (extra screen) is not installed")
     if display is None:
         monkeypatch.delenv("DISPLAY", raising=False)

@@ -91,12 +91,12 @@ def test_latencies_are_those_of_the_bot(talk: Conversation) -> None:
     spoken, typed = talk.latency.turns
     assert spoken.transcript is not None
     assert spoken.text is not None
-    assert spoken.sound is not None
-    assert 0.15 < spoken.transcript <= spoken.text <= spoken.sound
+    assert spoken.audio is not None
+    assert 0.15 < spoken.transcript <= spoken.text <= spoken.audio
     assert typed.transcript is None
     assert typed.text is not None
-    assert typed.sound is not None
-    assert 0 < typed.text <= typed.sound < 2
+    assert typed.audio is not None
+    assert 0 < typed.text <= typed.audio < 2
 
 
 def test_a_notebook_gets_html(talk: Conversation) -> None:
@@ -107,8 +107,8 @@ def test_a_notebook_gets_html(talk: Conversation) -> None:
     )
     assert (voices.count("<audio"), turn.count("<audio")) == (3, 2)
     assert latency.count("<tr>") == 4
-    assert "<th>first sound</th>" in latency
-    assert str(round(1000 * (talk.latency.turns[0].sound or 0))) in latency
+    assert "<th>first audio</th>" in latency
+    assert str(round(1000 * (talk.latency.turns[0].audio or 0))) in latency
 
 
 def test_tables_are_text_too(talk: Conversation) -> None:

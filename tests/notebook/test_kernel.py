@@ -97,7 +97,7 @@ def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kerne
     assert text_of(*kernel.displays.values()).endswith("This client ended the session")
     assert len(kernel.displays) == 1
     assert "<audio" in kernel.run("talk.audio._repr_html_()")
-    assert "first sound" in kernel.run("talk.latency")
+    assert "first audio" in kernel.run("talk.latency")
 
 
 def test_an_interrupted_cell_leaves_the_client_usable(kernel: Kernel) -> None:

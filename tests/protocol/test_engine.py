@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtvi_sync.concurrency.future import Future
 from rtvi_sync.errors import (
     BotError,
     ConfigUpdateError,
@@ -21,6 +22,7 @@ from rtvi_sync.errors import (
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol import engine as engine_module
+from rtvi_sync.protocol import pending_requests
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
 from rtvi_sync.protocol.engine import (
     PROTOCOL_VERSION,
@@ -193,35 +195,55 @@ class TestAnswers:
         for type_ in ("send-text", "disconnect-bot", "of-my-own"):
             id_ = asked(engine, type_)
             assert heard(engine.receive(RTVIMessage("server-response", {}, id_))) == [RTVIEvent.SERVER_RESPONSE]
-        assert not engine._asked
+        assert not engine.pending.ids()
 
     def test_the_memory_is_bounded(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         """What nobody waits for is forgotten, the oldest first: an answer to it is an event only."""
-        monkeypatch.setattr(engine_module, "_MAX_ASKED", 3)
+        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
         ready(engine)
         ids = [asked(engine, "client-message") for _ in range(5)]
         found = [heard(engine.receive(RTVIMessage("server-response", {}, id_)))[0] for id_ in ids]
         assert found == [RTVIEvent.SERVER_RESPONSE] * 2 + [Resolve] * 3
-        assert not engine._asked
+        assert not engine.pending.ids()
 
     def test_what_somebody_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         """However much is sent meanwhile; once the wait is over it is, in its turn."""
-        monkeypatch.setattr(engine_module, "_MAX_ASKED", 3)
+        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
         ready(engine)
-        awaited = [RTVIMessage("client-message") for _ in range(3)]
-        for message in awaited:
-            engine.outbound(message, awaited=True)
+        awaited = [(RTVIMessage("client-message"), Future[RTVIMessage]()) for _ in range(3)]
+        for message, waiter in awaited:
+            engine.outbound(message, waiter)
         for _ in range(10):
             asked(engine, "client-message")
-        for message in awaited[1:]:
+        for message, waiter in awaited[1:]:
             assert message.id is not None
-            engine.given_up(message.id)
+            engine.pending.abandon(message.id, waiter)
         for _ in range(2):
             asked(engine, "client-message")
-        found = [heard(engine.receive(RTVIMessage("server-response", {}, message.id)))[0] for message in awaited]
+        found = [heard(engine.receive(RTVIMessage("server-response", {}, message.id)))[0] for message, _ in awaited]
         assert found == [Resolve, RTVIEvent.SERVER_RESPONSE, Resolve]
-        engine.given_up("nobody's")
-        assert len(engine._asked) <= 3
+        assert len(engine.pending.ids()) <= 3
+
+    def test_the_waiter(self, engine: Engine) -> None:
+        """The effect of an answer, a refusal or an answer over a limit carries it."""
+        waiter = Future[RTVIMessage]()
+        for answer, effect_class in (
+            (lambda id_: RTVIMessage("server-response", {}, id_), Resolve),
+            (lambda id_: RTVIMessage("error-response", {}, id_), Reject),
+            (lambda id_: RTVIMessage("server-response", nested(101), id_), Reject),
+        ):
+            message = RTVIMessage("client-message")
+            engine.outbound(message, waiter)
+            (effect,) = (e for e in engine.receive(answer(message.id)) if isinstance(e, effect_class))
+            assert effect.waiter is waiter
+
+    @pytest.mark.parametrize(
+        "message", [RTVIMessage("client-message", {}, None), RTVIMessage("send-text"), RTVIMessage("my-own")]
+    )
+    def test_what_has_no_answer_is_not_awaited(self, engine: Engine, message: RTVIMessage) -> None:
+        """A call that waited for it would wait for ever."""
+        with pytest.raises(ValueError, match="No answer can be matched"):
+            engine.outbound(message, Future())
 
 
 class TestRefusals:

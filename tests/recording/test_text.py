@@ -1,4 +1,4 @@
-"""That no server can command a terminal."""
+"""Sanitizing of text that a terminal shows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rtvi_sync.recording.text import LONGEST_LINE, clean
     ],
 )
 def test_clean_takes_out_what_a_terminal_obeys_and_nothing_else(text: str, shown: str) -> None:
-    """Escape sequences lose their escape, line breaks become spaces, writing of all languages stays."""
+    """Escape sequences lose their escape, line breaks become spaces, text of all languages stays."""
     assert clean(text) == shown
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_clean_leaves_one_line_that_can_be_written(text: str) -> None:
-    """Whatever a server sends becomes printable text without control characters, and stays so."""
+    """Any text becomes printable text without control characters; clean() is idempotent."""
     shown = clean(text)
     assert shown.encode() is not None
     assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)

@@ -21,6 +21,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.base import TransportOptions
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
 from tests.support.slowness import takes
@@ -143,9 +144,9 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
     run = threading.Event()
     work = ConnectAttempt._work
 
-    def late(self: ConnectAttempt, session: Session) -> None:
+    def late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
         assert run.wait(SOON)
-        work(self, session)
+        work(self, session, options)
 
     monkeypatch.setattr(ConnectAttempt, "_work", late)
     client = memory_client(connect_timeout=0.05)

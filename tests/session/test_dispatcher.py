@@ -276,7 +276,7 @@ class TestOrder:
         settle(client)
         assert streamed == list(range(300))
         assert heard == [(door, n) for n in range(300) for door in ("handler", "signal")]
-        assert names == {"queue"}
+        assert names == {"worker"}
 
     def test_order_across_events(self, client: RTVIClient) -> None:
         """Events of different types keep their order."""

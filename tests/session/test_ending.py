@@ -89,7 +89,7 @@ class TestDisconnect:
                     raise NoThreadError("can't start new thread")
                 super().start()
 
-        monkeypatch.setattr("rtvi_sync.session.session.PoolTask", Refused)
+        monkeypatch.setattr("rtvi_sync.session.ending.PoolTask", Refused)
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
@@ -191,7 +191,7 @@ class TestDisconnect:
         client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
-        until(lambda: session_of(client)._pending._waiters)
+        until(lambda: session_of(client)._engine.pending._awaited)
         client.disconnect()
         assert seen == ["close", DisconnectedError, TransportState.DISCONNECTING, "gated", False]
 

@@ -38,7 +38,7 @@ def test_nothing_runs_by_itself() -> None:
     with client:
         say(client, 1, 2)
         assert heard == []
-        assert not [name for name in threads_of_package() if "-lane-" in name]
+        assert not [name for name in threads_of_package() if "-worker-" in name]
         assert client.process_events() == 2
         assert heard == [1, 2]
         assert set(names) == {threading.current_thread().name}

@@ -1,7 +1,7 @@
 """A machine with microphones, in manual time.
 
-Nothing happens in it but at the times to which a test lets it advance. The threads of the package sleep in it, in the
-library or at a notifier, and wake at exactly their times; so what they do does not depend on how fast the tests run.
+Time passes only when a test advances it. The package's threads sleep in it, in the library or at a notifier, and wake
+at exactly their times, so that their behaviour does not depend on the speed of the tests.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 from tests.support.slowness import GUARD
 
-# Real time after which something has gone wrong.
+# Seconds of real time after which a test has failed.
 LIMIT = GUARD
 ROLES = ("rtvi-mic", "rtvi-speaker")
 
 
 @attrs.frozen
 class Sleeper:
-    """What a thread waits for."""
+    """A condition that a thread waits for, with its due time."""
 
     notifier: Notifier
     ready: Callable[[], object]
@@ -34,7 +34,7 @@ class Sleeper:
 
 
 class World:
-    """Time that passes when a test says so."""
+    """A clock that advances when a test says so."""
 
     def __init__(self) -> None:
         self.time = 500.0
@@ -46,7 +46,7 @@ class World:
         return self.time
 
     def wait(self, notifier: Notifier, ready: Callable[[], object], timeout: float) -> None:
-        """Sleep at `notifier` until `ready()`, at most `timeout` seconds of this world's time."""
+        """Sleep at `notifier` until `ready()`, at most `timeout` seconds of this clock."""
         due = self.time + timeout
         me = threading.current_thread()
         self._sleepers[me] = Sleeper(notifier, ready, due)
@@ -59,13 +59,13 @@ class World:
             del self._sleepers[me]
 
     def settle(self) -> None:
-        """Let the threads run until all sleep or have ended."""
+        """Let the threads run until all of them sleep or have ended."""
         end = Deadline(LIMIT)
         while not self._fell_asleep.wait_for(self._asleep, Deadline(0.001)):
             assert not end.expired, "a thread did not come to rest"
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; what is due meanwhile happens at its time, one after the other."""
+        """Advance the clock; what becomes due meanwhile runs at its time, in order."""
         target = self.time + seconds
         self.settle()
         while (due := min((s.due for s in list(self._sleepers.values())), default=math.inf)) <= target + 1e-9:
@@ -75,7 +75,7 @@ class World:
         self.settle()
 
     def leap(self, seconds: float) -> None:
-        """Let time pass at once, as if the whole process had been stopped meanwhile; does not wait for the threads."""
+        """Advance the clock at once, as if the whole process had been stopped; do not wait for the threads."""
         self._set(self.time + seconds)
 
     def _set(self, now: float) -> None:
@@ -97,21 +97,21 @@ def microphone(name: str) -> MediaDeviceInfo:
 
 
 class FakeAudio:
-    """An `AudioBackend` whose devices do what a test tells them; changes count from the next call on.
+    """An `AudioBackend` whose devices a test controls; changes take effect with the next call.
 
     Attributes:
         inputs: the microphones; the first is the default.
-        rate: what the devices record at, whatever they are asked for; None: what they are asked for.
+        rate: rate at which the devices record; None: the requested rate.
         open_error: raised by the next calls of `open_input()`.
-        open_takes: how long opening takes, in seconds.
-        first_frame_after: how much longer than usual the first frame takes, in seconds.
-        read_error: raised by the next calls of `read()`, also one that waits already.
+        open_takes: seconds that opening takes.
+        first_frame_after: additional seconds that the first frame takes.
+        read_error: raised by the next calls of `read()`, also by a blocked one.
         hangs: no call returns while it is true.
-        backlog_limit: no more than so many seconds of what waits are told.
+        backlog_limit: seconds of the backlog that the device reports at most.
         open: the streams that are open now.
-        most_open: how many were open at once.
+        most_open: the largest number of streams open at once.
         asked: the arguments of `open_input()`, in order.
-        misused: what was called that the seam does not allow.
+        misused: calls that the interface does not allow.
     """
 
     def __init__(self, world: World) -> None:
@@ -141,7 +141,7 @@ class FakeAudio:
         self.notifier.notify_all()
 
     def fail(self, error: Exception | None = None) -> None:
-        """Have the open stream, and those to come, fail; without an error: no more."""
+        """Make the open stream and later ones fail; None: no longer."""
         self.read_error = error
         self.notifier.notify_all()
 
@@ -167,7 +167,7 @@ class FakeAudio:
         raise NotImplementedError
 
     def answer(self, after: float, failed: Callable[[], object] = lambda: False) -> None:
-        """Have the calling thread wait in the library."""
+        """Block the calling thread in the library."""
         world, due = self.world, self.world.time + after
         while True:
             if self._hangs:
@@ -179,7 +179,7 @@ class FakeAudio:
 
 
 class FakeInput:
-    """Records a period every 20 ms. Each sample of the k-th is k."""
+    """A stream that records a period every 20 ms. Each sample of the k-th is k."""
 
     def __init__(self, audio: FakeAudio, device: MediaDeviceInfo, rate: int, period: float) -> None:
         self.device = device
@@ -217,7 +217,7 @@ class FakeInput:
         self._audio.closed_at.append(self._audio.world.time)
 
     def _check(self, call: str, *, usable: bool) -> None:
-        """Note what would crash PortAudio."""
+        """Record a call that would crash PortAudio."""
         if threading.current_thread() is not self._owner:
             self._audio.misused.append(f"{call}() on another thread")
         if self not in self._audio.open:
@@ -227,12 +227,12 @@ class FakeInput:
 
 
 def frame(number: int, samples: int = 320) -> bytes:
-    """What a stream delivers as its `number`-th period, from 1 on."""
+    """Return the `number`-th period of a stream, from 1 on."""
     return number.to_bytes(2, "little") * samples
 
 
 def within(limit: float, condition: Callable[[], object]) -> bool:
-    """Let other threads run, in real time, until it holds; False if it does not."""
+    """Let other threads run in real time until the condition holds; return False if it never does."""
     end = time.monotonic() + limit
     while not condition():
         if time.monotonic() > end:

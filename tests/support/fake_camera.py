@@ -1,4 +1,4 @@
-"""A camera without hardware: it does what a test says, and notes which threads call it."""
+"""A camera without hardware, controlled by a test, which records the threads that call it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webc
 
 
 def picture(number: int, width: int = 2, height: int = 1) -> VideoFrame:
-    """An image of one colour, told from others by its number."""
+    """Return an image of one colour, identified by its number."""
     image = bytes([number % 256]) * (3 * width * height)
     return VideoFrame(image=image, width=width, height=height, timestamp=time.monotonic())
 
 
 def number_of(frame: VideoFrame) -> int:
-    """The number of a `picture()`."""
+    """Return the number of a `picture()`."""
     return frame.image[0]
 
 
 class FakeStream:
-    """An open camera."""
+    """A stream of an open camera."""
 
     def __init__(self, backend: FakeCameras) -> None:
         self.device = WEBCAM
@@ -45,14 +45,15 @@ class FakeStream:
 
 
 class FakeCameras:
-    """One camera: a `CameraBackend`.
+    """A `CameraBackend` with one camera.
 
     Attributes:
         calls: name and thread of each call.
-        hints: what it was last opened with.
-        refuse: what opening raises.
-        fail: what reading raises.
-        pictures: what reading gives. Without one it waits; if it is `running`, it gives picture 0 after 10 ms.
+        hints: arguments of the last `open_camera()`.
+        refuse: the error that opening raises.
+        fail: the error that reading raises.
+        pictures: the images that reading returns. Without one it blocks, or returns picture 0 after
+            10 ms if the camera is `running`.
     """
 
     def __init__(self, *, running: bool = False) -> None:
@@ -101,7 +102,7 @@ class FakeCameras:
         return frame
 
     def break_down(self, message: str = "it was unplugged") -> None:
-        """From now on reading fails."""
+        """Make `read()` fail from now on."""
         self.fail = DeviceError(message, devices=("cam",), type="not-found")
         self.pictures.put(None)
 
@@ -110,7 +111,7 @@ class FakeCameras:
 
     @contextmanager
     def hang(self) -> Iterator[None]:
-        """Calls do not return in here, as those of a hung driver."""
+        """Block every call, as a hung driver does."""
         self._hanging.clear()
         try:
             yield
@@ -121,13 +122,13 @@ class FakeCameras:
         return sum(call == name for call, _ in self.calls)
 
     def wait_for(self, name: str, times: int) -> None:
-        """Until `name` was called so often."""
+        """Wait until `name` was called `times` times."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.count(name) >= times, LIMIT), self.calls
 
 
 class Shoot:
-    """A `Camera` with what it told."""
+    """A `Camera`, with what it published and reported."""
 
     def __init__(self, cam: Any, *, on: bool = True, **options: Any) -> None:
         self.on = on
@@ -153,7 +154,7 @@ class Shoot:
             self._changed.notify_all()
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait for something that is published or told."""
+        """Wait until something is published or reported."""
         with self._changed:
             assert self._changed.wait_for(condition, LIMIT), (self.published, self.errors, self.infos)
 

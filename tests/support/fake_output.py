@@ -1,4 +1,4 @@
-"""A machine with speakers, in the manual time of `fake_audio`: what they play is kept sample by sample."""
+"""A machine with speakers, in the manual time of `fake_audio`, which keeps what they play sample by sample."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def loudspeaker(name: str) -> MediaDeviceInfo:
 
 
 class FakeSpeakers:
-    """An `AudioBackend` whose speakers do what a test tells them; changes count from the next call on.
+    """An `AudioBackend` whose speakers a test controls; changes take effect with the next call.
 
     Attributes:
         outputs: the speakers; the first is the default.
         leap: seconds of audio that a device takes at once; 0: it takes one sample after the other.
-        speed: how fast the devices' clock is, compared with the world's.
-        late: how long the calling thread has to wait, in the library, for the interpreter; asked at each call.
-        longest: the longest period with which it can be opened.
-        most: seconds of audio for which a device has room at most.
+        speed: speed of the devices' clock, relative to the test's clock.
+        late: returns how long the calling thread waits for the GIL in the library; called at each call.
+        longest: the longest period with which a device can be opened.
+        most: capacity of a device, in seconds of audio.
         open_error: raised by the next calls of `open_output()`.
-        write_error: raised by the next calls of `write()`, also one that waits already.
+        write_error: raised by the next calls of `write()`, also by a blocked one.
         hangs: no call returns while it is true.
-        streams: all that were opened, in order.
+        streams: all opened streams, in order.
         asked: the arguments of `open_output()`, in order.
-        misused: what was called that the seam does not allow.
+        misused: calls that the interface does not allow.
     """
 
     def __init__(self, world: World) -> None:
@@ -56,7 +56,7 @@ class FakeSpeakers:
         self._notifier.notify_all()
 
     def fail(self, error: Exception | None) -> None:
-        """Have the open stream, and those to come, fail; None: no more."""
+        """Make the open stream and later ones fail; None: no longer."""
         self.write_error = error
         self._notifier.notify_all()
 
@@ -84,19 +84,19 @@ class FakeSpeakers:
         return self.streams[-1]
 
     def answer(self) -> None:
-        """Have the calling thread wait as long as the library hangs, and then for the interpreter."""
+        """Block the calling thread as long as the library hangs, and then for the GIL."""
         while self.hangs:
             self._wait(lambda: not self.hangs, math.inf)
         self.sleep(self.late())
 
     def wait_for_room(self, until: float) -> None:
-        """Have the calling thread wait in the library until a time."""
+        """Block the calling thread in the library until a time."""
         self._wait(lambda: self.hangs or self.write_error is not None, until - self.world.time)
         while self.hangs:
             self._wait(lambda: not self.hangs, math.inf)
 
     def sleep(self, seconds: float) -> None:
-        """Have the calling thread wait, whatever happens."""
+        """Block the calling thread unconditionally."""
         self._wait(lambda: False, seconds)
 
     def _wait(self, ready: Callable[[], object], seconds: float) -> None:
@@ -105,14 +105,14 @@ class FakeSpeakers:
 
 
 class FakeOutput:
-    """Plays what it is given, and silence when it has nothing.
+    """An output stream that plays the written audio, and silence when it has none.
 
     Attributes:
-        buffer: seconds of audio that it holds.
-        heard: all samples that it has played.
-        begun: when it played the first of them.
-        dry: how often it had nothing to play.
-        open: whether it is.
+        buffer: capacity, in seconds of audio.
+        heard: all played samples.
+        begun: time at which it played the first of them.
+        dry: number of underruns.
+        open: whether the stream is open.
     """
 
     def __init__(self, speakers: FakeSpeakers, device: MediaDeviceInfo, rate: int, buffer: float) -> None:
@@ -128,7 +128,7 @@ class FakeOutput:
         self._failed = False
         self._waiting = bytearray()
         self._is_dry = True
-        self._pace = rate * speakers.speed  # samples in a second of the world's
+        self._pace = rate * speakers.speed  # samples per second of the test's clock
         self._leap = max(1, round(rate * speakers.leap))
         self._capacity = round(rate * buffer)
 
@@ -147,7 +147,7 @@ class FakeOutput:
             self._is_dry = self._is_dry and not self._waiting
             if missing <= 0:
                 break
-            # It waits for all of the rest to fit, as far as that is possible.
+            # The stream waits until the rest of the audio fits, as far as its capacity allows.
             wanted = len(self.heard) // 2 + min(missing, self._capacity)
             self._speakers.wait_for_room(self.begun + math.ceil(wanted / self._leap) * self._leap / self._pace)
         self._speakers.answer()
@@ -174,11 +174,11 @@ class FakeOutput:
         self._speakers.answer()
 
     def heard_at(self, index: int) -> float:
-        """When a sample of `heard` was played."""
+        """Return when a sample of `heard` was played."""
         return self.begun + index / self._pace
 
     def fail(self) -> None:
-        """It has failed: only `close()` may follow."""
+        """Record a failure: only `close()` may follow."""
         self._failed = True
 
     def _play(self) -> None:
@@ -196,7 +196,7 @@ class FakeOutput:
         return self._capacity - len(self._waiting) // 2
 
     def _check(self, call: str, *, usable: bool) -> None:
-        """Note what would crash PortAudio."""
+        """Record a call that would crash PortAudio."""
         if threading.current_thread() is not self._owner:
             self._speakers.misused.append(f"{call}() on another thread")
         if not self.open:

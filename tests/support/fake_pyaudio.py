@@ -162,7 +162,7 @@ class FakePyAudio:
                 raise OSError(-9996, "Invalid device")
             device = self._devices[index]
             if options["channels"] > (device.inputs if is_input else device.outputs):
-                self._machine.crashes.append("it would print that there are not so many channels")
+                self._machine.crashes.append("it would print that the device has fewer channels")
             if device.error is not None:
                 raise device.error
             if device not in self._machine.devices:

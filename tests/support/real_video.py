@@ -1,4 +1,4 @@
-"""The libraries for pictures, where they are installed."""
+"""The video libraries, where they are installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .required import missing
 
 
 def opencv() -> Any:
-    """OpenCV, or the test is skipped by name; with RTVI_REQUIRE_REAL it fails."""
+    """Return OpenCV, or skip the test by name; with RTVI_REQUIRE_REAL fail it."""
     try:
         return opencv_backend.load("This test")
     except (DeviceError, MissingExtraError) as error:
@@ -21,12 +21,12 @@ def opencv() -> Any:
 
 
 def xvfb() -> str:
-    """The program of a screen in memory, or the test is skipped by name; with RTVI_REQUIRE_REAL it fails."""
+    """Return the virtual X server's program, or skip the test by name; with RTVI_REQUIRE_REAL fail it."""
     return shutil.which("Xvfb") or missing("Xvfb is not installed")
 
 
 def write_film(path: Path, count: int, fps: float = 10.0, size: tuple[int, int] = (64, 48)) -> Path:
-    """A film of grey images, each 40 lighter than the one before it, that OpenCV itself writes."""
+    """Write a video of grey images, each 40 lighter than the one before it, with OpenCV itself."""
     import numpy
 
     cv2 = opencv()

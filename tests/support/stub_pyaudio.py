@@ -20,7 +20,7 @@ if "missing" in _STATE:
 
 class PyAudio:
     def __init__(self) -> None:
-        # Read anew each time that PortAudio begins
+        # Read each time that PortAudio initializes
         self._state: dict[str, Any] = json.loads(Path(__file__).with_name("state.json").read_text())
         if "error" in self._state:
             raise OSError(-9999, self._state["error"])

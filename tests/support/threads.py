@@ -108,7 +108,7 @@ def own_threads() -> list[str]:
 
 
 def lanes_of_package() -> list[str]:
-    return [name for name in threads_of_package() if "-lane-" in name]
+    return [name for name in threads_of_package() if "-worker-" in name]
 
 
 def descriptors() -> int:

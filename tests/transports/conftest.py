@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 from tests.support.environment import no_environment  # noqa: F401 - a fixture

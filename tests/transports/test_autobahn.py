@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
@@ -31,7 +31,7 @@ AGENT = "rtvi_sync"
 
 # What the suite holds to be right, or not to be its business.
 GOOD = {"OK", "INFORMATIONAL"}
-# Broken text that comes in fragments is refused when the message is complete; to refuse it sooner would be better yet.
+# Invalid text in fragments is refused when the message is complete; earlier would be better.
 FAST_FAILING = ("6.4.",)
 # Compression, which is never asked for: a small message could grow to any size.
 COMPRESSION = ("12.", "13.")
@@ -97,7 +97,7 @@ class Echo:
 
 @pytest.fixture(scope="module")
 def io():
-    """One io thread for all cases."""
+    """One I/O thread for all cases."""
     thread = IOThread()
     yield thread
     thread.close()

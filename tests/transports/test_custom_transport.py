@@ -389,12 +389,12 @@ class TestSwitches:
         assert client.is_mic_enabled is False
         assert transport.calls == []
         with client:
-            assert transport.options.media.switches.mic is False
+            assert manager_of(client).media.settings.mic is False
             client.enable_mic(True)
             assert transport.calls[-1] == "enable_mic True"
         client.enable_mic(False)
         with client:
-            assert transport.options.media.switches.mic is False
+            assert manager_of(client).media.settings.mic is False
         assert [c for c in transport.calls if c.startswith("enable")] == ["enable_mic True"]
 
     def test_while_connecting(self) -> None:
@@ -415,7 +415,7 @@ class TestSwitches:
         client = RTVIClient(transport=transport, enable_cam=True, connect_timeout=SOON)
         assert client.is_cam_enabled is True
         with client:
-            assert transport.options.media.switches.cam is True
+            assert manager_of(client).media.settings.cam is True
             client.enable_cam(False)
             assert transport.calls[-1] == "enable_cam False"
         assert client.is_cam_enabled is False

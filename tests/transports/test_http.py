@@ -12,7 +12,7 @@ import httpx
 import pytest
 import respx
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.transports import http, net
@@ -123,7 +123,7 @@ def test_other_encodings(any_post, body, document):
 
 
 def test_the_depth_of_an_answer(any_post):
-    """A hundred levels are taken, one more is not: whoever prints or copies it would run into Python's own limit."""
+    """A hundred levels are accepted, one more is not: to print or copy it would exceed Python's recursion limit."""
     with Endpoint(answering(b"[" * 100 + b"]" * 100)) as server:
         assert json.dumps(any_post(server.url)) == "[" * 100 + "]" * 100
     with (
@@ -558,12 +558,12 @@ def test_respx(post):
     """A client whose requests are answered by respx works, refusals and errors too."""
     respx.post("http://server.test/good").respond(json={"a": 1})
     respx.post("http://server.test/bad").respond(403, json={"info": "no"})
-    respx.post("http://server.test/dead").mock(side_effect=httpx.ConnectError("nobody there"))
+    respx.post("http://server.test/dead").mock(side_effect=httpx.ConnectError("no peer"))
     with httpx.Client() as client:
         assert post("http://server.test/good", client=client) == {"a": 1}
         with pytest.raises(StartBotError, match="answered 403: no"):
             post("http://server.test/bad", client=client)
-        with pytest.raises(StartBotError, match="nobody there"):
+        with pytest.raises(StartBotError, match="no peer"):
             post("http://server.test/dead", client=client)
 
 
@@ -583,7 +583,7 @@ def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
 
 
 def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
-    """An abort frees a thread whose client hello nobody answers."""
+    """An abort wakes a thread whose client hello gets no answer."""
     hello = threading.Event()
 
     def handshake(peer):
@@ -687,7 +687,7 @@ def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
-    """The limit is one for the whole request, not one for each read, even if nobody abandons the attempt."""
+    """The limit applies to the whole request, not to each read, even if the attempt is not abandoned."""
     monkeypatch.setattr(net, "_GRACE", 0.05)
     deadline = Deadline(0.3)
     signal = AbortController(deadline, AbandonedError).signal

@@ -15,7 +15,7 @@ import respx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import (
     ActionEndpointNotSetError,
@@ -181,12 +181,12 @@ def test_respx(post):
     """A client whose requests are answered by respx works, errors too."""
     respx.post("http://server.test/good").respond(content=event(b"{}"), content_type="text/event-stream")
     respx.post("http://server.test/bad").respond(403, json={"info": "no"})
-    respx.post("http://server.test/dead").mock(side_effect=httpx.ConnectError("nobody there"))
+    respx.post("http://server.test/dead").mock(side_effect=httpx.ConnectError("no peer"))
     with httpx.Client() as client:
         assert list(post("http://server.test/good", client=client)) == [b"{}"]
         with pytest.raises(RequestRejectedError, match="answered 403: no"):
             list(post("http://server.test/bad", client=client))
-        with pytest.raises(DisconnectedError, match="nobody there"):
+        with pytest.raises(DisconnectedError, match="no peer"):
             list(post("http://server.test/dead", client=client))
 
 
@@ -243,7 +243,7 @@ def test_a_bomb_does_not_go_off(any_post, content_type):
 
 
 def test_a_stream_is_longer_than_a_message(post, monkeypatch):
-    """How much may come is counted anew from each event on: a stream may be as long as it likes."""
+    """The received bytes are counted from 0 again after each event: a stream may have any length."""
     monkeypatch.setattr(http, "MAX_ENCODED_BYTES", 200_000)
     monkeypatch.setattr(http_answers, "MAX_ENCODED_BYTES", 200_000)
     texts = [b"x" * 100_000] * 10
@@ -409,7 +409,7 @@ def test_a_stream_that_ends_in_the_midst_of_an_event(any_post, rest):
     with Endpoint(respond) as server:
         stream = any_post(server.url)
         assert next(stream) == b"{}"
-        with pytest.raises(DisconnectedError, match=r"broke off in the midst of an event\. See the server's log"):
+        with pytest.raises(DisconnectedError, match=r"broke off inside an event\. See the server's log"):
             next(stream)
 
 
@@ -529,7 +529,7 @@ def test_closing_it_ends_the_connection(any_post):
 
 @pytest.mark.parametrize("phase", ALL_PHASES)
 def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
-    """The limit is one for the whole request, not one for each read, even if nobody abandons the attempt."""
+    """The limit applies to the whole request, not to each read, even if the attempt is not abandoned."""
     monkeypatch.setattr(net, "_GRACE", 0.05)
     deadline = Deadline(0.2)
     signal = AbortController(deadline, AbandonedError).signal

@@ -32,7 +32,6 @@ def connect(attempt):
             on_closed=ends.append,
             on_event=lambda *_: None,
             on_messages=messages.extend,
-            runtime=None,
         )
         transport.initialize(options, messages.append)
         transport.init_devices()
@@ -187,7 +186,7 @@ def test_audio_both_ways():
     assert sink.pcm == b"\1\0" * 240 + b"\3\0" * 240
     assert b"".join(frame.pcm for frame in transport.sent_audio).startswith(speech)
     assert {frame.sample_rate_hz for frame in transport.sent_audio} == {16000}
-    transport.receive_audio(b"\1\0", 24000)  # nobody is there
+    transport.receive_audio(b"\1\0", 24000)  # there is no connection
     with pytest.raises(DisconnectedError):
         transport.send_audio(b"\1\0", 16000)
 
@@ -243,4 +242,4 @@ class FilmNobodyReads(Film):
     """Fails the test if it is read."""
 
     def read(self) -> VideoFrame | None:
-        raise AssertionError("nobody wants pictures")
+        raise AssertionError("no image was requested")

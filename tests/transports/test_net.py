@@ -16,7 +16,7 @@ import trustme
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.transports import net
@@ -24,7 +24,7 @@ from rtvi_sync.transports.net import (
     Network,
     ProxyError,
     check_headers,
-    is_nearby,
+    is_private_host,
     open_stream,
     open_tcp,
     parse_url,
@@ -162,14 +162,14 @@ def test_ordinary_headers_pass():
 
 
 @pytest.mark.parametrize(
-    ("host", "nearby"),
+    ("host", "private"),
     [("127.0.0.1", True), ("::1", True), ("10.1.2.3", True), ("192.168.0.9", True), ("fe80::1%eth0", True),
      ("localhost", True), ("bot.localhost", True), ("8.8.8.8", False), ("2001:4860:4860::8888", False),
      ("bot.example", False), ("localhost.example", False), ("notlocalhost", False), ("", False)],
 )  # fmt: skip
-def test_what_is_nearby(host, nearby):
+def test_private_hosts(host, private):
     """Only the machine itself and private addresses are, and no name that would have to be looked up."""
-    assert is_nearby(host) is nearby
+    assert is_private_host(host) is private
 
 
 # -- TCP --------------------------------------------------------------------------------------------------------------
@@ -255,14 +255,14 @@ def test_a_silent_address_leaves_time_for_the_next(monkeypatch):
 
 
 def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
-    """If nobody abandons the attempt at its limit, the socket's own limit ends it soon after."""
+    """If the attempt is not abandoned at its limit, the socket's own timeout ends it soon after."""
     monkeypatch.setattr(net, "_GRACE", 0.1)
     with black_hole() as hole, pytest.raises(TimeoutError):
         open_tcp("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
 
 
 def test_whoever_set_the_limit_says_what_happened():
-    """At the limit the socket still waits: the owner of the attempt abandons it, and his reason is raised."""
+    """At the limit the socket still waits: the owner of the attempt abandons it, and that reason is raised."""
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
@@ -306,7 +306,7 @@ def test_an_attempt_that_was_abandoned_opens_nothing(attempt):
 
 
 def test_a_connection_without_answer_is_abandoned(attempt):
-    """An abort frees a thread whose SYN nobody answers, at whatever moment it comes."""
+    """An abort wakes a thread whose SYN gets no answer, at any moment."""
     with black_hole() as hole:
         for _ in range(5):
             attempt = AbortController(Deadline(None), AbandonedError)
@@ -429,7 +429,7 @@ def test_a_server_without_tls_is_told_from_other_failures(attempt):
 
 @pytest.mark.parametrize("plain", [hang_up, reset])
 def test_nobody_is_told_to_do_without_tls_by_a_broken_connection(attempt, plain):
-    """Whoever can break a connection could otherwise make programs send their secrets in plain text."""
+    """An attacker who breaks connections could otherwise make applications send their secrets in plain text."""
     with Server(plain) as server, pytest.raises(OSError) as caught:  # noqa: PT011 - which one is up to the moment
         open_tls(server, attempt)
     assert not isinstance(caught.value, NoTLSError)
@@ -448,7 +448,7 @@ def test_other_failures_of_tls_pass(attempt):
 
 
 def test_a_silent_tls_server_is_abandoned(attempt):
-    """An abort frees a thread whose client hello nobody answers."""
+    """An abort wakes a thread whose client hello gets no answer."""
     hello = threading.Event()
 
     def silent(peer):

@@ -79,20 +79,22 @@ class BotServer(Server):
 class Session:
     """What a session gives to its transport, and what the transport told it."""
 
-    def __init__(self, runtime, **options) -> None:
+    def __init__(self, runtime, network=None, **options) -> None:
         self._changed = threading.Condition()
         self.messages: list[object] = []
         self.ends: list[CloseInfo] = []
         self.interruptions = 0
+        self.media = MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options})
+        self.media.expect(runtime)
         self.options = TransportOptions(
             client_ready=READY,
             on_interruption=self._interrupted,
             on_closed=lambda info: self._note(self.ends, info),
             on_event=lambda *_: None,
             on_messages=self._take,
-            runtime=runtime,
-            network=options.pop("network", Network(ssl_context=trusting(), proxy=False)),
-            media=MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options}),
+            network=network or Network(ssl_context=trusting(), proxy=False),
+            media=self.media,
+            _runtime=runtime,
         )
 
     def _note(self, where: list, what: object) -> None:
@@ -157,11 +159,11 @@ def opened(runtime, attempt, monkeypatch):
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
     for transport, session in pairs:
         transport.disconnect()
-        assert session.options.media.stop(LIMIT) == []
+        assert session.media.stop(LIMIT) == []
 
 
 def flush(runtime) -> None:
-    """Wait until the io thread has done all that was given to it."""
+    """Wait until the I/O thread has done all that was given to it."""
     done = threading.Event()
     runtime.io.call(done.set)
     assert done.wait(LIMIT)
@@ -315,7 +317,7 @@ def test_all_kinds_of_frames(plain, opened, runtime, caplog):
         bot.send(frame(BINARY, b"\xff\xff\xff"))
         bot.send(frame(BINARY, b""))
         bot.send(frame(BINARY, encode(TextFrame(text="skipped"))))
-        bot.send(frame(BINARY, b"\xf2\x7f\x03abc"))  # a field nobody knows
+        bot.send(frame(BINARY, b"\xf2\x7f\x03abc"))  # an unknown field
         bot.send(frame(BINARY, encode(AudioRawFrame(audio=b"\1\2" * 80, sample_rate=16000))))
         bot.send(frame(BINARY, encode(InterruptionFrame())))
         bot.send(frame(BINARY, encode(MessageFrame(data="last"))))
@@ -369,7 +371,7 @@ def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch
     def tell(what: object) -> None:
         session._note(session.messages, what)
 
-    monkeypatch.setattr(session.options.media, "receive_audio", lambda *audio: tell(audio))
+    monkeypatch.setattr(session.media, "receive_audio", lambda *audio: tell(audio))
     session.options = attrs.evolve(session.options, on_interruption=lambda: tell("interruption"))
     transport = WebSocketTransport(plain.url)
     opened(transport, session=session)
@@ -389,7 +391,7 @@ def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch
 
 def test_what_came_with_the_handshake_is_delivered(server, runtime, attempt, monkeypatch):
     """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record. It is heard from
-    `send_ready_message()` on: else the program would be told before the event `connected`."""
+    `send_ready_message()` on: otherwise the application would get them before the event `connected`."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
     server.after = frame(BINARY, encode(MessageFrame(data="early")))
     transport, session = WebSocketTransport(server.url), Session(runtime)
@@ -418,7 +420,7 @@ def test_an_end_before_the_ready_message(server, runtime, attempt):
 
 
 def test_a_disconnect_before_the_ready_message(server, runtime, attempt, monkeypatch):
-    """It says goodbye and waits for no answer, which nobody would hear; the ready message then comes too late."""
+    """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
     transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
@@ -518,7 +520,7 @@ def test_the_bots_end_is_told_once(plain, opened, runtime):
 
 
 def test_an_abandoned_attempt_does_not_wait_for_politeness(plain, opened, attempt):
-    """disconnect() after an abort closes at once: nobody has time for a close handshake."""
+    """disconnect() after an abort closes at once, without a close handshake."""
     transport = WebSocketTransport(plain.url)
     opened(transport)
     bot = plain.bot()
@@ -604,7 +606,7 @@ def test_a_session_may_have_other_devices(plain, opened, runtime):
             while bot.receive()[0] != CLOSE:
                 pass
             bot.send(frame(CLOSE, struct.pack("!H", 1000)))
-        session.options.media.stop(LIMIT)
+        session.media.stop(LIMIT)
     assert [set(sink.pcm[::2]) for sink in sinks] == [{0}, {1}]
 
 
@@ -613,10 +615,10 @@ def test_it_carries_audio_and_no_video(plain, opened):
     transport = WebSocketTransport(plain.url)
     session = opened(transport)
     assert (transport.supports_audio, transport.supports_video) == (True, False)
-    assert transport.tracks() == session.options.media.tracks()
+    assert transport.tracks() == session.media.tracks()
     assert transport.tracks().bot.audio is not None
     transport.enable_mic(False)
-    assert not session.options.media.switches.mic
+    assert not session.media.settings.mic
     transport.interrupt_playback()
     for enable, feature in ((transport.enable_cam, "cam"), (transport.enable_screen_share, "screen-share")):
         enable(False)
@@ -629,7 +631,7 @@ def test_it_carries_audio_and_no_video(plain, opened):
 
 
 def test_a_child_has_no_connection(plain, opened):
-    """In a child the transport is free, whoever held its lock; the parent's connection lives."""
+    """In a child the transport is usable, even if its lock was held at the fork; the parent's connection stays open."""
     transport = WebSocketTransport(plain.url)
     opened(transport)
 

@@ -87,7 +87,7 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  
 
 
 def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
-    """A server that reads nothing ends the close after its patience. The messages that it did not take are the error
+    """A server that reads nothing ends the close after the timeout. The messages that it did not take are the error
     of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
     asked: list[BaseException] = []
     policy = ReconnectPolicy(retry_on=lambda error: not asked.append(error))
@@ -164,13 +164,13 @@ def test_what_the_system_holds(tls, what):
     """Messages that the system took and the peer has not acknowledged are counted; audio and control frames are not."""
     opcode, audio = (PONG, 0.0) if what == "pong" else (BINARY, 0.02 if what == "audio" else 0.0)
     with writer_and_peer(tls) as (writer, peer):
-        writer.take(Outgoing(masked_frame(BINARY, b"heard"), 0.0))
+        writer.send(Outgoing(masked_frame(BINARY, b"heard"), 0.0))
         writer.flush()
         assert peer.receive() == (BINARY, b"heard")
         until(lambda: writer.bytes_left == 0)
         while writer.bytes_left == 0 and not writer.blocked:  # until the peer's window is full
             for _ in range(100):
-                writer.take(Outgoing(masked_frame(opcode, b"x" * 100), audio))
+                writer.send(Outgoing(masked_frame(opcode, b"x" * 100), audio))
                 writer.flush()
             threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
         messages, size = writer.end()
@@ -183,12 +183,12 @@ def test_a_message_that_meets_the_close_is_sent_or_refused():
         late = Outgoing(masked_frame(BINARY, b"late"), 0.0)
 
         def close_meanwhile(item: Outgoing) -> bool:
-            writer.take_last(Outgoing(masked_frame(CLOSE, b""), 0.0))
+            writer.send_close(Outgoing(masked_frame(CLOSE, b""), 0.0))
             writer.lock.acquire()  # the I/O thread is writing
             return False
 
         writer._begin = close_meanwhile
-        with running(lambda: writer.take(late)) as sending:
+        with running(lambda: writer.send(late)) as sending:
             sending.get()
         writer.lock.release()
         assert late.refused

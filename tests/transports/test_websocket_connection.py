@@ -31,7 +31,7 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def io():
-    """An io thread, which has ended after the test."""
+    """An I/O thread, which has ended after the test."""
     thread = IOThread()
     yield thread
     thread.close()
@@ -147,7 +147,7 @@ class Client:
 
 
 def on(io: IOThread, function):
-    """What `function()` returns on the io thread, after all that was given to it before."""
+    """What `function()` returns on the I/O thread, after all that was given to it before."""
     done, results = threading.Event(), []
     io.call(lambda: (results.append(function()), done.set()))
     assert done.wait(LIMIT)
@@ -194,7 +194,7 @@ def blocked(client: Client, size: int = 32 * MB) -> bytes:
     """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
     payload = b"\xa5" * size
     client.connection.send(BINARY, payload)
-    on(client.io, int)  # the main thread leaves the writing to the io thread
+    on(client.io, int)  # the main thread leaves the writing to the I/O thread
     assert client.connection._writer.blocked
     return payload
 
@@ -237,7 +237,7 @@ def test_fragments_and_control_frames_in_between(pair):
 
 
 def test_pings_are_answered(pair):
-    """Every ping is answered with its own payload; a pong that nobody asked for is ignored."""
+    """Every ping is answered with its own payload; an unrequested pong is ignored."""
     client, bot = pair
     bot.send(frame(PONG, b"unasked"))
     for payload in (b"", b"x" * 125):
@@ -295,7 +295,7 @@ def test_much_is_sent_before_the_start(link):
 
 
 def test_a_message_may_be_answered_at_once(link):
-    """A callback may send: it runs on the io thread, and no lock is held around it."""
+    """A callback may send: it runs on the I/O thread, and no lock is held around it."""
     _, bot = link(on_message=lambda client, opcode, payload: client.connection.send(opcode, payload))
     for n in range(20):
         bot.send(frame(BINARY, bytes(n)))
@@ -318,7 +318,7 @@ def test_a_slow_reader_gets_everything_in_order(pair):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT)  # nobody reads yet: sending waits for nothing
+        thread.join(LIMIT)  # sending does not block, although the peer does not read yet
         assert not thread.is_alive()
     next_ = [0] * senders
     for _ in range(senders * each):
@@ -341,7 +341,7 @@ def test_reading_goes_on_while_writing_is_blocked(pair):
 
 
 def test_after_a_blockage_callers_write_themselves_again(pair):
-    """Once all is written the io thread no longer watches for room, and the next message goes out directly."""
+    """Once all is written the I/O thread no longer watches for room, and the next message goes out directly."""
     client, bot = pair
     for _ in range(3):
         payload = blocked(client)
@@ -355,7 +355,7 @@ def test_after_a_blockage_callers_write_themselves_again(pair):
 
 
 def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
-    """Who fills the socket while the io thread ceases to watch for room is not forgotten."""
+    """Who fills the socket while the I/O thread ceases to watch for room is not forgotten."""
     client, bot = pair
     watch, come = client.io.watch_writes, [b"\x5a" * (32 * MB)]
 
@@ -371,8 +371,8 @@ def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
 
 
 def test_much_is_written_in_turns(pair, monkeypatch):
-    """After each the io thread goes on by itself; the whole arrives."""
-    monkeypatch.setattr(websocket_writer, "_TURN", 0.0)
+    """After each the I/O thread goes on by itself; the whole arrives."""
+    monkeypatch.setattr(websocket_writer, "_TIME_SLICE", 0.0)
     client, bot = pair
     payload = bytes(range(256)) * 16 * 1024
     with running(lambda: [client.connection.send(BINARY, payload) for _ in range(2)]):
@@ -380,7 +380,7 @@ def test_much_is_written_in_turns(pair, monkeypatch):
 
 
 def test_a_bot_that_reads_nothing_ends_the_session(link):
-    """Bytes that wait longer than the limit without one of them leaving end the connection; nobody hangs."""
+    """Bytes that wait longer than the limit without one of them leaving end the connection; no thread hangs."""
     client, _ = link(stall_timeout=0.2)
     blocked(client)
     info = client.ended()
@@ -392,7 +392,7 @@ def test_a_bot_that_reads_nothing_ends_the_session(link):
 
 
 def test_a_bot_that_only_writes_ends_the_session(link):
-    """So too if the sender found the lock taken, and the io thread writes because it has read."""
+    """So too if the sender found the lock taken, and the I/O thread writes because it has read."""
     client, bot = link(stall_timeout=0.2)
     with client.connection._writer.lock, running(lambda: client.connection.send(BINARY, bytes(32 * MB))):
         pass
@@ -429,8 +429,8 @@ def test_the_stall_limit_counts_from_the_blockage(link):
     assert "has read nothing" in str(client.ended().error)
 
 
-def test_what_is_sent_in_the_midst_of_a_send(pair, monkeypatch):
-    """A finalizer may send in the midst of a send on the same thread: the writer looks again, nothing stays behind."""
+def test_what_is_sent_during_a_send(pair, monkeypatch):
+    """A finalizer may send during a send on the same thread: the writer checks the queue again, no frame stays."""
     client, bot = pair
     on(client.io, int)  # it reads already
     writer, come = client.connection._writer, [b"in between"]
@@ -607,14 +607,14 @@ def test_the_client_hears_the_bot_until_it_answers(pair):
 
 
 def test_what_was_sent_before_close_arrives(pair):
-    """Close waits behind what is queued, except audio, which nobody wants to hear the rest of."""
+    """The close frame is sent behind the queued messages; queued audio is dropped."""
     client, bot = pair
     payload = blocked(client)
     client.connection.send(BINARY, b"audio", 0.5)
     client.connection.send(BINARY, b"control")
     on(client.io, int)  # they are queued
     with running(lambda: client.connection.close(LIMIT)) as closing:
-        until(lambda: client.connection._leaving is not None)  # what the bot reads before may well be the audio
+        until(lambda: client.connection._closing is not None)  # what the bot reads before may well be the audio
         assert bot.receive() == (BINARY, payload)
         assert bot.receive() == (BINARY, b"control")
         assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
@@ -782,7 +782,7 @@ def test_an_error_in_a_callback_ends_the_connection(link, caplog, monkeypatch, w
             bot.send(wire)
         elif where == "continued":
             # The rest is read in a turn that no selector asked for.
-            monkeypatch.setattr(module, "_TURN", 0.0)
+            monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
             with running(lambda: _quietly(bot.send, frame(BINARY, bytes(4 * MB)) + wire)):
                 client.ended()
         info = client.ended()
@@ -797,7 +797,7 @@ def _quietly(function, *args) -> None:
 
 
 def test_an_error_in_the_last_callback_is_logged(link, caplog):
-    """An error in `on_closed` hurts nobody: the connection is closed already."""
+    """An error in `on_closed` has no effect: the connection is closed already."""
 
     def fail(client: Client) -> None:
         raise ValueError("mine")
@@ -880,7 +880,7 @@ def test_a_flood_does_not_starve_the_others(link):
 
 
 def test_a_fork_closes_only_the_copy_of_the_child(pair):
-    """In the child the connection is over, whoever held its lock; the parent's goes on, and ends in full later."""
+    """In the child the connection is closed, even if its lock was held; the parent's goes on."""
     client, bot = pair
     connection = client.connection
 
@@ -906,7 +906,7 @@ def test_a_fork_closes_only_the_copy_of_the_child(pair):
 
 @pytest.mark.parametrize("how", ["polite", "at once", "by the bot", "breach"])
 def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
-    """Whoever holds a copy of the descriptor, such as a child that was not forked by Python: the bot sees the end."""
+    """The bot sees the end although a copy of the descriptor exists, as in a child that was not forked by Python."""
     client, bot = pair
     copy = socket.socket(fileno=socket.dup(client.connection.fileno()))
     with copy:
@@ -921,7 +921,7 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
 
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     before_others: list[int] = []
 
     def wait_for_a_turn(client: Client, opcode: int, payload: bytes) -> None:
@@ -968,7 +968,7 @@ def test_reads_in_vain(link, size, reads):
 
 def test_reading_on_does_not_multiply(link, io, monkeypatch):
     """However long a flood lasts, a connection has one turn at a time."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     client, bot = link()
     stop = threading.Event()
     chunk = frame(BINARY, bytes(100)) * 1000
@@ -985,7 +985,7 @@ def test_reading_on_does_not_multiply(link, io, monkeypatch):
 
 def test_a_busy_connection_gives_the_others_their_turn(link, monkeypatch):
     """When its turn is over the rest waits for the next one, and is read without the selector's help."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     client, bot = link()
     bot.send(b"".join(frame(BINARY, bytes([n]) * 1000) for n in range(250)))
     assert [payload[0] for _, payload in client.received(250)] == list(range(250))

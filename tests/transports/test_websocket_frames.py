@@ -132,7 +132,7 @@ def test_nothing_is_read_ahead():
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
 def test_a_run_is_bounded(count):
-    """Messages that came in a row are handed out 64 at a time: nobody waits until thousands are decoded."""
+    """Consecutive messages are delivered 64 at a time, not after thousands are decoded."""
     runs = list(FrameReader(LIMIT).runs(frame(BINARY, b"x") * count))
     assert [len(payloads) for _, payloads in runs] == [64] * (count // 64) + [count % 64] * (count % 64 > 0)
 
@@ -175,7 +175,7 @@ def test_a_message_of_many_fragments():
 
 
 def test_a_message_without_end(monkeypatch):
-    """Fragments of nothing never make a message too large, so their number is limited; each message begins anew."""
+    """Empty fragments never make a message too large, so their number is limited, for each message by itself."""
     assert module._MAX_FRAGMENTS == 262_144
     monkeypatch.setattr(module, "_MAX_FRAGMENTS", 16_384)
     flood = frame(CONT, fin=False) * 16_383

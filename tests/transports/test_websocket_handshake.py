@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websocket._handshake import CookieJar
 
-from rtvi_sync.concurrency.cancel import AbortController
+from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports import net
@@ -147,7 +147,7 @@ def test_the_path_arrives_whole(shake, path, resource):
     ],
 )
 def test_the_host_header(shake, url, host):
-    """Host is the URL's host, with its port unless that is the default one, whoever answers."""
+    """Host is the URL's host, with its port unless that is the default one, for any server."""
     heads = []
 
     def proxy_and_server(peer):
@@ -170,7 +170,7 @@ def test_the_callers_headers_replace_ours(shake):
 
 
 def test_user_and_password_of_the_url(shake):
-    """They are sent as Basic authorization, unless the caller has an authorization of his own."""
+    """They are sent as Basic authorization, unless the caller sets an authorization."""
     with Acceptor() as server:
         shake(f"ws://ada:p%40ss@{server.authority}/")
         shake(f"ws://ada:p%40ss@{server.authority}/", {"authorization": "Bearer t"})
@@ -356,7 +356,7 @@ def test_an_answer_without_what_the_protocol_asks_for(shake, missing):
 def test_an_extension_that_nobody_asked_for(shake, extension):
     """None is offered, so a server that claims one is refused: compression would undo every limit of size."""
     server = Acceptor(f"sec-WebSocket-extensions: {extension}")
-    with server, pytest.raises(TransportStartError, match="extension that it was not asked for"):
+    with server, pytest.raises(TransportStartError, match="extension that was not requested"):
         shake(f"ws://{server.authority}/")
     assert "sec-websocket-extensions" not in lines_of(server.heads[0])
 
@@ -367,7 +367,7 @@ def test_a_subprotocol_that_nobody_asked_for(shake, asked, answered):
     """RFC 6455, 4.1: a server that speaks another protocol than it was asked to is refused."""
     headers = {} if asked is None else {"Sec-WebSocket-Protocol": asked}
     server = Acceptor(f"sec-WebSocket-protocol: {answered}")
-    with server, pytest.raises(TransportStartError, match="subprotocol that it was not asked for"):
+    with server, pytest.raises(TransportStartError, match="subprotocol that was not requested"):
         shake(f"ws://{server.authority}/", headers)
 
 
@@ -442,7 +442,7 @@ def test_any_answer_is_refused_or_taken(answer):
 
 
 def test_the_traces_of_websocket_client_show_no_secret(shake, caplog):
-    """A program that turns the library's own tracing on is shown no token."""
+    """The library's own tracing, if it is on, shows no token."""
     assert not websocket.isEnabledForDebug()
     websocket.enableTrace(True, handler=caplog.handler)
     try:

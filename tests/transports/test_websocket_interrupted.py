@@ -1,4 +1,4 @@
-"""Signals strike a program in the midst of sending: no frame is torn, lost or doubled, and nothing blocks."""
+"""Signals interrupt a send: no frame is incomplete, lost or sent twice, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.loopback import LIMIT
 ROOT = Path(__file__).parents[2]
 
 # Sends from the main thread while a timer strikes every fraction of a millisecond, then compares what arrived.
-PROGRAM = """
+SCRIPT = """
 import signal, ssl, sys, threading, time
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
@@ -94,7 +94,7 @@ print(f"{len(sent)} sent, {len(arrived)} arrived, {struck} strikes")
 @pytest.mark.parametrize("line", ["plain", "tls"])
 def test_a_signal_in_the_midst_of_a_send(line, handler, size):
     """A handler that raises tears nothing, and one that sends itself deadlocks nothing: all arrives, once, in order."""
-    command = [sys.executable, "-c", PROGRAM, line, handler, str(size)]
+    command = [sys.executable, "-c", SCRIPT, line, handler, str(size)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6 * LIMIT)
     assert done.returncode == 0, done.stderr
     assert "strikes" in done.stdout

@@ -77,10 +77,10 @@ def test_any_byte_is_a_sign_of_life(link):
 
 
 def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
-    """The time-out of a ping that was answered wakes nobody."""
+    """The timeout of a ping that was answered wakes no thread."""
     looks: list[float] = []
-    look = WebSocketConnection._watch_silence
-    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    look = WebSocketConnection._check_silence
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
     _, bot = link(ping_interval=0.6, ping_timeout=0.3)
     for _ in range(3):
         answer(bot)
@@ -133,7 +133,7 @@ def test_an_answer_that_is_repeated_is_nothing(link):
 
 
 def test_no_interval_no_ping(link):
-    """Without an interval the line stays as silent as the program."""
+    """Without an interval no ping is sent."""
     client, bot = link(ping_interval=None)
     assert on(client.io, lambda: client.connection._ping_timer) is None
     bot.sock.settimeout(0.2)
@@ -155,8 +155,8 @@ def test_a_polite_close_is_not_a_death(link):
 def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
     """`ping_timeout=None` means no limit: a peer that has not answered for many intervals is heard when it speaks."""
     looks: list[float] = []
-    look = WebSocketConnection._watch_silence
-    monkeypatch.setattr(WebSocketConnection, "_watch_silence", lambda self: (looks.append(0), look(self)))
+    look = WebSocketConnection._check_silence
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
     client, bot = link(ping_interval=0.02, ping_timeout=None)
     opcode, payload = bot.receive()
     assert opcode == PING
@@ -182,7 +182,7 @@ def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):
 
 @contextlib.contextmanager
 def held_up(client: Client):
-    """Keep the io thread from everything, as a stopped process or a busy interpreter does."""
+    """Keep the I/O thread from everything, as a stopped process or a busy interpreter does."""
     reached, go_on = threading.Event(), threading.Event()
     client.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
     assert reached.wait(LIMIT)
@@ -259,7 +259,7 @@ STOPPED = """
     transport = WebSocketTransport(sys.argv[1], ping_interval=0.2, ping_timeout=0.5)
     with RTVIClient(transport=transport, enable_mic=False, speaker=NullSink()) as client:
         sys.stdin.readline()
-        transport.options.runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
+        transport.options._runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
         print(client.wait_for("server-message").data, flush=True)
 """
 

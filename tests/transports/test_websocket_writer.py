@@ -46,7 +46,7 @@ def struck_in_the_next_system_call(handler):
 
 
 def read(sock: socket.socket, size: int) -> bytes:
-    """So many bytes, or what there is of them."""
+    """Return up to this many bytes."""
     data = bytearray()
     with contextlib.suppress(BlockingIOError):
         while len(data) < size:
@@ -55,7 +55,7 @@ def read(sock: socket.socket, size: int) -> bytes:
 
 
 def send_and_be_struck(size: int) -> bool:
-    """Send a frame of so many bytes; False if no signal struck meanwhile."""
+    """Send a frame of this many bytes; return False if no signal arrived meanwhile."""
     ours, theirs = tcp_pair(False)
     frame, arrived, free = b"x" * size, bytearray(), []
     with ours, theirs:
@@ -74,10 +74,10 @@ def send_and_be_struck(size: int) -> bool:
             with running(use_elsewhere) as elsewhere:
                 free.append(elsewhere.get())
             arrived.extend(read(theirs, size))  # now the socket has room for what follows
-            writer.take(Outgoing(b"handler", 0.0))
+            writer.send(Outgoing(b"handler", 0.0))
 
         with struck_in_the_next_system_call(handler):
-            writer.take(Outgoing(frame, 0.0))
+            writer.send(Outgoing(frame, 0.0))
             struck = bool(free)
         if not struck:
             return False
@@ -98,16 +98,16 @@ def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
 
 
 def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
-    """Ctrl-C may keep it from telling the io thread: whoever sends next goes on with the rest."""
+    """Ctrl-C may keep it from waking the I/O thread: the next sender writes the rest."""
     ours, theirs = tcp_pair(False)
     frame, arrived = b"x" * (32 * MB), bytearray()
     with ours, theirs:
         ours.setblocking(False)
         theirs.setblocking(False)
         writer = FrameWriter(ours, 64 * MB)
-        assert writer.take(Outgoing(frame, 0.0))
-        with running(lambda: writer.take(Outgoing(b"next", 0.0))) as elsewhere:
-            assert elsewhere.get(), "the io thread has to be told"
+        assert writer.send(Outgoing(frame, 0.0))
+        with running(lambda: writer.send(Outgoing(b"next", 0.0))) as elsewhere:
+            assert elsewhere.get(), "the I/O thread has to be told"
         assert writer.blocked
         while len(arrived) < len(frame) + len(b"next"):
             writer.flush(room=True)
@@ -123,26 +123,26 @@ def test_the_main_thread_sends_after_the_end():
         ours.setblocking(False)
         theirs.setblocking(False)
         writer, late = FrameWriter(ours, MB), Outgoing(b"late", 0.0)
-        writer.take_last(Outgoing(b"close", 0.0))
+        writer.send_close(Outgoing(b"close", 0.0))
         writer.flush()
-        assert not writer.take(late)
+        assert not writer.send(late)
         assert late.refused
         assert read(theirs, MB) == b"close"
         writer.end()
 
 
 def test_the_main_thread_does_not_overtake():
-    """What another thread has sent, and could not write because somebody else was writing, comes first."""
+    """A frame that another thread could not write, because the lock was held, comes first."""
     ours, theirs = tcp_pair(False)
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, MB)
-        with writer.lock, running(lambda: writer.take(Outgoing(b"first ", 0.0))) as elsewhere:
-            assert not elsewhere.get(), "whoever writes looks again"
+        with writer.lock, running(lambda: writer.send(Outgoing(b"first ", 0.0))) as elsewhere:
+            assert not elsewhere.get(), "the writer checks the queue again"
         assert writer.arrived == 1
-        assert writer.take(Outgoing(b"second ", 0.0)), "the io thread has to be told"
+        assert writer.send(Outgoing(b"second ", 0.0)), "the I/O thread has to be told"
         writer.flush()
-        assert not writer.take(Outgoing(b"third", 0.0))
+        assert not writer.send(Outgoing(b"third", 0.0))
         assert theirs.recv(MB, socket.MSG_PEEK).startswith(b"first second ")
         assert writer.bytes_sent == len(b"first second third")
 
@@ -153,24 +153,24 @@ def test_audio_that_the_main_thread_sent_is_counted():
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, 64 * MB)
-        assert not writer.take(Outgoing(b"x", 0.02))
+        assert not writer.send(Outgoing(b"x", 0.02))
         assert writer.audio_sent == 0.02
-        assert writer.take(Outgoing(b"x" * (32 * MB), 0.5))
+        assert writer.send(Outgoing(b"x" * (32 * MB), 0.5))
         writer.flush()
         assert writer.audio_sent == 0.02
 
 
 def test_nobody_writes_for_long(monkeypatch):
-    """However much the socket takes: whoever sends leaves the rest to the io thread, and that sees to the others in
+    """However much the socket takes: a sender leaves the rest to the I/O thread, and that serves the others in
     between."""
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
     size = 3 * module._CHUNK_BYTES
     ours, theirs = tcp_pair(True)
     with ours, theirs:
         ours.setblocking(False)
         writer = FrameWriter(ours, MB)
-        with running(lambda: writer.take(Outgoing(bytes(size), 0.0))) as elsewhere:
-            assert elsewhere.get(), "the io thread has to be told"
+        with running(lambda: writer.send(Outgoing(bytes(size), 0.0))) as elsewhere:
+            assert elsewhere.get(), "the I/O thread has to be told"
         turns = 1
         while writer.blocked:
             writer.flush(room=True)

@@ -21,9 +21,9 @@ def ask(client: MeasuredClient) -> None:
         client.send_text("What time is it?", audio_response=False)
         answer: Answer = client.wait_for_answer(timeout=None)
     text: float | None = answer.text
-    whole: float = answer.whole
+    complete: float = answer.complete
     client.send_text(text)  # type: ignore[arg-type]
-    client.send_client_message("took", whole)
+    client.send_client_message("took", complete)
 
 
 def make() -> MeasuredClient:

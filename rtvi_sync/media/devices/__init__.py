@@ -1,1 +1,1 @@
-"""Microphones, speakers and cameras of this machine."""
+"""Drivers of the microphones, speakers and cameras of this machine."""

@@ -1,4 +1,4 @@
-"""What the libraries for the devices of this machine have to offer: the seam to PyAudio and OpenCV."""
+"""Protocols for the libraries that drive the devices of this machine: PyAudio and OpenCV implement them."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from ..base import MediaDeviceInfo, VideoFrame
 
 
 class InputStream(Protocol):
-    """An open microphone. Everything is called on the thread that opened it.
+    """An open microphone. All methods are called on the thread that opened it.
 
     Attributes:
-        device: what was opened; for the system's default, the device that this is now.
-        sample_rate_hz: of what `read()` returns.
+        device: the opened device; for the system's default, the device that is the default now.
+        sample_rate_hz: of the audio that `read()` returns.
     """
 
     device: MediaDeviceInfo
     sample_rate_hz: int
 
     def read(self) -> bytes:
-        """Wait for the next period and return it: mono, as many samples as were asked for when it was opened.
+        """Wait for the next period and return it: mono, with the number of samples requested when it was opened.
 
         Raises:
             DeviceError: the device failed; only `close()` may follow.
         """
 
     def backlog(self) -> float:
-        """Seconds of audio that have been recorded and not been read yet."""
+        """Return how many seconds of recorded audio have not been read yet."""
 
     def close(self) -> None:
-        """Free the device. Never raises."""
+        """Close the device. Never raises."""
 
 
 class OutputStream(Protocol):
-    """An open speaker. Everything is called on the thread that opened it.
+    """An open speaker. All methods are called on the thread that opened it.
 
     Attributes:
-        device: what was opened; for the system's default, the device that this is now.
-        sample_rate_hz: of what `write()` takes.
-        buffer: seconds of audio that fit into the device's buffer.
+        device: the opened device; for the system's default, the device that is the default now.
+        sample_rate_hz: of the audio that `write()` takes.
+        buffer: capacity of the device's buffer, in seconds of audio.
     """
 
     device: MediaDeviceInfo
@@ -46,35 +46,35 @@ class OutputStream(Protocol):
     buffer: float
 
     def write(self, pcm: bytes) -> None:
-        """Wait until there is room in the device's buffer, and put mono samples there.
+        """Write mono samples to the device's buffer; block until there is room.
 
         Raises:
             DeviceError: the device failed; only `close()` may follow.
         """
 
     def room(self) -> float:
-        """Seconds of audio that `write()` takes without waiting."""
+        """Return how many seconds of audio `write()` takes without blocking."""
 
     def drop(self) -> None:
-        """Forget what was written and is not heard yet; `write()` may follow.
+        """Drop the audio that was written and not played yet; `write()` may follow.
 
         Raises:
             DeviceError: the device failed; only `close()` may follow.
         """
 
     def close(self) -> None:
-        """Free the device; what is not heard yet is lost. Never raises."""
+        """Close the device; audio that was not played yet is lost. Never raises."""
 
 
 class AudioBackend(Protocol):
-    """The microphones and speakers of this machine. Any thread may call it, several at once."""
+    """The microphones and speakers of this machine. Thread-safe."""
 
     def devices(self) -> list[MediaDeviceInfo]:
-        """All microphones and speakers, as they are at this moment. Blocks for some 50 ms, 5 s at most.
+        """Return the microphones and speakers that exist now. Blocks for about 50 ms, 5 s at most.
 
         Raises:
             MissingExtraError: the library is not installed.
-            DeviceError: the machine's sound system does not answer.
+            DeviceError: the machine's audio system does not answer.
         """
 
     def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> InputStream:
@@ -82,7 +82,7 @@ class AudioBackend(Protocol):
 
         Args:
             device_id: None: the system's default.
-            sample_rate_hz: what is wanted. The device is asked for it, and what it has is converted only if it refuses.
+            sample_rate_hz: requested of the device. Audio is converted only if the device refuses the rate.
             period: seconds of audio that each `read()` returns.
 
         Raises:
@@ -92,13 +92,22 @@ class AudioBackend(Protocol):
         """
 
     def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> OutputStream:
-        """Open a speaker. `period`: a third of what the device is to have room for, in seconds. As `open_input()`."""
+        """Open a speaker.
+
+        Args:
+            device_id, sample_rate_hz: see `open_input()`.
+            period: a third of the capacity of the device's buffer, in seconds of audio.
+
+        Raises:
+            MissingExtraError, DeviceError: see `open_input()`.
+        """
 
 
 def pyaudio_backend() -> AudioBackend:
-    """The backend of this process by PyAudio, which is loaded with all it takes: not before a device is wanted.
+    """Return the PyAudio backend of this process.
 
-    Raises nothing; PyAudio itself is imported when it is used.
+    Never raises: PyAudio itself is imported at its first use. Called only when a device is needed, because importing
+    the backend loads everything that PyAudio needs.
     """
     from .pyaudio_backend import backend
 
@@ -106,50 +115,50 @@ def pyaudio_backend() -> AudioBackend:
 
 
 def cameras() -> list[MediaDeviceInfo]:
-    """The cameras of this machine by OpenCV; see `CameraBackend.cameras()`."""
+    """Return the cameras of this machine by OpenCV; see `CameraBackend.cameras()`."""
     from . import opencv_backend
 
     return opencv_backend.cameras()
 
 
 class CameraStream(Protocol):
-    """An open camera. Everything is called on the thread that opened it.
+    """An open camera. All methods are called on the thread that opened it.
 
     Attributes:
-        device: what was opened; for the default, the device that this is now.
+        device: the opened device; for the default, the device that is the default now.
     """
 
     device: MediaDeviceInfo
 
     def read(self) -> VideoFrame:
-        """Wait for the next image and return it.
+        """Wait for the next frame and return it.
 
         Raises:
             DeviceError: the camera failed; only `close()` may follow.
         """
 
     def close(self) -> None:
-        """Free the camera. Never raises."""
+        """Close the camera. Never raises."""
 
 
 class CameraBackend(Protocol):
-    """The cameras of this machine. Any thread may call it, several at once."""
+    """The cameras of this machine. Thread-safe."""
 
     def cameras(self) -> list[MediaDeviceInfo]:
-        """All cameras, as they are at this moment, the default first.
+        """Return the cameras that exist now, the default first.
 
         Raises:
             MissingExtraError: the library is not installed.
-            DeviceError: it does not load.
+            DeviceError: the library is installed and does not load.
         """
 
     def open_camera(self, device_id: str | None, *, width: int, height: int, fps: float) -> CameraStream:
-        """Open a camera; the thread that calls this is the one that reads and closes it.
+        """Open a camera; the calling thread has to read and close it.
 
         Args:
             device_id: None: the default.
             width, height: in pixels.
-            fps: images per second. The camera is asked for these, and takes what it has that is near.
+            fps: frames per second. Width, height and fps are requests: the camera uses the nearest mode it has.
 
         Raises:
             MissingExtraError: the library is not installed.

@@ -1,4 +1,4 @@
-"""What microphones, speakers and cameras of this machine have in common: they are opened, fail, hang, and come back."""
+"""Common base of microphones, speakers and cameras of this machine: opening, failure, watchdog, recovery."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How long a failed device is left alone before it is tried again.
+# Seconds after which a failed device is opened again.
 RETRY_INTERVAL = 1.0
-# A device that answers no call for so long hangs.
+# A call to a device that takes longer, in seconds, counts as hanging.
 HANGS_AFTER = 1.0
-# If the watchdog itself comes so late, the whole process was held up, and with it the thread that is watched.
+# If `check()` itself is late by this many seconds, the whole process was suspended, and the watched thread with it.
 _WATCHDOG_LATE = 0.6
 
 _NAMES = {"mic": "microphone", "speaker": "speaker", "cam": "camera", "screen": "screen"}
-_WHAT_TO_DO = {
+_ADVICE = {
     **dict.fromkeys(
         ("mic", "speaker"),
-        "Unplug it and plug it in again, restart the sound system of this machine, or choose another",
+        "Unplug it and plug it in again, restart the audio system of this machine, or choose another",
     ),
     "cam": "Unplug it and plug it in again, end other programs that use it, or choose another",
 }
 
 
-def wait_at(notifier: Notifier, ready: Callable[[], object], timeout: float) -> None:
-    """Sleep at `notifier` until `ready()`, at most `timeout` seconds."""
+def wait_until(notifier: Notifier, ready: Callable[[], object], timeout: float) -> None:
+    """Block on `notifier` until `ready()` is true, for up to `timeout` seconds."""
     notifier.wait_for(ready, Deadline(timeout))
 
 
 class Device:
-    """One device, which belongs to a thread of its own; tells how it stands with it.
+    """One device, which belongs to a thread of its own and reports its status.
 
-    The first open is the caller's affair: see `wait_opened()`. Everything after it is told through `report` and
-    `opened`. Between a `report` and the `opened` that follows once the device works again neither is called, and
-    neither is after `halt()`.
+    The caller handles the result of the first open: see `wait_opened()`. Everything after it is reported by `report`
+    and `opened`. After a `report` neither is called until the device works again, which calls `opened`. After `halt()`
+    neither is called.
 
     Args:
         kind: "mic", "speaker", "cam" or "screen".
         device_id: None: the system's default.
-        report: told, once, that the device failed, on its thread, or that it hangs, on the one that calls `check()`.
-        opened: told on its thread what was opened, each time. After a `report`: once it works again.
+        report: called once per failure: on the device's thread if the device failed, on the thread that calls `check()`
+            if it hangs.
+        opened: called on the device's thread each time a device was opened; after a `report`, once it works again.
     """
 
     def __init__(
@@ -68,66 +69,66 @@ class Device:
         self._opened = opened
         self._label = "default" if device_id is None else device_id
         self._hangs_after = HANGS_AFTER
-        # Open once the first open has succeeded or failed, or is not wanted any more.
-        self._settled = Latch()
-        self._failure: RTVIError | None = None  # of the first open
-        # Guards the three fields below. The thread and those that halt and check it hold it for a few instructions.
-        # Re-entrant, because a finalizer may come in between.
+        # Set once the first open has succeeded or failed, or is no longer needed.
+        self._first_open_done = Latch()
+        self._first_open_error: RTVIError | None = None
+        # Guards the three fields below. The device's thread and those that halt and check it hold it for a few
+        # instructions. Re-entrant, because a finalizer may run while it is held.
         self._lock = threading.RLock()
         self._halted = False
-        self._troubled = False  # somebody reports a failure, or has done so
-        self._told = False  # it was reported, and the device has not worked since
-        # The thread's alone. The number of the call that it makes to the library, 0 between calls, is read by others.
-        self._calls = 0
-        self._call = 0
-        # Those of whoever calls check().
-        self._checked = -math.inf
-        self._watched = 0
+        self._failing = False  # a failure was reported, or its report is under way
+        self._reported = False  # its report is complete, and the device has not worked since
+        # Written by the device's thread only. Other threads read `_current_call`: 0 between calls to the library.
+        self._call_count = 0
+        self._current_call = 0
+        # Used only by the thread that calls check().
+        self._checked_at = -math.inf
+        self._watched_call = 0
         self._watched_since = 0.0
 
     def wait_opened(self, deadline: Deadline) -> None:
         """Wait until the device was opened for the first time.
 
-        After an error it has ended: nothing is reported or tried again. A session that goes on without it tries a
-        device anew by making another one of these.
+        If this raises, the device has ended: it reports and retries nothing. To try the device again, a session makes
+        another object.
 
         Raises:
             MissingExtraError: the library is not installed.
-            DeviceError: the device cannot be opened, or did not answer before `deadline`; then the thread is in the
-                library still, and `join()` returns it.
+            DeviceError: the device cannot be opened, or did not answer before `deadline`; in the latter case the thread
+                is still in the library, and `join()` returns it.
         """
-        if not self._settled.wait(deadline):
+        if not self._first_open_done.wait(deadline):
             self.halt()
             raise self._error("does not answer")
-        if self._failure is not None:
-            raise fresh_copy(self._failure)
+        if self._first_open_error is not None:
+            raise fresh_copy(self._first_open_error)
 
     def check(self, now: float) -> None:
-        """Report a device that hangs: to be called a few times a second, on one thread. Does not block.
+        """Report a device that hangs. Called a few times per second, on one thread; does not block.
 
         Args:
             now: monotonic seconds.
         """
-        call = self._call
-        if call != self._watched or now - self._checked > _WATCHDOG_LATE:
-            self._watched, self._watched_since = call, now
-        self._checked = now
-        # The first open is watched by wait_opened().
-        if call and now - self._watched_since >= self._hangs_after and self._settled.is_set():
-            self._trouble(self._error("has stopped answering"))
+        call = self._current_call
+        if call != self._watched_call or now - self._checked_at > _WATCHDOG_LATE:
+            self._watched_call, self._watched_since = call, now
+        self._checked_at = now
+        # wait_opened() has the timeout of the first open.
+        if call and now - self._watched_since >= self._hangs_after and self._first_open_done.is_set():
+            self._report_once(self._error("has stopped answering"))
 
     def halt(self) -> None:
-        """Nothing is told any more. Never blocks; idempotent."""
+        """Stop reporting. Never blocks; idempotent."""
         with self._lock:
             self._halted = True
-        self._settled.set()
+        self._first_open_done.set()
 
-    # -- its thread --------------------------------------------------------------------------------------------------
+    # -- the device's thread -----------------------------------------------------------------------------------------
 
-    def _ask(self, call: Callable[[], T]) -> T:
-        """Call the library; `check()` sees how long it takes."""
-        self._calls += 1
-        self._call = self._calls
+    def _call_library(self, call: Callable[[], T]) -> T:
+        """Call the library, under the watch of `check()`."""
+        self._call_count += 1
+        self._current_call = self._call_count
         try:
             return call()
         except RTVIError:
@@ -135,46 +136,46 @@ class Device:
         except Exception as error:
             raise self._error(f"failed: {error!r}") from error
         finally:
-            self._call = 0
+            self._current_call = 0
 
-    def _has_opened(self, info: MediaDeviceInfo) -> None:
+    def _on_opened(self, info: MediaDeviceInfo) -> None:
         self._label = info.label
-        if not self._troubled and not self._halted:
+        if not self._failing and not self._halted:
             self._opened(info)
-        self._settled.set()
+        self._first_open_done.set()
 
-    def _works(self, info: MediaDeviceInfo) -> None:
-        if self._told:
-            self._told = self._troubled = False
+    def _on_success(self, info: MediaDeviceInfo) -> None:
+        if self._reported:
+            self._reported = self._failing = False
             if not self._halted:
                 self._opened(info)
 
-    def _has_failed(self, error: RTVIError) -> bool:
-        """Tell of a `DeviceError` or `MissingExtraError`; whether to try again."""
-        if not self._settled.is_set():
-            self._failure = fresh_copy(error)
-            self._settled.set()
+    def _on_failure(self, error: RTVIError) -> bool:
+        """Report a `DeviceError` or `MissingExtraError`, and return whether to try again."""
+        if not self._first_open_done.is_set():
+            self._first_open_error = fresh_copy(error)
+            self._first_open_done.set()
             return False
         if not isinstance(error, DeviceError):
             failure = DeviceError(str(error), devices=(self._kind,), type="not-found")
             failure.__cause__ = error
             error = failure
-        self._trouble(error)
+        self._report_once(error)
         return not self._halted
 
-    def _trouble(self, error: DeviceError) -> None:
-        """Report what is wrong, unless it is known."""
+    def _report_once(self, error: DeviceError) -> None:
+        """Report an error, unless one was reported since the device worked last."""
         with self._lock:
-            known, self._troubled = self._troubled, True
+            known, self._failing = self._failing, True
             if known or self._halted:
                 return
         logger.warning("%s", error)
         self._report(error)
-        # Only now may the thread tell, in the midst of whose call this may be, that all is well again.
-        self._told = True
+        # Set after the report, so that the device's thread, which may be in a call now, reports recovery only after it.
+        self._reported = True
 
     def _error(self, what: str) -> DeviceError:
-        advice = _WHAT_TO_DO.get(self._kind)
+        advice = _ADVICE.get(self._kind)
         return DeviceError(
             f"The {_NAMES[self._kind]} {self._label!r} {what}"
             + (f". {advice} one with update_{self._kind}()" if advice else ""),

@@ -1,10 +1,10 @@
-"""The sound devices as PortAudio lists them; run as a program, it lists them for another process.
+"""List of the audio devices by PortAudio; run as a script, it makes the list for another process.
 
-PortAudio lists the devices when it begins and never again while it is in use; and where the sound system is not as it
-expects, its beginning may hang, or end the process. So other processes ask for what there is now.
+PortAudio lists the devices when it initializes and never again while it is in use. If the sound system is not as
+PortAudio expects, its initialization may hang, or end the process. So a process of its own lists the devices.
 
-The program is run by the path of this file and imports nothing of the package: a list is there in 50 ms, of which the
-import of the package would take 200 more.
+The script is run by the path of this file and imports nothing of the package: a list takes 50 ms, and the import of the
+package would take 200 ms more.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import signal
 import sys
 from typing import Any
 
-# Seconds after which the program ends itself if PortAudio hangs: its parent may not be there any more to do it.
+# Seconds after which the script ends itself if PortAudio hangs: its parent may have ended before.
 LIMIT = 5.0
 
-# Its devices cannot be read from and written to without callbacks, and no other program can use them meanwhile.
+# Host API whose devices cannot be read and written without callbacks, and block other programs meanwhile.
 _PA_WDMKS = 11
 
 
 def describe(audio: Any) -> list[dict[str, Any]]:
-    """All microphones and speakers of a `pyaudio.PyAudio()`; a device that is both comes twice.
+    """Return all microphones and speakers of a `pyaudio.PyAudio()`; a device that is both appears twice.
 
-    Each has `device_id` (host API and name; a number sets several of one name apart), `kind`, `label`, `index`,
-    `channels`, `rate_hz` and `default`. All but the index stays the same when PortAudio begins anew.
+    Each has `device_id` (host API and name, with a number if several have the same name), `kind`, `label`, `index`,
+    `channels`, `rate_hz` and `default`. Only the index changes when PortAudio is initialized again.
     """
     hosts = [audio.get_host_api_info_by_index(number) for number in range(audio.get_host_api_count())]
     described: list[dict[str, Any]] = []
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for kind, channels_key, get_default in (
         ("audioinput", "maxInputChannels", audio.get_default_input_device_info),
         ("audiooutput", "maxOutputChannels", audio.get_default_output_device_info),
@@ -45,7 +45,7 @@ def describe(audio: Any) -> list[dict[str, Any]]:
                 continue
             label = _label(device["name"])
             device_id = f"{host['name']}/{label}"
-            number = found[kind, device_id] = found.get((kind, device_id), 0) + 1
+            number = counts[kind, device_id] = counts.get((kind, device_id), 0) + 1
             described.append(
                 {
                     "device_id": device_id if number == 1 else f"{device_id}#{number}",
@@ -63,12 +63,12 @@ def describe(audio: Any) -> list[dict[str, Any]]:
 def _default_index(get_default: Any) -> int | None:
     try:
         return int(get_default()["index"])
-    except OSError:  # there is none
+    except OSError:  # there is no default
         return None
 
 
 def _label(name: str | bytes) -> str:
-    """PortAudio's names are UTF-8; PyAudio takes them to be in the encoding of the locale, if that is possible."""
+    """Decode a name as UTF-8, as PortAudio encodes it; PyAudio decodes it by the locale's encoding if that works."""
     try:
         raw = name if isinstance(name, bytes) else name.encode(locale.getpreferredencoding(False))
         return raw.decode()
@@ -92,14 +92,14 @@ def _answer() -> dict[str, Any]:
 
 
 def main(repeat: str, path: str) -> None:
-    """Answer each line of the standard input with a line of JSON, to its end; or only one, if `repeat` is "once".
+    """Answer each line of standard input with a line of JSON, until its end; only one if `repeat` is "once".
 
     Args:
         repeat: "once" or "always".
-        path: `sys.path` of the process that asks, as JSON.
+        path: `sys.path` of the parent process, as JSON.
     """
     sys.path[:] = json.loads(path)
-    # What libraries print must not be taken for an answer.
+    # Output of libraries goes to standard error, so that the parent does not read it as an answer.
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     if hasattr(signal, "SIGALRM"):

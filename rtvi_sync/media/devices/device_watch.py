@@ -1,4 +1,4 @@
-"""Tells which microphones and speakers there are, and when some are plugged in or pulled out."""
+"""Watches of the microphones and speakers: which there are, and when some are plugged in or unplugged."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# How long `close()` waits for the thread, in seconds. It hangs in nothing but functions of the user's.
+# Seconds that `close()` waits for the thread, which can hang only in a callback of the application.
 _CLOSE_LIMIT = 2.0
 
 
 class DeviceWatch:
-    """Calls a function with all microphones and speakers: those there are at first, and whenever there are others.
+    """Callback with all microphones and speakers: called with the first list, and with each list that differs.
 
-    PortAudio notices only by beginning anew. So a process of its own lists them every few seconds, one for all watches
-    of this process, while there are any. It ends with this process, however that ends.
+    PortAudio notices changes only when it is initialized again. So a process of its own lists the devices every few
+    seconds, one for all watches of this process, while there are any. It ends with this process, however that ends.
 
     Args:
         on_change: called on a thread that all watches share.
-        interval: seconds between two looks; the shortest of all watches counts.
+        interval: seconds between two lists; the shortest of all watches counts.
 
     Raises:
         NoThreadError: no thread can be started.
@@ -46,27 +46,27 @@ class DeviceWatch:
         shielded(lambda: _add(self))
 
     def close(self) -> None:
-        """Call the function no more. Idempotent; any thread may call it, the one that calls the function too."""
+        """Stop calling the function. Idempotent; thread-safe, also from within the function."""
         shielded(lambda: _remove(self))
 
-    def show(self, infos: list[MediaDeviceInfo]) -> None:
-        """Called with what there is now."""
+    def update(self, infos: list[MediaDeviceInfo]) -> None:
+        """Compare the current list with the previous one, and call the function if it differs."""
         known, self._known = self._known, set(infos)
         if known == self._known:
             return
         try:
             self._on_change(infos)
         except Exception:
-            logger.exception("A function that is told of new devices failed")
+            logger.exception("A callback for changed devices failed")
 
 
-class _Lookout:
-    """The thread that looks, and the process that it asks, from the first watch to the last."""
+class _Poller:
+    """The thread that polls, and the process that lists the devices, from the first watch to the last."""
 
     def __init__(self) -> None:
         self.watches: dict[DeviceWatch, None] = {}
-        self._over = Latch()
-        self._prober: subprocess.Popen[bytes] | None = None
+        self._stopped = Latch()
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         register_for_fork(self)
 
@@ -74,86 +74,86 @@ class _Lookout:
         self._thread = start_thread("devices", self._run)
 
     def end(self) -> None:
-        self._over.set()
+        self._stopped.set()
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
-        # It may be waiting for an answer.
-        if not join_thread(thread, Deadline(probing.PATIENCE)) and (prober := self._prober) is not None:
-            prober.kill()
+        # The thread may be waiting for an answer.
+        if not join_thread(thread, Deadline(probing.EXIT_TIMEOUT)) and (process := self._process) is not None:
+            process.kill()
         join_thread(thread, Deadline(_CLOSE_LIMIT))
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             try:
-                self._look_on()
+                self._poll()
             except DeviceError as error:
-                logger.info("Looking for new devices failed, and will be tried again: %s", error)
+                logger.info("Cannot list the devices; trying again: %s", error)
             except (MissingExtraError, OSError) as error:
-                logger.warning("New devices will not be noticed: %s", error)
+                logger.warning("Cannot list the devices; new ones are not noticed: %s", error)
                 return
-            self._over.wait(self._interval())
+            self._stopped.wait(self._interval())
 
-    def _look_on(self) -> None:
-        """Ask again and again, until it is over or the process fails."""
-        prober = self._prober = probing.start("always")
+    def _poll(self) -> None:
+        """Request a list periodically, until the end or until the process fails."""
+        process = self._process = probing.start_process("always")
         try:
-            while not self._over.is_set():
-                answer = probing.ask(prober)
-                if self._over.is_set():
+            while not self._stopped.is_set():
+                answer = probing.request_devices(process)
+                if self._stopped.is_set():
                     return
-                found = probing.answer_of(prober, answer)
+                found = probing.parse_answer(process, answer)
                 if found is None:
-                    raise OSError("the process that lists the devices does not answer as it should")
-                infos = backend().with_open(found)
+                    raise OSError("the process that lists the devices sent no list")
+                infos = backend().add_open_devices(found)
                 for watch in list(self.watches):
-                    watch.show(infos)
-                self._over.wait(self._interval())
+                    watch.update(infos)
+                self._stopped.wait(self._interval())
         finally:
-            probing.end(prober)
+            probing.end_process(process)
 
     def _interval(self) -> Deadline:
         return Deadline(min((watch.interval for watch in list(self.watches)), default=0.0))
 
     def after_fork_in_child(self) -> None:
-        """The process is the parent's: it ends when nobody has the other end of its pipe any more."""
-        global _lock, _lookout
-        _lock, _lookout = threading.RLock(), None
-        if (prober := self._prober) is not None:
-            prober.returncode = 0  # or its finalizer would look for it here
-            for pipe in (prober.stdin, prober.stdout):
+        """Abandon the process, which is the parent's: it ends once all copies of its pipes are closed."""
+        global _lock, _poller
+        _lock, _poller = threading.RLock(), None
+        if (process := self._process) is not None:
+            process.returncode = 0  # set, so that its finalizer does not wait for it in this process
+            for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
 
 
-# Guards the field below and the watches of what is in it. Any thread may hold it, for a few instructions; re-entrant,
-# because a finalizer may come in between.
+# Guards the variable below and the watches of that poller. Any thread may hold it, for a few instructions; re-entrant,
+# because a finalizer may run while it is held.
 _lock = threading.RLock()
-_lookout: _Lookout | None = None
+_poller: _Poller | None = None
 
 
 def _add(watch: DeviceWatch) -> None:
-    global _lookout
+    global _poller
     with _lock:
-        new = _lookout is None
-        lookout = _lookout = _lookout or _Lookout()
-        lookout.watches[watch] = None
+        new = _poller is None
+        poller = _poller = _poller or _Poller()
+        poller.watches[watch] = None
     if new:
         try:
-            lookout.begin()
+            poller.begin()
         except RuntimeError:
             _remove(watch)
             raise
 
 
 def _remove(watch: DeviceWatch) -> None:
-    global _lookout
+    global _poller
     with _lock:
-        lookout = _lookout
-        if lookout is None or watch not in lookout.watches:
+        poller = _poller
+        if poller is None or watch not in poller.watches:
             return
-        del lookout.watches[watch]
-        if lookout.watches:
+        del poller.watches[watch]
+        if poller.watches:
             return
-        _lookout = None
-    lookout.end()
+        _poller = None
+    poller.end()

@@ -1,4 +1,4 @@
-"""Tells the program which devices there are, and of those that come and go, while it listens."""
+"""Events about devices that are plugged in or unplugged, while the application listens to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...concurrency.lifecycle import NoThreadError, start_thread
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
-from ..reports import DeviceStatusReporter
+from ..status_reporter import DeviceStatusReporter
 from .backend import cameras
 
 if TYPE_CHECKING:
@@ -21,58 +21,58 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-_SOUND_EVENTS = {
+_AUDIO_EVENTS = {
     "audioinput": RTVIEvent.AVAILABLE_MICS_UPDATED,
     "audiooutput": RTVIEvent.AVAILABLE_SPEAKERS_UPDATED,
 }
-# How often the cameras are looked at, in seconds.
+# Seconds between two lists of the cameras.
 _INTERVAL = 2.0
 _CLOSE_LIMIT = 1.0
 
 
 class HotPlug:
-    """Fires `available_mics_updated`, `available_speakers_updated` and `available_cams_updated`.
+    """Source of `available_mics_updated`, `available_speakers_updated` and `available_cams_updated`.
 
-    Each comes once for what there is at first: a program that began to listen and lists the devices itself would not
-    know of one that was plugged in between the two.
+    Each is published once with the first list: an application that begins to listen and lists the devices itself would
+    miss a device that was plugged in between the two.
 
     Args:
-        reports: has the outlet where events go to. Nothing is looked at before somebody listens to one of
-            them by its name.
+        status_reporter: holds the event sink. No devices are listed before one of these events has a listener by
+            its name.
     """
 
-    def __init__(self, reports: DeviceStatusReporter) -> None:
-        self._reports = reports
-        # Guards the fields below. The timer thread's thread and the one that closes hold it, for an assignment;
-        # re-entrant, because a finalizer may come in between.
+    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
+        self._status_reporter = status_reporter
+        # Guards the fields below. The timer thread and the thread that closes hold it for an assignment; re-entrant,
+        # because a finalizer may run while it is held.
         self._lock = threading.RLock()
         self._closed = False
-        self._sound: DeviceWatch | None = None
+        self._audio: DeviceWatch | None = None
         self._cameras: CameraWatch | None = None
 
     def look(self) -> None:
-        """See whether somebody listens now. On one thread at a time; does not block."""
-        asked_for = self._reports.outlet.has_explicit_listener
+        """Start the watches whose events have a listener now. Called on one thread at a time; does not block."""
+        has_listener = self._status_reporter.event_sink.has_explicit_listener
         try:
-            if self._sound is None and any(map(asked_for, _SOUND_EVENTS.values())):
-                from .device_watch import DeviceWatch  # and with it all that PyAudio takes
+            if self._audio is None and any(map(has_listener, _AUDIO_EVENTS.values())):
+                from .device_watch import DeviceWatch  # imported here, because it imports all that PyAudio needs
 
-                self._keep("_sound", DeviceWatch(_Told(self._reports)))
-            if self._cameras is None and asked_for(RTVIEvent.AVAILABLE_CAMS_UPDATED):
-                self._keep("_cameras", CameraWatch(self._cameras_changed))
+                self._store("_audio", DeviceWatch(_AudioDeviceEvents(self._status_reporter)))
+            if self._cameras is None and has_listener(RTVIEvent.AVAILABLE_CAMS_UPDATED):
+                self._store("_cameras", CameraWatch(self._cameras_changed))
         except NoThreadError as error:
-            logger.debug("New devices are not noticed: %s", error)
+            logger.debug("Cannot watch for new devices: %s", error)
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop all watches. Idempotent."""
         with self._lock:
             self._closed = True
-            watches = self._sound, self._cameras
+            watches = self._audio, self._cameras
         for watch in watches:
             if watch is not None:
                 watch.close()
 
-    def _keep(self, where: str, watch: DeviceWatch | CameraWatch) -> None:
+    def _store(self, where: str, watch: DeviceWatch | CameraWatch) -> None:
         with self._lock:
             setattr(self, where, watch)
             closed = self._closed
@@ -80,31 +80,31 @@ class HotPlug:
             watch.close()
 
     def _cameras_changed(self, infos: list[MediaDeviceInfo]) -> None:
-        self._reports.outlet.event(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
+        self._status_reporter.event_sink.event(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
 
 
-class _Told:
-    """Finds out which of the two lists has changed. Called on the thread of the watch."""
+class _AudioDeviceEvents:
+    """Callback that publishes the list that has changed, of microphones or speakers. Called on the watch's thread."""
 
-    def __init__(self, reports: DeviceStatusReporter) -> None:
-        self._reports = reports
+    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
+        self._status_reporter = status_reporter
         self._known: dict[str, list[MediaDeviceInfo]] = {}
 
     def __call__(self, infos: list[MediaDeviceInfo]) -> None:
-        for kind, event in _SOUND_EVENTS.items():
-            there = [info for info in infos if info.kind == kind]
-            if self._known.get(kind) != there:
-                self._known[kind] = there
-                self._reports.outlet.event(event, there)
+        for kind, event in _AUDIO_EVENTS.items():
+            present = [info for info in infos if info.kind == kind]
+            if self._known.get(kind) != present:
+                self._known[kind] = present
+                self._status_reporter.event_sink.event(event, present)
 
 
 class CameraWatch:
-    """Calls a function with all cameras: those there are at first, and whenever there are others.
+    """Callback with all cameras: called with the first list, and with each list that differs.
 
     Args:
         on_change: called on a thread of the watch; must not block.
-        look: finds the cameras.
-        interval: seconds between two looks.
+        list_cameras: returns the cameras.
+        interval: seconds between two lists.
 
     Raises:
         NoThreadError: no thread can be started.
@@ -113,32 +113,32 @@ class CameraWatch:
     def __init__(
         self,
         on_change: Callable[[list[MediaDeviceInfo]], None],
-        look: Callable[[], list[MediaDeviceInfo]] = cameras,
+        list_cameras: Callable[[], list[MediaDeviceInfo]] = cameras,
         interval: float = _INTERVAL,
     ) -> None:
         self._on_change = on_change
-        self._look = look
+        self._list_cameras = list_cameras
         self._interval = interval
-        self._over = Latch()
+        self._stopped = Latch()
         self._thread = start_thread("devices", self._run)
 
     def close(self) -> None:
-        """Call the function no more. Idempotent."""
-        self._over.set()
+        """Stop calling the function. Idempotent."""
+        self._stopped.set()
         if self._thread is not threading.current_thread():
             join_thread(self._thread, Deadline(_CLOSE_LIMIT))
 
     def _run(self) -> None:
         known: list[MediaDeviceInfo] | None = None
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             try:
-                there = self._look()
+                present = self._list_cameras()
             except (DeviceError, MissingExtraError) as error:
-                logger.warning("New cameras will not be noticed: %s", error)
+                logger.warning("Cannot list the cameras; new ones are not noticed: %s", error)
                 return
-            if self._over.is_set():
+            if self._stopped.is_set():
                 return
-            if there != known:
-                self._on_change(there)
-            known = there
-            self._over.wait(Deadline(self._interval))
+            if present != known:
+                self._on_change(present)
+            known = present
+            self._stopped.wait(Deadline(self._interval))

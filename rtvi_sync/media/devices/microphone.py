@@ -1,4 +1,4 @@
-"""From a microphone to the bot: read, sent and closed again on one thread, which the sound card paces."""
+"""Microphone capture: opened, read, sent and closed on one thread, at the pace of the sound card."""
 
 from __future__ import annotations
 
@@ -17,49 +17,48 @@ from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
 from ..capture import CHUNKS_PER_SECOND, SendAudio
 from .backend import AudioBackend, InputStream
-from .device import RETRY_INTERVAL, Device, wait_at
+from .device import RETRY_INTERVAL, Device, wait_until
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# What speech recognition works at. A device that refuses it is read at its own rate.
+# The usual rate of speech recognition. A device that refuses it is read at its own rate.
 _RATE_HZ = 16000
 PERIOD = 1 / CHUNKS_PER_SECOND
-# What is sent after muting or a failure, so that the bot's VAD can end the turn.
-_HUSH_CHUNKS = CHUNKS_PER_SECOND
-# After so long between two frames, and with so much that waits to be read, what comes is stale: answers to it would
-# come just as late. A device that was just opened may need longer for its first frame.
+# Chunks of silence that are sent after muting or a failure, so that the bot's VAD can end the turn.
+_SILENCE_CHUNKS = CHUNKS_PER_SECOND
+# Seconds between two frames, or seconds of unread audio, above which frames are stale: the bot's answers to them
+# would be as late. A device that was just opened may need longer for its first frame.
 _STALE_AFTER = 0.2
 _FIRST_FRAME_WITHIN = 1.0
-# A transport that has not sent a frame by then hangs, until it is told to disconnect.
+# Seconds after which a transport that is sending a frame counts as hanging; disconnecting it ends the call.
 _SEND_LIMIT = 0.5
 
 
 class DeviceMic(Device):
-    """Sends what a microphone of this machine hears, while it is on.
+    """Capture from a microphone of this machine to the bot, while it is on.
 
-    A thread of its own opens the device, reads 20 ms at a time, sends each at once and closes the device when the
-    microphone is muted, which ends the recording within one period. Then, and when the device fails, the bot hears 1 s
-    of silence at the pace of real time and after it nothing. A device that fails is tried again every second.
+    A thread of its own opens the device, reads 20 ms at a time, sends each frame immediately and closes the device when
+    the microphone is muted, which ends the recording within one period. Then, and when the device fails, the bot gets
+    1 s of silence in real time and after it nothing. A device that fails is opened again every second.
 
     Args:
         backend: opens the device.
         device_id: None: the system's default, as it is each time the device is opened.
-        enabled: whether the microphone is on. Call `look()` when that changes. Muted from the start, the device is not
-            touched, and there is nothing to wait for.
-        publish: given what was heard, and the silence after it, also before `start()`: pcm, rate, monotonic time. Like
-            `report` and `opened` it must not block, and is not called after `halt()`.
+        enabled: returns whether the microphone is on. Call `look()` when that changes. If it is muted from the start,
+            the device is not opened, and `wait_opened()` does not block.
+        publish: called with the captured audio, and with the silence after it, also before `start()`: pcm, rate,
+            monotonic time. Like `report` and `opened` it must not block, and is not called after `halt()`.
         report: see `Device`.
-        opened: see `Device`. After a `report` it is called once frames come again.
-        clock: monotonic seconds.
-        wait: `wait(notifier, ready, timeout)` sleeps at the notifier until `ready()`, at most `timeout` seconds. It and
-            `clock`
-            are parameters for the sake of tests.
+        opened: see `Device`. After a `report` it is called once frames arrive again.
+        clock: returns monotonic seconds.
+        wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds. It
+            and `clock` are parameters for tests.
 
     Raises:
         NoThreadError: the process can start no more threads.
     """
 
-    #: The device sets the pace, so nothing is ever sent in place of something late.
+    #: The device sets the pace, so no silence is ever sent in place of a late frame.
     underruns = 0
 
     def __init__(
@@ -72,7 +71,7 @@ class DeviceMic(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_at,
+        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
     ) -> None:
         super().__init__("mic", device_id, report=report, opened=opened)
         self._backend = backend
@@ -80,29 +79,29 @@ class DeviceMic(Device):
         self._publish = publish
         self._clock = clock
         self._wait = wait
-        self._notifier = Notifier()  # rung when the thread may have to open, close or end
-        self._sent = Notifier()  # rung when nothing is being sent
-        # These are guarded by the lock, too.
+        self._notifier = Notifier()  # notified when the thread may have to open or close the device, or end
+        self._sent = Notifier()  # notified when no frame is being sent
+        # Guarded by `_lock`.
         self._sending = False
         self._send: SendAudio | None = None
         self._started = False
-        # The rest is the thread's alone, others read the counter.
+        # Used only by the microphone's thread, except that other threads read `_stale`.
         self._ident = 0
         self._rate = _RATE_HZ
-        self._hush = 0  # chunks of silence that the bot is still to hear
+        self._silence_left = 0  # chunks of silence that are still to be sent
         self._due = 0.0  # when the next of them is due
         self._stale = 0
         if not enabled():
-            self._settled.set()
+            self._first_open_done.set()
         self._thread = start_thread("mic", self._run)
 
     @property
     def stale_dropped(self) -> int:
-        """Frames of 20 ms that nobody heard because they were read too late. May be read from any thread."""
+        """Return how many frames of 20 ms were dropped because they were read too late. Thread-safe."""
         return self._stale
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:  # noqa: ARG002 - the device sets the pace
-        """Send from now on what is heard; the first call counts. Does not block.
+        """Send the captured audio from now on; only the first call counts. Does not block.
 
         Args:
             schedule: of the session; not used.
@@ -114,89 +113,91 @@ class DeviceMic(Device):
                 self._started, self._send = True, send
 
     def look(self) -> None:
-        """The microphone was muted or unmuted. Called on any thread; never blocks."""
+        """Apply that the microphone was muted or unmuted. Called on any thread; never blocks."""
         self._notifier.notify_all()
 
     def halt(self) -> None:
-        """Send nothing more from the return of this call on; the device is closed soon. Idempotent, on any thread."""
+        """Stop sending by the return of this call; the device is closed soon. Idempotent; thread-safe."""
         super().halt()
         self._notifier.notify_all()
         if threading.get_ident() != self._ident:
             self._sent.wait_for(lambda: not self._sending, Deadline(_SEND_LIMIT))
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until the device is closed; the thread that was given up at the deadline, or None.
+        """Wait until the device is closed, after `halt()`.
 
-        A thread that was given up closes the device when the library lets it go, and does nothing else.
+        Returns:
+            The thread that was abandoned at the deadline, or None. Once its call to the library returns, it closes the
+            device and does nothing else.
         """
         if threading.current_thread() is not self._thread and join_thread(self._thread, deadline):
             return None
         return self._thread
 
-    # -- the thread --------------------------------------------------------------------------------------------------
+    # -- the microphone's thread -------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
         while not self._halted:
             if not self._enabled():
-                self._settled.set()
-                self._rest(self._enabled, math.inf)
+                self._first_open_done.set()
+                self._stay_closed(self._enabled, math.inf)
                 continue
             try:
                 self._record()
             except (DeviceError, MissingExtraError) as error:
-                if not self._has_failed(error):
+                if not self._on_failure(error):
                     return
-                self._rest(lambda: not self._enabled(), self._clock() + RETRY_INTERVAL)
+                self._stay_closed(lambda: not self._enabled(), self._clock() + RETRY_INTERVAL)
 
     def _record(self) -> None:
-        """Send what the device hears until it is muted or halted."""
-        stream = self._ask(lambda: self._backend.open_input(self._device_id, _RATE_HZ, PERIOD))
+        """Open the device and send its audio until it is muted or halted."""
+        stream = self._call_library(lambda: self._backend.open_input(self._device_id, _RATE_HZ, PERIOD))
         try:
             self._rate = stream.sample_rate_hz
-            self._has_opened(stream.device)
+            self._on_opened(stream.device)
             self._read(stream)
         finally:
-            self._ask(stream.close)
+            self._call_library(stream.close)
 
     def _read(self, stream: InputStream) -> None:
         late = False
         last = self._clock() + _FIRST_FRAME_WITHIN
-        while not self._unwanted():
+        while not self._must_stop():
             begun = self._clock()
-            pcm = self._ask(stream.read)
+            pcm = self._call_library(stream.read)
             now = self._clock()
-            if self._unwanted():
-                return  # muted while it was heard
-            if now - last > _STALE_AFTER + PERIOD or self._ask(stream.backlog) > _STALE_AFTER:
+            if self._must_stop():
+                return  # muted while it was recorded
+            if now - last > _STALE_AFTER + PERIOD or self._call_library(stream.backlog) > _STALE_AFTER:
                 late = True
             elif now - begun > PERIOD / 2:
-                late = False  # it had to wait for this frame, so this is the newest
+                late = False  # the read blocked, so this frame is the newest
             last = now
             if late:
                 self._stale += 1
                 continue
-            self._works(stream.device)
+            self._on_success(stream.device)
             self._deliver(pcm, now)
-            self._hush, self._due = _HUSH_CHUNKS, now + PERIOD
+            self._silence_left, self._due = _SILENCE_CHUNKS, now + PERIOD
 
-    def _rest(self, over: Callable[[], bool], until: float) -> None:
-        """Leave the device alone until `over()`, `halt()` or the time `until`; the bot hears the silence due to it."""
+    def _stay_closed(self, over: Callable[[], bool], until: float) -> None:
+        """Leave the device closed until `over()`, `halt()` or the time `until`, and send the silence that is due."""
 
         def ready() -> bool:
             return self._halted or over()
 
         self._due = max(self._due, self._clock())
         while not ready() and (now := self._clock()) < until:
-            if self._hush and now >= self._due:
-                index = _HUSH_CHUNKS - self._hush
-                # Of rates whose 20 ms are not whole samples, 50 chunks are 1 s all the same.
+            if self._silence_left and now >= self._due:
+                index = _SILENCE_CHUNKS - self._silence_left
+                # At a rate whose 20 ms are no integer number of samples, 50 chunks still make exactly 1 s.
                 frames = (index + 1) * self._rate // CHUNKS_PER_SECOND - index * self._rate // CHUNKS_PER_SECOND
                 self._deliver(pcm_tools.silence(frames), now)
-                self._hush -= 1
+                self._silence_left -= 1
                 self._due += PERIOD
             else:
-                self._wait(self._notifier, ready, (min(self._due, until) if self._hush else until) - now)
+                self._wait(self._notifier, ready, (min(self._due, until) if self._silence_left else until) - now)
 
     def _deliver(self, pcm: bytes, now: float) -> None:
         with self._lock:
@@ -208,7 +209,7 @@ class DeviceMic(Device):
                 try:
                     send(pcm, self._rate)
                 except RTVIError as error:
-                    # The line is gone; the end of the session is on its way.
+                    # The connection is lost, and the session is about to end.
                     logger.debug("Sending audio ended: %s", error)
                     self._send = None
                 except Exception:
@@ -219,5 +220,5 @@ class DeviceMic(Device):
             self._sending = False
             self._sent.notify_all()
 
-    def _unwanted(self) -> bool:
+    def _must_stop(self) -> bool:
         return self._halted or not self._enabled()

@@ -1,6 +1,6 @@
-"""Cameras: OpenCV opens and reads them, cv2-enumerate-cameras knows their names.
+"""Camera backend: OpenCV opens and reads cameras, cv2-enumerate-cameras lists their names.
 
-A `CameraBackend`. OpenCV is imported with the first use: it takes 44 MiB, and libraries that a machine may lack.
+Implements `CameraBackend`. OpenCV is imported at its first use: it takes 44 MiB, and libraries that a machine may lack.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import attrs
 from ...errors import DeviceError, MissingExtraError, fresh_copy
 from ..base import MediaDeviceInfo, VideoFrame
 
-# Whose cameras they are. What OpenCV would choose by itself on Windows takes up to half a minute to open one.
+# API for the cameras of each platform. OpenCV's default on Windows takes up to 30 s to open a camera.
 _APIS = {"linux": "CAP_V4L2", "darwin": "CAP_AVFOUNDATION", "win32": "CAP_DSHOW"}
-# Beyond so many pixels USB 2 carries full frame rates only compressed.
+# Above this number of pixels USB 2 carries full frame rates only compressed.
 _UNCOMPRESSED_PIXELS = 640 * 480
-# To free no buffers of a video capture (linux/videodev2.h): fails if another program has some, and changes nothing.
+# Request to free zero buffers of a video capture (linux/videodev2.h): fails if another program has buffers, and changes
+# nothing.
 _VIDIOC_REQBUFS, _NO_BUFFERS = 0xC0145608, struct.pack("=5I", 0, 1, 1, 0, 0)
 
-# Why OpenCV could not be imported. A second attempt fails otherwise, and prints.
+# Error of the first import of OpenCV, because a second attempt fails with another error and prints.
 _failure: DeviceError | None = None
 
 
 @attrs.frozen(kw_only=True)
 class _Found:
-    """A camera that there is: `index` and `path` are where it is now, and change when it is plugged in again."""
+    """A connected camera; `index` and `path` change when it is plugged in again."""
 
     info: MediaDeviceInfo
     index: int
@@ -37,10 +38,10 @@ class _Found:
 
 
 class OpenCVCamera:
-    """An open camera. Everything is called on the thread that opened it.
+    """An open camera. All methods are called on the thread that opened it.
 
     Attributes:
-        device: what was opened.
+        device: the opened camera.
     """
 
     def __init__(self, cv2: Any, capture: Any, found: _Found) -> None:
@@ -50,30 +51,30 @@ class OpenCVCamera:
         self._path = found.path
 
     def read(self) -> VideoFrame:
-        """Wait for the next image and return it.
+        """Wait for the next frame and return it.
 
         Raises:
-            DeviceError: the camera failed, or is gone.
+            DeviceError: the camera failed, or was unplugged.
         """
         taken, image = self._capture.read()
         if not taken:
-            raise _trouble(f"The camera {self.device.label!r} gives no picture", self._path)
+            raise _unusable(f"The camera {self.device.label!r} gives no picture", self._path)
         return to_frame(self._cv2, image)
 
     def close(self) -> None:
-        """Free the camera; its light goes out."""
+        """Close the camera; its light is switched off."""
         self._capture.release()
 
 
 def load(feature: str) -> Any:
-    """Import OpenCV, quietly, and return it.
+    """Import OpenCV, without output, and return it.
 
     Args:
-        feature: what needs it, for the error.
+        feature: the feature that needs it, for the error text.
 
     Raises:
         MissingExtraError: it is not installed.
-        DeviceError: it is, and a library that it needs is not.
+        DeviceError: it is installed, and a library that it needs is not.
     """
     global _failure
     if _failure is not None:
@@ -87,43 +88,43 @@ def load(feature: str) -> Any:
             raise
         raise MissingExtraError(feature, "video") from error
     except ImportError as error:
-        # It leaves its folder there, with a `typing` in it that other programs would take for Python's.
+        # The failed import leaves its folder in sys.path, and a `typing` in it that would hide Python's.
         sys.path[:] = path
         _failure = DeviceError(
-            f"OpenCV is installed and does not load: {error}. On Debian and Ubuntu it needs: apt-get install -y "
-            "--no-install-recommends libgl1 libglib2.0-0. Or put opencv-python-headless, which needs neither, in the "
-            "place of opencv-python",
+            f"OpenCV is installed and does not load: {error}. On Debian and Ubuntu run: apt-get install -y "
+            "--no-install-recommends libgl1 libglib2.0-0. Or replace opencv-python by opencv-python-headless, which "
+            "needs neither",
             devices=("cam",),
             details=str(error),
         )
         raise fresh_copy(_failure) from error
     if quiet:
-        # Or it writes some lines to stderr for each camera that does not open. A program that uses OpenCV itself has
-        # imported it before, or says by the variable what it wants to see.
+        # OpenCV writes some lines to stderr for each camera that does not open. An application that uses OpenCV itself
+        # has imported it before, or sets its log level by the variable.
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     return cv2
 
 
 def cameras() -> list[MediaDeviceInfo]:
-    """The cameras there are at this moment, the default first. Blocks for some milliseconds; any thread may call it.
+    """Return the cameras that exist now, the default first. Blocks for a few milliseconds; thread-safe.
 
-    Ids are made of names, such as "V4L2/HD Webcam", and stay the same when a camera is plugged in elsewhere. A second
-    one of the same name has "#2" at the end.
+    Ids are made of names, such as "V4L2/HD Webcam", and stay the same when a camera is plugged in elsewhere. The id of
+    a second camera of the same name ends in "#2".
 
     Raises:
         MissingExtraError: OpenCV is not installed.
-        DeviceError: it does not load.
+        DeviceError: OpenCV is installed and does not load.
     """
     return [found.info for found in _find(load("The camera"))]
 
 
 def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -> OpenCVCamera:
-    """Open a camera. Blocks for up to some seconds; the same thread has to read and to close it.
+    """Open a camera. Blocks for up to some seconds; the calling thread has to read and close it.
 
     Args:
         device_id: of `cameras()`; None: the default.
         width, height: in pixels.
-        fps: images per second. The camera is asked for these and takes what it has that is near.
+        fps: frames per second. Width, height and fps are requests: the camera uses the nearest mode it has.
 
     Raises:
         MissingExtraError: OpenCV is not installed.
@@ -131,11 +132,11 @@ def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -
             it ("permissions"), or something else ("unknown").
     """
     cv2 = load("The camera")
-    there = _find(cv2)
-    found = next((each for each in there if device_id in (None, each.info.device_id)), None)
+    present = _find(cv2)
+    found = next((each for each in present if device_id in (None, each.info.device_id)), None)
     if found is None:
         what = "no camera" if device_id is None else f"no camera {device_id!r}"
-        ids = ", ".join(repr(each.info.device_id) for each in there) or "none"
+        ids = ", ".join(repr(each.info.device_id) for each in present) or "none"
         raise DeviceError(
             f"There is {what} on this machine; found: {ids}",
             devices=("cam",),
@@ -144,18 +145,18 @@ def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -
     capture = cv2.VideoCapture(found.index, _api(cv2))
     if not capture.isOpened():
         capture.release()
-        raise _trouble(f"The camera {found.info.label!r} does not open", found.path)
+        raise _unusable(f"The camera {found.info.label!r} does not open", found.path)
     if width * height > _UNCOMPRESSED_PIXELS:
-        capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter_fourcc(*"MJPG"))  # first: it decides what sizes there are
+        capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter_fourcc(*"MJPG"))  # first: it determines the sizes
     capture.set(cv2.CAP_PROP_FRAME_WIDTH, width)
     capture.set(cv2.CAP_PROP_FRAME_HEIGHT, height)
     capture.set(cv2.CAP_PROP_FPS, fps)
-    capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # what is read is new
+    capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # so that read() returns the newest frame
     return OpenCVCamera(cv2, capture, found)
 
 
 def to_frame(cv2: Any, image: Any) -> VideoFrame:
-    """An image of OpenCV's, taken just now, in our form."""
+    """Return an OpenCV image, captured just now, as a `VideoFrame`."""
     timestamp = time.monotonic()
     height, width = image.shape[:2]
     image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
@@ -185,34 +186,34 @@ def _find(cv2: Any) -> list[_Found]:
     return found
 
 
-def _trouble(what: str, path: str) -> DeviceError:
-    """The error of a camera that does not work, with the reason if it can be told."""
+def _unusable(what: str, path: str) -> DeviceError:
+    """Return the error for a camera that does not work, with the reason if it is known."""
     if sys.platform == "darwin":
         reason = (
-            "another program may be using it, or macOS does not let this one: System Settings > Privacy & Security > "
-            "Camera. A program that is not listed there is asked for by: python3 -c 'import cv2; cv2.VideoCapture(0)'"
+            "another program may be using it, or macOS denies access: see System Settings > Privacy & Security > "
+            "Camera. If this program is not listed there, run: python3 -c 'import cv2; cv2.VideoCapture(0)'"
         )
         return DeviceError(f"{what}: {reason}", devices=("cam",))
     if not sys.platform.startswith("linux"):
-        reason = "another program may be using it, or the settings of the system keep this one from it"
+        reason = "another program may be using it, or the privacy settings of the system deny access"
         return DeviceError(f"{what}: {reason}", devices=("cam",))
     import errno
     import fcntl
 
     try:
-        # Any number of programs may open a camera, the first that asks for buffers has it.
+        # Any number of programs may open a camera; the first that requests buffers can use it.
         with open(path, "r+b", buffering=0) as node:
             fcntl.ioctl(node, _VIDIOC_REQBUFS, _NO_BUFFERS)
     except OSError as error:
         kind, advice = {
-            errno.ENOENT: ("not-found", "it is not there any more; was it unplugged?"),
-            errno.ENODEV: ("not-found", "it is not there any more; was it unplugged?"),
+            errno.ENOENT: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
+            errno.ENODEV: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
             errno.EACCES: (
                 "permissions",
-                f"{path} is not for this user. Try: sudo usermod -aG video $USER; log in anew",
+                f"this user may not open {path}. Run sudo usermod -aG video $USER, then log in again",
             ),
-            errno.EPERM: ("permissions", f"this program may not use {path}; is it in a container without that device?"),
-            errno.EBUSY: ("in-use", "another program is using it; end that one, or choose another camera"),
+            errno.EPERM: ("permissions", f"this program may not use {path}. In a container, pass that device through"),
+            errno.EBUSY: ("in-use", "another program is using it. End that program, or choose another camera"),
         }.get(error.errno or 0, ("unknown", f"{path}: {error.strerror}"))
         return DeviceError(f"{what}: {advice}", devices=("cam",), type=kind, details=str(error))
-    return DeviceError(f"{what}, and the system does not say why ({path})", devices=("cam",))
+    return DeviceError(f"{what}, and the system does not say why ({path}). Plug it in again", devices=("cam",))

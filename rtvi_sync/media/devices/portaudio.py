@@ -1,4 +1,4 @@
-"""The PortAudio of this process: when it begins and ends, and what devices it knows."""
+"""PortAudio in this process: its initialization and termination, its list of devices, and its open streams."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from ...concurrency.lifecycle import register_for_fork
 from ...errors import DeviceError
 from . import device_probe, portaudio_noise
 from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
-from .probing import PortAudioDevice, described, probe
+from .probing import PortAudioDevice, parse_devices, probe
 
-# How long a call waits for the sound system, in seconds; as long as the process that lists the devices may take.
+# Seconds that a call waits for the audio system; the process that lists the devices may take as long.
 LIMIT = device_probe.LIMIT
-# How long all streams of the process have to make way, in seconds; each needs as long as one period of its audio.
-_MAKE_WAY_LIMIT = 0.5
-# A device that was pulled out and is back has its old name and is another one to PortAudio. So where one fails that is
-# said to be there, PortAudio begins anew too, but not again within so many seconds.
-_AGE = 10.0
-# In the names of devices that one process has for itself.
+# Seconds that all streams of the process have to close for a restart; each needs up to one period of its audio.
+_CLOSE_FOR_RESTART_LIMIT = 0.5
+# A device that was unplugged and plugged in again has its old name and is another one to PortAudio. So PortAudio is
+# restarted if a listed device fails, unless it was initialized less than this many seconds ago.
+_MIN_RESTART_AGE = 10.0
+# Part of the names of devices that only one process at a time can open.
 _ALSA_HARDWARE = "(hw:"
 
 
-class User(Protocol):
-    """A stream. Both methods are called on the thread that it belongs to, with PortAudio held by nobody else."""
+class ManagedStream(Protocol):
+    """A stream of PortAudio. Both methods are called on the stream's thread, which holds the lock of PortAudio."""
 
-    def open(self, audio: Any, device: PortAudioDevice) -> None:
+    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
         """Open `device` with a `pyaudio.PyAudio()`. Raises what that raises: an OSError, for example."""
 
-    def shut(self) -> None:
-        """Close what was opened."""
+    def close_device(self) -> None:
+        """Close the device that was opened."""
 
 
 class PortAudio:
-    """Begins with the first stream that is opened, and ends with the last that is closed.
+    """PortAudio, initialized for the first stream that is opened and terminated with the last one that is closed.
 
-    PortAudio lists the devices when it begins. When one is wanted that it does not know, and that is there now, all
-    streams make way: each closes on its own thread, at its next read or write; the last one ends PortAudio; it begins
-    anew for whoever wanted the device, and the others open again.
+    PortAudio lists the devices when it is initialized. If a stream requests a device that was plugged in later,
+    PortAudio is restarted: each open stream closes on its own thread, at its next read or write; the last one
+    terminates PortAudio; the requesting stream initializes it again, and the others reopen their devices.
 
-    Methods may be called on any thread but the main one, where Ctrl-C could leave things half done.
+    Methods may be called on any thread but the main one, where Ctrl-C could interrupt them halfway.
     """
 
     def __init__(self) -> None:
-        # Held around what PortAudio is not made for doing on several threads: it begins, ends, lists, opens and closes
-        # (two that begin it at once end the process). It guards the fields below. Unlike other locks it is held while
-        # a library blocks, in a hung sound server perhaps for ever: so calls wait for it for a limited time, except
-        # those that close, on threads that are given up if they take long.
+        # Held around calls for which PortAudio is not thread-safe: initialize, terminate, list, open and close (two
+        # concurrent initializations crash the process). It guards the fields below. Unlike other locks it is held while
+        # a library blocks, in a hung sound server perhaps for ever. So calls wait for it with a timeout, except those
+        # that close, whose threads are abandoned if they take long.
         self._lock = threading.Lock()
         self._notifier = Notifier()
         self._audio: Any = None
-        self._begun_at = 0.0
+        self._initialized_at = 0.0
         self._devices: list[PortAudioDevice] = []
-        self._users: dict[User, PortAudioDevice] = {}
-        # Who wants PortAudio to begin anew; the streams look at it without the lock.
-        self._renewer: object | None = None
-        # Whether another process has begun PortAudio without harm, since something failed in this one.
-        self._tried = False
-        self._forked = False
+        self._streams: dict[ManagedStream, PortAudioDevice] = {}
+        # The stream that requested a restart; the other streams read it without the lock.
+        self._restart_requester: object | None = None
+        # Whether another process has initialized PortAudio successfully since the last failure in this one.
+        self._probed = False
+        self._lost_by_fork = False
         register_for_fork(self)
 
     # -- devices ------------------------------------------------------------------------------------------------------
 
     def devices(self) -> list[PortAudioDevice]:
-        """The devices there are now. Blocks for some 50 ms, for `LIMIT` at most.
+        """Return the devices that exist now. Blocks for about 50 ms, for up to `LIMIT`.
 
         Raises:
             MissingExtraError: PyAudio or PortAudio is not installed.
@@ -81,28 +81,28 @@ class PortAudio:
         self._check()
         found = probe()
         if found is not None:
-            self._tried = True
-            return self.with_open(found)
-        with self._held(LIMIT):
-            self._begin()
+            self._probed = True
+            return self.add_open_devices(found)
+        with self._locked(LIMIT):
+            self._initialize()
             try:
                 return list(self._devices)
             finally:
-                self._end_if_unused()
+                self._terminate_if_unused()
 
-    def with_open(self, devices: list[PortAudioDevice]) -> list[PortAudioDevice]:
-        """A list from another process, with what is open in this one and can be seen nowhere else for that reason."""
+    def add_open_devices(self, devices: list[PortAudioDevice]) -> list[PortAudioDevice]:
+        """Return `devices` and those that other processes cannot list because they are open in this one."""
         seen = {(device.info.kind, device.info.device_id) for device in devices}
-        hidden = [device for device in list(self._users.copy().values()) if _ALSA_HARDWARE in device.info.label]
+        hidden = [device for device in list(self._streams.copy().values()) if _ALSA_HARDWARE in device.info.label]
         return devices + [device for device in hidden if (device.info.kind, device.info.device_id) not in seen]
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
-    def enter(self, user: User, kind: str, device_id: str | None) -> PortAudioDevice:
-        """Find a device and have `user` open it; from now on PortAudio stays until `leave()`.
+    def open_stream(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
+        """Find a device and have `stream` open it; PortAudio stays initialized until `close_stream()`.
 
         Args:
-            user: the stream.
+            stream: opens the device.
             kind: "audioinput" or "audiooutput".
             device_id: None: the default.
 
@@ -110,70 +110,73 @@ class PortAudio:
             MissingExtraError, DeviceError: see `AudioBackend.open_input()`.
         """
         self._check()
-        self._try_elsewhere()
-        with self._held_after_renewal():
-            fresh = self._begin()
+        self._probe_first()
+        with self._locked_after_restart():
+            fresh = self._initialize()
             try:
-                return self._open(user, kind, device_id)
+                return self._open_device(stream, kind, device_id)
             except DeviceError as error:
                 if fresh or error.type == "in-use":
                     raise
                 failure = error
             finally:
-                self._end_if_unused()
-        if not self._is_outdated(failure):
+                self._terminate_if_unused()
+        if not self._may_be_outdated(failure):
             raise failure
-        with self._held_after_renewal():
-            self._renewer = user
-        return self._enter_anew(user, kind, device_id)
+        with self._locked_after_restart():
+            self._restart_requester = stream
+        return self._restart(stream, kind, device_id)
 
-    def make_way(self, user: User) -> bool:
-        """Close `user` if that is wanted: True; it has to `enter()` again then. Called before each read and write.
+    def close_for_restart(self, stream: ManagedStream) -> bool:
+        """Close `stream` if a restart was requested, and wait for that. Called before each read and write.
+
+        Returns:
+            Whether `stream` was closed, and has to be opened with `open_stream()` again.
 
         Raises:
-            DeviceError: `user` belongs to the parent process.
+            DeviceError: `stream` belongs to the parent process.
         """
-        if self._forked:
+        if self._lost_by_fork:
             raise forked()
-        if self._renewer is None:
+        if self._restart_requester is None:
             return False
-        self.leave(user)
-        # The renewal has limits of its own; what comes of it, `enter()` finds out.
-        self._notifier.wait_for(lambda: self._renewer is None, Deadline(_MAKE_WAY_LIMIT + LIMIT))
+        self.close_stream(stream)
+        # The restart has limits of its own, and `open_stream()` raises if it failed.
+        self._notifier.wait_for(lambda: self._restart_requester is None, Deadline(_CLOSE_FOR_RESTART_LIMIT + LIMIT))
         return True
 
-    def leave(self, user: User, *, broken: bool = False) -> None:
-        """Close `user`. Waits as long as it takes.
+    def close_stream(self, stream: ManagedStream, *, broken: bool = False) -> None:
+        """Close `stream`. Blocks without a timeout.
 
         Args:
-            broken: its device failed, so PortAudio is tried in another process before it begins here again.
+            broken: its device failed, so another process initializes PortAudio before this one does so again.
         """
-        if self._forked:
+        if self._lost_by_fork:
             return
         with self._lock:
-            user.shut()
-            self._users.pop(user, None)
+            stream.close_device()
+            self._streams.pop(stream, None)
             if broken:
-                self._tried = False
-            self._end_if_unused()
+                self._probed = False
+            self._terminate_if_unused()
         self._notifier.notify_all()
 
-    def _enter_anew(self, user: User, kind: str, device_id: str | None) -> PortAudioDevice:
-        """Begin anew when all others have made way."""
+    def _restart(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
+        """Initialize PortAudio again once all other streams are closed."""
         try:
-            if not self._notifier.wait_for(lambda: self._audio is None, Deadline(_MAKE_WAY_LIMIT)):
+            if not self._notifier.wait_for(lambda: self._audio is None, Deadline(_CLOSE_FOR_RESTART_LIMIT)):
                 raise no_answer(kind)
-            with self._held(LIMIT):
-                self._begin()
+            with self._locked(LIMIT):
+                self._initialize()
                 try:
-                    return self._open(user, kind, device_id)
+                    return self._open_device(stream, kind, device_id)
                 finally:
-                    self._end_if_unused()
+                    self._terminate_if_unused()
         finally:
-            self._renewer = None
+            self._restart_requester = None
             self._notifier.notify_all()
 
-    def _open(self, user: User, kind: str, device_id: str | None) -> PortAudioDevice:
+    def _open_device(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
         for device in self._devices:
             if device.info.kind == kind and (
                 device.info.is_default if device_id is None else device_id == device.info.device_id
@@ -182,16 +185,16 @@ class PortAudio:
         else:
             raise not_found(kind, device_id, [device.info for device in self._devices])
         try:
-            user.open(self._audio, device)
+            stream.open_device(self._audio, device)
         except OSError as error:
-            self._tried = False
+            self._probed = False
             raise failed(error, device.info) from error
-        self._users[user] = device
+        self._streams[stream] = device
         return device
 
-    def _is_outdated(self, error: DeviceError) -> bool:
-        """Whether there are other devices now than when PortAudio began, or may be, after this error."""
-        if error.type != "not-found" and time.monotonic() - self._begun_at > _AGE:
+    def _may_be_outdated(self, error: DeviceError) -> bool:
+        """Tell whether the list of devices may have changed since PortAudio was initialized, given this error."""
+        if error.type != "not-found" and time.monotonic() - self._initialized_at > _MIN_RESTART_AGE:
             return True
         found = probe()
         if found is None:
@@ -200,16 +203,16 @@ class PortAudio:
         def known(devices: list[PortAudioDevice]) -> set[tuple[str, str, bool]]:
             return {(device.info.kind, device.info.device_id, device.info.is_default) for device in devices}
 
-        return known(self.with_open(found)) != known(self._devices)
+        return known(self.add_open_devices(found)) != known(self._devices)
 
     # -- the library --------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> bool:
-        """Have PortAudio begun; True if it was not, and its list is new."""
+    def _initialize(self) -> bool:
+        """Initialize PortAudio unless it is initialized; return whether it was not, so that its list is new."""
         if self._audio is not None:
             return False
         try:
-            # Where PortAudio is missing, PyAudio prints so; but another process has found that out before.
+            # If PortAudio is missing, PyAudio prints a message; but a probing process has found that out before.
             pyaudio = importlib.import_module("pyaudio")
         except ImportError as error:
             raise missing_library(str(error)) from error
@@ -217,37 +220,37 @@ class PortAudio:
         try:
             audio = pyaudio.PyAudio()
             try:
-                self._devices = described(device_probe.describe(audio))
+                self._devices = parse_devices(device_probe.describe(audio))
             except BaseException:
                 audio.terminate()
                 raise
         except OSError as error:
             raise library_failed(error) from error
         self._audio = audio
-        self._begun_at = time.monotonic()
+        self._initialized_at = time.monotonic()
         return True
 
-    def _end_if_unused(self) -> None:
-        if not self._users and self._audio is not None:
-            # Once for each begin, or it would end the PortAudio of another part of the program.
+    def _terminate_if_unused(self) -> None:
+        if not self._streams and self._audio is not None:
+            # Once per initialization, because more would terminate the PortAudio of another part of the application.
             audio, self._audio = self._audio, None
             audio.terminate()
 
     def _check(self) -> None:
-        if self._forked:
+        if self._lost_by_fork:
             raise forked()
-        # Much sooner known than by a process that fails to import it.
+        # This check is much faster than a process that fails to import PyAudio.
         if "pyaudio" not in sys.modules and importlib.util.find_spec("pyaudio") is None:
             raise missing_library("No module named 'pyaudio'")
 
-    def _try_elsewhere(self) -> None:
-        """Before PortAudio begins here. Not with the lock held, for which others would have to wait to close."""
-        if self._audio is None and not self._tried:
+    def _probe_first(self) -> None:
+        """Have another process initialize PortAudio first. Called without the lock, for which closing streams wait."""
+        if self._audio is None and not self._probed:
             probe()
-            self._tried = True
+            self._probed = True
 
     @contextlib.contextmanager
-    def _held(self, timeout: float) -> Iterator[None]:
+    def _locked(self, timeout: float) -> Iterator[None]:
         if not self._lock.acquire(timeout=timeout):
             raise no_answer()
         try:
@@ -256,22 +259,22 @@ class PortAudio:
             self._lock.release()
 
     @contextlib.contextmanager
-    def _held_after_renewal(self) -> Iterator[None]:
+    def _locked_after_restart(self) -> Iterator[None]:
         deadline = Deadline(LIMIT)
-        while self._notifier.wait_for(lambda: self._renewer is None, deadline):
-            with self._held(deadline.sooner(LIMIT)):
-                if self._renewer is None:
+        while self._notifier.wait_for(lambda: self._restart_requester is None, deadline):
+            with self._locked(deadline.sooner(LIMIT)):
+                if self._restart_requester is None:
                     yield
                     return
         raise no_answer()
 
     def after_fork_in_child(self) -> None:
-        """What PortAudio has open is the parent's, and its threads are not here: nothing of it may be touched again."""
+        """Abandon an initialized PortAudio: its streams belong to the parent, and its threads do not exist here."""
         if self._audio is not None or not self._lock.acquire(blocking=False):
-            # Not even freed, which would close the parent's streams.
-            for thing in (self._audio, *self._users):
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-            self._forked = True
+            # Never freed, because that would close the parent's streams.
+            for object_ in (self._audio, *self._streams):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(object_))
+            self._lost_by_fork = True
         self._lock = threading.Lock()
         self._notifier = Notifier()
-        self._renewer = None
+        self._restart_requester = None

@@ -1,7 +1,7 @@
-"""Keeps the libraries below PortAudio from writing to the program's standard error.
+"""Suppression of the messages that libraries below PortAudio write to standard error.
 
-ALSA and JACK print some 80 lines there when PortAudio begins on a machine without devices, and one at each underrun.
-Both take a function to call instead.
+ALSA and JACK print about 80 lines there when PortAudio initializes on a machine without devices, and one at each
+underrun. Both accept a function to call instead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 
-# Library -> the functions that take a handler. PortAudio's own prints what failed inside it.
+# Library -> the functions that set a handler. PortAudio's own messages are about its internal failures.
 _SETTERS = {
     "libasound.so.2": ["snd_lib_error_set_handler"],
     "libjack.so.0": ["jack_set_error_function", "jack_set_info_function"],
@@ -19,10 +19,12 @@ _SETTERS = {
 
 
 def silence() -> None:
-    """Silence them for the life of the process. Call it when PyAudio is imported and PortAudio not begun yet.
+    """Silence these libraries for the life of the process.
 
-    The handler is `getpid()` of the C library, which takes no arguments and so ignores the ones it is given. It must be
-    no Python function: threads of the libraries would call that at any time, also when the interpreter is gone.
+    Call it after the import of PyAudio and before PortAudio is initialized.
+
+    The handler is `getpid()` of the C library, which takes no arguments and so ignores those that it is given. It must
+    not be a Python function: threads of the libraries would call it at any time, also after the interpreter's end.
     """
     if sys.platform != "linux":
         return
@@ -30,7 +32,7 @@ def silence() -> None:
 
     handler = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
     for library, setters in _SETTERS.items():
-        # Only those that PortAudio brought along: others need no silence, and loading them would be a side effect.
+        # Only libraries that PortAudio has loaded need a handler; loading others would be a side effect.
         with contextlib.suppress(OSError):
             loaded = ctypes.CDLL(library, mode=os.RTLD_NOLOAD)
             for setter in setters:

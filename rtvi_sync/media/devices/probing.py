@@ -1,4 +1,4 @@
-"""Asks another process for the devices of this machine; see `device_probe`."""
+"""Client of the process that lists the devices of this machine; see `device_probe`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# From here on exit codes of Windows are exceptions such as an access violation.
+# On Windows, exit codes from here on are exceptions such as an access violation.
 _NT_EXCEPTION = 0xC0000000
-#: How long a process may take to end, in seconds. One that is killed inside PortAudio may spoil JACK's list of
-#: programs, and then PortAudio hangs in all.
-PATIENCE = 0.5
+#: Seconds that the process has to end by itself. Killing it inside PortAudio may corrupt JACK's client registry, and
+#: then PortAudio hangs in every process.
+EXIT_TIMEOUT = 0.5
 
 
 @attrs.frozen
 class PortAudioDevice:
-    """A device as PortAudio knows it.
+    """A device as PortAudio lists it.
 
     Attributes:
-        info: what users see.
-        index: its number, until PortAudio begins anew.
-        channels: how many it has at most.
-        rate_hz: its own sample rate.
+        info: the public description.
+        index: its number, valid until PortAudio is initialized again.
+        channels: its maximum number of channels.
+        rate_hz: its default sample rate.
     """
 
     info: MediaDeviceInfo
@@ -44,8 +44,8 @@ class PortAudioDevice:
     rate_hz: int
 
 
-def described(devices: list[dict[str, Any]]) -> list[PortAudioDevice]:
-    """The devices of `device_probe.describe()`."""
+def parse_devices(devices: list[dict[str, Any]]) -> list[PortAudioDevice]:
+    """Return the result of `device_probe.describe()` as objects."""
     return [
         PortAudioDevice(
             MediaDeviceInfo(
@@ -63,7 +63,7 @@ def described(devices: list[dict[str, Any]]) -> list[PortAudioDevice]:
 
 
 def probe() -> list[PortAudioDevice] | None:
-    """The devices as a short-lived process finds them; None if this process can start none. Blocks for some 50 ms.
+    """Return the devices that a short-lived process lists; None if it cannot be started. Blocks for about 50 ms.
 
     Raises:
         MissingExtraError: PyAudio or PortAudio is not installed.
@@ -72,91 +72,97 @@ def probe() -> list[PortAudioDevice] | None:
     import subprocess
 
     try:
-        prober = start("once")
+        process = start_process("once")
     except OSError as error:
-        logger.info("The devices are not listed by another process: %s", error)
+        logger.info("Cannot list the devices in another process: %s", error)
         return None
     try:
-        output, _ = prober.communicate(b"\n", timeout=device_probe.LIMIT)
+        output, _ = process.communicate(b"\n", timeout=device_probe.LIMIT)
     except subprocess.TimeoutExpired:
         raise no_answer() from None
     finally:
-        end(prober)
-    return answer_of(prober, output)
+        end_process(process)
+    return parse_answer(process, output)
 
 
-def start(repeat: str) -> subprocess.Popen[bytes]:
-    """Start a process that answers once, or always: each line it gets with one that `answer_of()` takes.
+def start_process(repeat: str) -> subprocess.Popen[bytes]:
+    """Start a process that answers each line that it reads with one that `parse_answer()` takes.
 
-    It ends by itself when nobody is there any more to ask it.
+    It ends by itself when its input is closed, also by the end of this process.
+
+    Args:
+        repeat: "once" to end after one answer, or "always".
 
     Raises:
-        OSError: that is not possible here.
+        OSError: no such process can be started here.
     """
     import subprocess
 
-    # In a frozen program, and in one that embeds Python, that program itself.
+    # In a frozen application, and in one that embeds Python, sys.executable is that application.
     python = os.path.basename(sys.executable or "").lower()
-    if getattr(sys, "frozen", False) or not python.startswith(("python", "pypy")) or not os.path.isfile(_PROGRAM):
-        raise OSError(f"{sys.executable!r} is not an interpreter that could be started again")
-    # In a group of its own Ctrl-C does not reach it, and on Windows no window opens.
-    apart: dict[str, Any] = {"start_new_session": True}
+    if getattr(sys, "frozen", False) or not python.startswith(("python", "pypy")) or not os.path.isfile(_SCRIPT):
+        raise OSError(f"{sys.executable!r} is no Python interpreter that can run a script")
+    # In a process group of its own Ctrl-C does not reach it, and on Windows no window opens.
+    isolation: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
-        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+        isolation = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return subprocess.Popen(  # noqa: S603 - it is this interpreter
-        [sys.executable, "-I", _PROGRAM, repeat, json.dumps(sys.path)],
+        [sys.executable, "-I", _SCRIPT, repeat, json.dumps(sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         bufsize=0,
-        **apart,
+        **isolation,
     )
 
 
-_PROGRAM = os.path.abspath(device_probe.__file__)
+_SCRIPT = os.path.abspath(device_probe.__file__)
 
 
-def ask(prober: subprocess.Popen[bytes]) -> bytes:
-    """What a process answers that was started to answer always; empty if it has ended. It answers or ends in time."""
-    assert prober.stdin is not None
-    assert prober.stdout is not None
+def request_devices(process: subprocess.Popen[bytes]) -> bytes:
+    """Request a list from a process that was started with "always", and return its answer; empty if it has ended.
+
+    Blocks for up to `device_probe.LIMIT`, after which the process ends itself.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
     answer = b""
     try:
-        prober.stdin.write(b"\n")
+        process.stdin.write(b"\n")
         while not answer.endswith(b"\n"):
-            part = prober.stdout.read(65536)
-            if not part:
+            chunk = process.stdout.read(65536)
+            if not chunk:
                 return b""
-            answer += part
+            answer += chunk
     except BrokenPipeError:
         return b""
     return answer
 
 
-def end(prober: subprocess.Popen[bytes]) -> None:
-    """Have the process end, kill it if it hangs, and free what belongs to it."""
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """End the process, kill it if it hangs, and close its pipes."""
     import subprocess
 
     pipe: IO[bytes] | None
-    for pipe in (prober.stdin, prober.stdout):
+    for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
     try:
-        prober.wait(PATIENCE)
+        process.wait(EXIT_TIMEOUT)
     except subprocess.TimeoutExpired:
-        prober.kill()
-        prober.wait()
+        process.kill()
+        process.wait()
 
 
-def answer_of(prober: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDevice] | None:
-    """The devices in an answer of the process; None if it is no answer of that program.
+def parse_answer(process: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDevice] | None:
+    """Return the devices in an answer of the process; None if it is no answer of that script.
 
     Raises:
         MissingExtraError: PyAudio or PortAudio is not installed.
         DeviceError: PortAudio fails, hangs or crashes there.
     """
     if not line:
-        code = prober.wait()  # not long any more
+        code = process.wait()  # its output is closed, so it is about to end
         if hasattr(signal, "SIGALRM") and code == -signal.SIGALRM:
             raise no_answer()
         if code < 0 or code >= _NT_EXCEPTION:
@@ -164,10 +170,10 @@ def answer_of(prober: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDev
     try:
         answer = json.loads(line)
     except ValueError:
-        logger.info("Devices were not listed by another process: %s does not start as a Python does", sys.executable)
+        logger.info("Cannot list the devices in another process: %s does not start as Python does", sys.executable)
         return None
     if "missing" in answer:
         raise missing_library(answer["missing"])
     if "error" in answer:
         raise library_failed(OSError(answer["error"]))
-    return described(answer["devices"])
+    return parse_devices(answer["devices"])

@@ -1,8 +1,9 @@
 """Microphones and speakers of this machine, by PyAudio.
 
-PyAudio's faults end processes, and so none of them may be met: a stream is used by the one thread that opened it
-(closing one that another thread reads crashes), in blocking mode; devices are known by name, and their index is looked
-up right before each opening (one that does not exist crashes); each call says how much it means (PyAudio believes it).
+Some misuses crash PyAudio, and the process with it, so this module avoids them: only the thread that opened a stream
+uses it, in blocking mode (closing a stream that another thread reads crashes); devices are identified by name, and
+their index is looked up right before each open (an index that does not exist crashes); each call passes the exact
+number of frames (PyAudio does not check it).
 """
 
 from __future__ import annotations
@@ -22,44 +23,47 @@ from .audio_errors import failed
 from .portaudio import PortAudio
 from .probing import PortAudioDevice
 
-# What PortAudio says when a device does not take a sample rate, a number of channels, or 16 bits.
+# Error codes of PortAudio for an unsupported sample rate, number of channels, or sample format.
 _REFUSALS = {-9997, -9998, -9994}
 
 
 class PyAudioBackend:
-    """Implements `AudioBackend`. There is one per process, as there is one PortAudio: `backend()`."""
+    """Implementation of `AudioBackend`. There is one per process, as there is one PortAudio: `backend()`."""
 
     def __init__(self) -> None:
         self._portaudio = PortAudio()
 
     def devices(self) -> list[MediaDeviceInfo]:
-        """See `AudioBackend.devices()`. Their ids are "<host API>/<name>", such as "ALSA/default"."""
+        """Return all devices; see `AudioBackend.devices()`. Their ids are "<host API>/<name>": "ALSA/default"."""
         return [device.info for device in shielded(self._portaudio.devices)]
 
     def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PyAudioInput:
-        """See `AudioBackend.open_input()`. Without soxr a device that refuses the rate is read at its own."""
+        """Open a microphone; see `AudioBackend.open_input()`.
+
+        Without soxr a device that refuses the rate is read at its own.
+        """
         return PyAudioInput(self._portaudio, device_id, sample_rate_hz, period)
 
     def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> PyAudioOutput:
-        """See `AudioBackend.open_output()`. The device's buffer holds three periods."""
+        """Open a speaker; see `AudioBackend.open_output()`. The device's buffer holds three periods."""
         return PyAudioOutput(self._portaudio, device_id, sample_rate_hz, period)
 
-    def with_open(self, devices: list[PortAudioDevice]) -> list[MediaDeviceInfo]:
-        """A list from another process, with what is open in this one and may be hidden from others by that."""
-        return [device.info for device in self._portaudio.with_open(devices)]
+    def add_open_devices(self, devices: list[PortAudioDevice]) -> list[MediaDeviceInfo]:
+        """Return `devices` and those that other processes cannot list because they are open in this one."""
+        return [device.info for device in self._portaudio.add_open_devices(devices)]
 
 
 @functools.cache
 def backend() -> PyAudioBackend:
-    """The backend of this process. Does nothing yet: PyAudio is imported at its first use."""
+    """Return the backend of this process. PyAudio is imported at its first use."""
     return PyAudioBackend()
 
 
 class _Stream:
-    """What microphones and speakers have in common. Everything is called on the thread that opened it."""
+    """Common base of microphones and speakers. All methods are called on the thread that opened the stream."""
 
     _kind: str
-    # The names of PyAudio's arguments.
+    # Prefix of PyAudio's arguments.
     _direction: str
 
     device: MediaDeviceInfo
@@ -67,24 +71,24 @@ class _Stream:
 
     def __init__(self, portaudio: PortAudio, device_id: str | None, sample_rate_hz: int, period: float) -> None:
         self._portaudio = portaudio
-        self._wanted_hz = pcm_tools.check_rate(sample_rate_hz)
+        self._requested_hz = pcm_tools.check_rate(sample_rate_hz)
         self._period = period
         self._stream: Any = None
         self._channels = 1
         self._device_hz = sample_rate_hz
         self._resampler: Resampler | None = None
         self._broken = False
-        self._enter(device_id)
+        self._open(device_id)
 
     def close(self) -> None:
-        """Free the device. Never raises; may be called again."""
-        self._portaudio.leave(self, broken=self._broken)
+        """Close the device. Never raises; idempotent."""
+        self._portaudio.close_stream(self, broken=self._broken)
 
-    def open(self, audio: Any, device: PortAudioDevice) -> None:
-        """Called by `PortAudio`: open the device as wanted, or in a way that it takes."""
+    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+        """Open the device at the requested rate, or in a format that it takes. Called by `PortAudio`."""
         refusal: OSError | None = None
         rates = dict.fromkeys(
-            (self._wanted_hz, device.rate_hz if pcm_tools.is_rate(device.rate_hz) else self._wanted_hz)
+            (self._requested_hz, device.rate_hz if pcm_tools.is_rate(device.rate_hz) else self._requested_hz)
         )
         for rate in rates:
             resampler = self._resampler_for(rate)
@@ -107,18 +111,18 @@ class _Stream:
         assert refusal is not None  # every device has a channel
         raise refusal
 
-    def shut(self) -> None:
-        """Called by `PortAudio`: close what is open."""
+    def close_device(self) -> None:
+        """Close the device. Called by `PortAudio`."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
     def _resampler_for(self, rate: int) -> Resampler | None:
-        """What converts between the wanted rate and the device's."""
+        """Return a converter between the requested rate and the device's, if needed and available."""
         raise NotImplementedError
 
-    def _enter(self, device_id: str | None) -> None:
-        self.device = self._portaudio.enter(self, self._kind, device_id).info
+    def _open(self, device_id: str | None) -> None:
+        self.device = self._portaudio.open_stream(self, self._kind, device_id).info
 
     def _failed(self, error: OSError) -> DeviceError:
         self._broken = True
@@ -136,13 +140,13 @@ class PyAudioInput(_Stream):
         super().__init__(portaudio, device_id, sample_rate_hz, period)
 
     def read(self) -> bytes:
-        """See `InputStream.read()`."""
-        if self._portaudio.make_way(self):
-            self._enter(self.device.device_id)
+        """Read one period; see `InputStream.read()`."""
+        if self._portaudio.close_for_restart(self):
+            self._open(self.device.device_id)
         wanted = 2 * round(self._period * self.sample_rate_hz)
         while len(self._ready) < wanted:
             try:
-                # An overflow is no error: what it lost is lost, and an error would close the stream.
+                # An overflow must not raise, because an error would close the stream; the lost audio is lost anyway.
                 pcm = self._stream.read(round(self._period * self._device_hz), exception_on_overflow=False)
             except OSError as error:
                 raise self._failed(error) from error
@@ -152,21 +156,21 @@ class PyAudioInput(_Stream):
         return pcm
 
     def backlog(self) -> float:
-        """See `InputStream.backlog()`. Never more than the device's buffer holds."""
+        """Return the unread audio; see `InputStream.backlog()`. Never more than the device's buffer holds."""
         return (
             _available(self._stream.get_read_available) / self._device_hz + len(self._ready) / 2 / self.sample_rate_hz
         )
 
-    def open(self, audio: Any, device: PortAudioDevice) -> None:
-        """See `_Stream.open()`."""
-        super().open(audio, device)
-        self.sample_rate_hz: int = self._wanted_hz if self._resampler is not None else self._device_hz
+    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+        """Open the device, and set `sample_rate_hz`. Called by `PortAudio`."""
+        super().open_device(audio, device)
+        self.sample_rate_hz: int = self._requested_hz if self._resampler is not None else self._device_hz
 
     def _resampler_for(self, rate: int) -> Resampler | None:
-        if rate == self._wanted_hz:
+        if rate == self._requested_hz:
             return None
         try:
-            return Resampler(rate, self._wanted_hz)
+            return Resampler(rate, self._requested_hz)
         except MissingExtraError:
             return None  # bots take any rate
 
@@ -180,39 +184,39 @@ class PyAudioOutput(_Stream):
     buffer: float
 
     def __init__(self, portaudio: PortAudio, device_id: str | None, sample_rate_hz: int, period: float) -> None:
-        # What was written last, as much as the device's buffer holds, and what of it was lost when it was closed.
-        self._written = self._unheard = b""
+        # The latest written audio, as much as the device's buffer holds, and the part of it that closing dropped.
+        self._written = self._unplayed = b""
         self._buffer_frames = 0
         super().__init__(portaudio, device_id, sample_rate_hz, period)
 
     def write(self, pcm: bytes) -> None:
-        """See `OutputStream.write()`."""
-        if self._portaudio.make_way(self):
-            self._enter(self.device.device_id)
-            self._put(self._unheard)
-        self._put(self._resampler.convert(pcm) if self._resampler is not None else pcm)
+        """Write audio; see `OutputStream.write()`."""
+        if self._portaudio.close_for_restart(self):
+            self._open(self.device.device_id)
+            self._write_frames(self._unplayed)
+        self._write_frames(self._resampler.convert(pcm) if self._resampler is not None else pcm)
 
-    def _put(self, pcm: bytes) -> None:
-        pcm = bytes(pcm)  # PyAudio takes nothing else, but for str
+    def _write_frames(self, pcm: bytes) -> None:
+        pcm = bytes(pcm)  # PyAudio takes only bytes and str
         frames = len(pcm) // 2
         if not frames:
             return
         try:
-            # The number counts, whatever there is in memory.
-            self._stream.write(_doubled(pcm) if self._channels == 2 else pcm, frames)
+            # PyAudio reads this number of frames from memory, whatever the length of the bytes.
+            self._stream.write(_to_stereo(pcm) if self._channels == 2 else pcm, frames)
         except OSError as error:
             raise self._failed(error) from error
         self._written = (self._written + pcm)[-2 * self._buffer_frames :]
 
     def room(self) -> float:
-        """See `OutputStream.room()`."""
+        """Return the free space; see `OutputStream.room()`."""
         return _available(self._stream.get_write_available) / self._device_hz
 
     def drop(self) -> None:
-        """See `OutputStream.drop()`."""
+        """Drop unplayed audio; see `OutputStream.drop()`."""
         if self._resampler is not None:
             self._resampler.reset()
-        # PyAudio has no method for it: `stop_stream()` lets the device play what it has, but on ALSA.
+        # PyAudio has no method to abort: `stop_stream()` plays the buffer to its end, except on ALSA.
         pa = _pyaudio().pa
         try:
             pa.abort_stream(self._stream._stream)
@@ -220,34 +224,35 @@ class PyAudioOutput(_Stream):
         except OSError as error:
             raise self._failed(error) from error
 
-    def open(self, audio: Any, device: PortAudioDevice) -> None:
-        """See `_Stream.open()`."""
-        super().open(audio, device)
-        self.sample_rate_hz: int = self._wanted_hz
-        self._buffer_frames = _available(self._stream.get_write_available)  # now that nothing is in it
+    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+        """Open the device, and set `sample_rate_hz` and `buffer`. Called by `PortAudio`."""
+        super().open_device(audio, device)
+        self.sample_rate_hz: int = self._requested_hz
+        self._buffer_frames = _available(self._stream.get_write_available)  # the buffer is empty now
         self.buffer = self._buffer_frames / self._device_hz
 
-    def shut(self) -> None:
-        """See `_Stream.shut()`."""
+    def close_device(self) -> None:
+        """Close the device, and keep the audio that it has not played. Called by `PortAudio`."""
         if self._stream is not None:
             queued = self._buffer_frames - _available(self._stream.get_write_available)
-            self._unheard = self._written[-2 * queued :] if queued > 0 else b""
-        super().shut()
+            self._unplayed = self._written[-2 * queued :] if queued > 0 else b""
+        super().close_device()
 
     def _resampler_for(self, rate: int) -> Resampler | None:
-        return Resampler(self._wanted_hz, rate) if rate != self._wanted_hz else None
+        return Resampler(self._requested_hz, rate) if rate != self._requested_hz else None
 
 
 def _available(count: Callable[[], int]) -> int:
-    """Samples that the device has, or takes, at once; 0 where it failed, as the next read or write will say."""
+    """Return how many samples can be read or written without blocking; 0 if the device failed, since the next read or
+    write raises."""
     try:
         return max(0, count())
     except OSError:
         return 0
 
 
-def _doubled(pcm: bytes) -> bytes:
-    """Two channels with the same in them."""
+def _to_stereo(pcm: bytes) -> bytes:
+    """Return two channels with the same samples."""
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
     both = array.array("h", bytes(4 * len(samples)))
     both[0::2] = both[1::2] = samples

@@ -1,26 +1,25 @@
-"""From the bot to a speaker: what has come is written into the sound card's buffer on one thread, with silence around.
+"""Playback of the bot's audio on a speaker: one thread writes it into the sound card's buffer, padded with silence.
 
-How long it takes until a word is heard, and how late a word may come, are one question: both are what the sound card
-has before it. The figures are those of a bot that sends 40 ms at a time at the pace of real time, with a head start of
-two frames, as Pipecat does; the buffer of the sound card holds 240 ms, which is room, not delay.
+The delay until a word is played, and how late a frame may arrive, have one cause: the amount of audio in the sound
+card's buffer. The figures below are for a bot that sends 40 ms at a time in real time, with a head start of two frames,
+as Pipecat does. The buffer of the sound card holds 240 ms, which is capacity, not delay.
 
-- Silent, the speaker is given silence in small portions: it never has more than 60 ms of it before it.
-- Speech begins 80 ms after it has come: so much silence is before it, made up if need be. That is the latency of this
-  module; the sound system adds what it keeps beyond the buffer that is seen here.
-- From then on the bot is 120 to 160 ms ahead of what is heard, and all of that is in the buffer: so long may the
-  thread, which shares the interpreter with the program's, be held up.
-- If nothing comes, silence is written when 20 ms are left. Until then it may be a late frame.
+- While nothing is said, silence is written in small portions: the buffer never holds more than 60 ms of it.
+- Speech is played 80 ms after it arrived: the buffer is filled up with silence to that amount first. This is the
+  latency of this module; the sound system adds whatever it buffers beyond the buffer visible here.
+- From then on the bot is 120 to 160 ms ahead of playback, and all of that is in the buffer: for that time the thread,
+  which competes with the application's threads for the GIL, may be delayed.
+- If no frame arrives, silence is written when 20 ms are left in the buffer. Until then a late frame may still arrive.
 
-Beside threads that keep the interpreter busy, not only this thread is late but the one, too, that receives the audio:
-by 10 to 20 ms whenever they need it, which is often, and by a third of a second once in some minutes. So this thread
-measures how long it waits for its turn: before it opens the device, with each portion of silence, and with each frame
-that it had waited for. Where that is long again and again, and for half a minute afterwards, speech begins 480 ms after
-it has come, and the device is open with a buffer of 600 ms. It is opened anew for that when nothing is said, or when
-speech begins or has broken off.
+Beside threads that keep the GIL busy, not only this thread is late, but also the one that receives the audio: often by
+10 to 20 ms, and once in some minutes by a third of a second. So this thread measures how long it waits for the GIL:
+before it opens the device, with each portion of silence, and with each frame that it waited for. If the wait is long
+repeatedly, then until 30 s after that speech is played 480 ms after it arrived, from a buffer of 600 ms. For the larger
+buffer the device is reopened: while nothing is said, when speech begins, or when speech has broken off.
 
-A call of the library gives the interpreter away, and to get it back takes 10 ms and more beside busy threads. So there
-is one call for 40 ms of speech, which waits for room in the buffer, for a period of the device at most where the bot
-has sent much at once: an interruption is followed once it returns.
+A call of the library releases the GIL, and acquiring it again takes 10 ms and more beside busy threads. So one call
+writes 40 ms of speech. It waits for room in the buffer, for up to one period of the device if the bot has sent much at
+once: an interruption takes effect once the call returns.
 """
 
 from __future__ import annotations
@@ -37,61 +36,63 @@ from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
 from ..base import AudioFrame, AudioQueue, MediaDeviceInfo
 from .backend import AudioBackend, OutputStream
-from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_at
+from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_until
 
-# What bots speak at, as a rule. At another rate the device is opened anew.
+# The usual rate of bots. For another rate the device is reopened.
 _RATE_HZ = 24000
 PERIOD = 0.04
-# The buffer of the device holds three of these. A longer period may be a delay as well: sound servers follow it.
+# The buffer of the device holds three of these. A longer period may add latency: sound servers adopt it.
 _DEVICE_PERIOD = 0.08
-# So much is before the first word, and so much is left when silence has to take over. See above.
-LEAD = 0.08
-LOW = 0.02
-# The same beside busy threads: two of them made 360 ms run dry in one minute of ten.
+# Seconds of audio in the buffer before the first word, and those at which silence is written. See above.
+PREBUFFER = 0.08
+LOW_WATER = 0.02
+# The same beside busy threads: two of them made a buffer of 360 ms run dry in one minute of ten.
 _LONG_DEVICE_PERIOD = 0.2
-_LONG_LEAD = 0.48
-# How long this thread waits for its turn, as a moving average: beside one busy thread 5 ms, beside two 10 and more. It
-# counts as held up until that was less for so many seconds: a load in between would open the device again and again.
-_HELD_UP = 0.0075
-_CALM = 30.0
-_FORGETTING = 0.05
-# What one turn counts at most: a pause of the machine, however long, is no busy thread.
-_LONGEST_TURN = 0.02
-# So often it is measured before there is anything to be late for.
-_FIRST_TURNS = 8
-# A bot may send faster than it speaks.
+_LONG_PREBUFFER = 0.48
+# Moving average of the wait for the GIL, in seconds, above which the GIL is contended: beside one busy thread the wait
+# is 5 ms, beside two 10 and more. The GIL counts as contended for _CONTENTION_HOLD seconds after that, because the
+# device would be reopened repeatedly under a load in between.
+_CONTENDED_WAIT = 0.0075
+_CONTENTION_HOLD = 30.0
+_AVERAGE_WEIGHT = 0.05
+# A single wait counts as this many seconds at most: a suspended machine is no busy thread.
+_LONGEST_WAIT = 0.02
+# Number of waits that are measured before the device is opened.
+_FIRST_WAITS = 8
+# A bot may send faster than real time.
 _QUEUE_SECONDS = 120.0
-# What comes so soon after the speaker had to fall silent belongs to the same speech.
-_PAUSE = 0.2
-# How often the device is asked how much it has before it, and by how much its clock may differ from ours until then.
-_LOOK_EVERY = 1.0
-_DRIFT = 0.001
-# What the device needs for being closed, when what is not played at the deadline of `join()` is cut off.
-_CLOSING = 0.2
+# A frame that arrives up to this many seconds after the last speech was played belongs to the same utterance.
+_MAX_PAUSE = 0.2
+# Interval at which the device's fill level is queried, and by how much its clock may differ from ours in between.
+_QUERY_INTERVAL = 1.0
+_CLOCK_DRIFT = 0.001
+# Seconds that the device needs to close, if the audio not played by the deadline of `join()` is cut off.
+_CLOSE_TIME = 0.2
 
 
-def take_turn() -> float:
-    """Give the interpreter away: after how many seconds this thread has it back."""
-    begun = time.perf_counter()  # the clock of monotonic() ticks in 16 ms on Windows
+def measure_gil_wait() -> float:
+    """Release the GIL, and return after how many seconds this thread has it again."""
+    begun = time.perf_counter()  # on Windows monotonic() has a resolution of 16 ms
     time.sleep(0)
     return time.perf_counter() - begun
 
 
 class DeviceSpeaker(Device):
-    """Plays the bot's audio on a speaker of this machine.
+    """Playback of the bot's audio on a speaker of this machine.
 
-    A thread of its own opens the device, writes, and closes it. A device that fails is tried again every second; what
-    it would have played meanwhile is dropped. At another sample rate it is opened anew, once it has played what it has.
+    A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again every second;
+    the audio that it would have played meanwhile is dropped. For another sample rate the device is reopened, once it
+    has played its buffer.
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is at first and after each failure.
-        volume: 0.0 (silence) to 1.0 (as the bot sent it); asked for each time that something is written.
+        device_id: None: the system's default, as it is at the first open and after each failure.
+        volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
-        clock: monotonic seconds.
-        wait: `wait(notifier, ready, timeout)` sleeps at the notifier until `ready()`, at most `timeout` seconds.
-        turn: waits for the interpreter; see `take_turn()`. These three are parameters for the sake of tests.
+        clock: returns monotonic seconds.
+        wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds.
+        gil_wait: see `measure_gil_wait()`. These three are parameters for tests.
 
     Raises:
         NoThreadError: the process can start no more threads.
@@ -106,48 +107,48 @@ class DeviceSpeaker(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_at,
-        turn: Callable[[], float] = take_turn,
+        wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
+        gil_wait: Callable[[], float] = measure_gil_wait,
     ) -> None:
         super().__init__("speaker", device_id, report=report, opened=opened)
         self._backend = backend
         self._volume = volume
         self._clock = clock
         self._wait = wait
-        self._turn = turn
+        self._gil_wait = gil_wait
         self._queue = AudioQueue(_QUEUE_SECONDS)
-        self._cut = False  # the thread is to close the device now
-        # The rest is the thread's alone, others read the counters.
+        self._abort = False  # the thread has to close the device now
+        # Used only by the speaker's thread, except that other threads read `_underruns` and `_skipped_seconds`.
         self._underruns = 0
-        self._missed = 0.0
+        self._skipped_seconds = 0.0
         self._generation = 0
-        self._dry = clock()  # when the device will have played all it was given, or when it had
-        self._look_at = -math.inf  # when to ask it
-        self._turn_takes = 0.0  # seconds, a moving average
-        self._busy_until = -math.inf  # so long this thread counts as held up by others
+        self._empty_at = clock()  # when the device's buffer will be, or was, played to its end
+        self._query_at = -math.inf  # when to query the device's fill level
+        self._average_wait = 0.0  # moving average of the waits for the GIL, in seconds
+        self._contended_until = -math.inf  # until when the GIL counts as contended
         self._period = _DEVICE_PERIOD  # with which the device was opened
-        self._accepted = False  # it has taken something since then
-        self._takes_long = True  # it can be opened with the long one, as far as is known
-        self._speaking = False  # the last of that is speech
-        self._spoken = -math.inf  # when the last of the speech is, or was, played
+        self._has_written = False  # the device has taken audio since it was opened
+        self._long_period_works = True  # as far as is known
+        self._speaking = False  # the end of the buffer is speech
+        self._speech_end = -math.inf  # when the last of the speech is, or was, played
         self._thread = start_thread("speaker", self._run)
 
     @property
     def dropped_seconds(self) -> float:
-        """Audio that came too fast, or for a device that had failed. May be read from any thread."""
-        return self._queue.dropped_seconds + self._missed
+        """Return the seconds of audio that arrived too fast, or for a device that had failed. Thread-safe."""
+        return self._queue.dropped_seconds + self._skipped_seconds
 
     @property
     def underruns(self) -> int:
-        """How often speech was broken by silence that was not the bot's. May be read from any thread."""
+        """Return how often speech was interrupted by silence that the bot did not send. Thread-safe."""
         return self._underruns
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
-        """Play this next. Never blocks.
+        """Queue audio for playback. Never blocks.
 
         Args:
             pcm: any number of samples.
-            sample_rate_hz: at which they are played.
+            sample_rate_hz: at which the samples are played.
 
         Returns:
             See `Speaker`.
@@ -157,158 +158,159 @@ class DeviceSpeaker(Device):
         return sum(self._queue.add(pcm[begin : begin + size], sample_rate_hz, now) for begin in begins)
 
     def interrupt(self) -> None:
-        """Forget what is not yet heard: within 40 ms, or 200 if the device has its long buffer. Never blocks."""
+        """Drop the audio not yet played: within 40 ms, or 200 ms if the device has its long buffer. Never blocks."""
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """Take nothing more, and give back what the device has not got yet. It plays what it has got. Never blocks."""
+        """Stop taking audio, and return what is queued; the device plays its buffer to the end. Never blocks."""
         self._queue.end()
         return self._queue.take_all()
 
     def halt(self) -> None:
-        """Nothing more comes: the device is closed once it has played what was written. Never blocks; idempotent."""
+        """Stop taking audio; the device is closed once it has played what was written. Never blocks; idempotent."""
         super().halt()
         self._queue.end()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
-        """After `halt()`: wait until the device is closed; the thread that was given up at the deadline, or None.
+        """Wait until the device is closed, after `halt()`. Audio that is not played by then is cut off.
 
-        What is not played by then is cut off. A thread that was given up closes the device when the library lets it go,
-        and does nothing else.
+        Returns:
+            The thread that was abandoned at the deadline, or None. Once its call to the library returns, it closes the
+            device and does nothing else.
         """
         if threading.current_thread() is self._thread:
             return self._thread
-        if not join_thread(self._thread, Deadline(self._until_cut(deadline))):
-            self._cut = True
+        if not join_thread(self._thread, Deadline(self._until_abort(deadline))):
+            self._abort = True
             self._queue.clear()
             if not join_thread(self._thread, deadline):
                 return self._thread
         return None
 
     @staticmethod
-    def _until_cut(deadline: Deadline) -> float | None:
+    def _until_abort(deadline: Deadline) -> float | None:
         remaining = deadline.remaining()
-        return None if remaining is None else remaining - min(_CLOSING, remaining / 4)
+        return None if remaining is None else remaining - min(_CLOSE_TIME, remaining / 4)
 
-    # -- the thread --------------------------------------------------------------------------------------------------
+    # -- the speaker's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         rate: int | None = _RATE_HZ
         device_id = self._device_id
-        self._turn_takes = sum(min(self._turn(), _LONGEST_TURN) for _ in range(_FIRST_TURNS)) / _FIRST_TURNS
-        self._has_waited(self._turn())
-        while rate is not None and not self._cut:
-            self._period, self._accepted = self._wanted_period(), False
+        self._average_wait = sum(min(self._gil_wait(), _LONGEST_WAIT) for _ in range(_FIRST_WAITS)) / _FIRST_WAITS
+        self._add_wait(self._gil_wait())
+        while rate is not None and not self._abort:
+            self._period, self._has_written = self._target_period(), False
             try:
                 stream = self._open(device_id, rate)
                 device_id = stream.device.device_id
                 rate = self._play(stream, rate)
             except (DeviceError, MissingExtraError) as error:
-                if self._period == _LONG_DEVICE_PERIOD and not self._accepted and not self._halted:
-                    self._takes_long = False  # perhaps it is that
+                if self._period == _LONG_DEVICE_PERIOD and not self._has_written and not self._halted:
+                    self._long_period_works = False  # perhaps the device refuses the long buffer
                     continue
-                if not self._has_failed(error):
+                if not self._on_failure(error):
                     return
                 self._wait(self._queue.notifier, lambda: self._halted, RETRY_INTERVAL)
                 if self._halted:
                     return
-                device_id, self._takes_long = self._device_id, True
-                self._pass_over(self._clock())
-                # It may have failed because of the rate, which may be another one by now.
+                device_id, self._long_period_works = self._device_id, True
+                self._skip_late_audio(self._clock())
+                # The device may have failed because of the rate, which may be another one by now.
                 rate = next((frame.sample_rate_hz for frame in self._queue.queued()[-1:]), rate)
 
     def _open(self, device_id: str | None, rate: int) -> OutputStream:
-        return self._ask(lambda: self._backend.open_output(device_id, rate, self._period))
+        return self._call_library(lambda: self._backend.open_output(device_id, rate, self._period))
 
     def _play(self, stream: OutputStream, rate: int) -> int | None:
-        """Play until the device is to be opened anew, at the rate that is returned; None: there is no more to play."""
+        """Play until the device has to be reopened, and return the rate for that; None at the end."""
         try:
-            self._dry = min(self._dry, self._clock())
-            self._speaking, self._spoken = False, -math.inf
-            self._has_opened(stream.device)
-            while not self._cut and not self._queue.exhausted:
-                frame = self._next(stream)
+            self._empty_at = min(self._empty_at, self._clock())
+            self._speaking, self._speech_end = False, -math.inf
+            self._on_opened(stream.device)
+            while not self._abort and not self._queue.exhausted:
+                frame = self._next_frame(stream)
                 if frame is None:
                     if self._needs_reopen(after=stream.buffer):
                         return rate
-                    self._be_silent(stream)
+                    self._write_silence(stream)
                 elif frame.sample_rate_hz != rate:
                     self._queue.put_back(self._generation, frame)
                     self._drain(stream)
                     return frame.sample_rate_hz
-                elif self._speaking and self._ahead() > 0:
-                    self._say(stream, frame, lead=0.0)
+                elif self._speaking and self._buffered() > 0:
+                    self._write_speech(stream, frame, prebuffer=0.0)
                 else:
-                    if frame.timestamp < self._spoken + _PAUSE:
+                    if frame.timestamp < self._speech_end + _MAX_PAUSE:
                         self._underruns += 1
-                    if self._held_up() and self._needs_reopen():
+                    if self._is_gil_contended() and self._needs_reopen():
                         self._queue.put_back(self._generation, frame)
                         return rate
-                    self._say(stream, frame, lead=self._lead(stream))
+                    self._write_speech(stream, frame, prebuffer=self._prebuffer(stream))
             self._drain(stream)
         finally:
-            self._ask(stream.close)
+            self._call_library(stream.close)
         return None
 
-    def _held_up(self) -> bool:
-        """Whether others keep the interpreter from this thread."""
-        return self._clock() < self._busy_until
+    def _is_gil_contended(self) -> bool:
+        """Tell whether other threads keep the GIL from this one."""
+        return self._clock() < self._contended_until
 
-    def _wanted_period(self) -> float:
-        return _LONG_DEVICE_PERIOD if self._held_up() and self._takes_long else _DEVICE_PERIOD
+    def _target_period(self) -> float:
+        return _LONG_DEVICE_PERIOD if self._is_gil_contended() and self._long_period_works else _DEVICE_PERIOD
 
     def _needs_reopen(self, after: float = 0.0) -> bool:
-        """Whether it wants another buffer and can have it, since nothing was heard for so many seconds."""
-        if self._wanted_period() == self._period or self._queue.exhausted:
+        """Tell whether the device needs another buffer size, and no speech was played for `after` seconds."""
+        if self._target_period() == self._period or self._queue.exhausted:
             return False
-        return self._clock() > self._spoken + after
+        return self._clock() > self._speech_end + after
 
-    def _lead(self, stream: OutputStream) -> float:
-        """How much silence is to be before speech that begins, in seconds."""
-        if not self._held_up():
-            return LEAD
-        return max(LEAD, min(_LONG_LEAD, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
+    def _prebuffer(self, stream: OutputStream) -> float:
+        """Return how many seconds of audio the buffer has to hold before the first word."""
+        if not self._is_gil_contended():
+            return PREBUFFER
+        return max(PREBUFFER, min(_LONG_PREBUFFER, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
 
-    def _next(self, stream: OutputStream) -> AudioFrame | None:
-        """The next piece of audio; None if the device needs silence before one has come."""
+    def _next_frame(self, stream: OutputStream) -> AudioFrame | None:
+        """Wait for the next frame and return it; None if the device needs silence before one has arrived."""
 
         def ready() -> bool:
             return len(self._queue) > 0 or self._queue.exhausted or self._queue.generation != self._generation
 
         waited = not ready()
         if waited:
-            self._wait(self._queue.notifier, ready, max(0.0, self._ahead() - LOW))
+            self._wait(self._queue.notifier, ready, max(0.0, self._buffered() - LOW_WATER))
         now = self._clock()
-        if now - self._dry > HANGS_AFTER:  # the device, or this thread, was held up
-            self._pass_over(now)
-        # Not in the midst of speech, unless it has broken off: one more call, and this thread may be late once more.
-        if now > self._dry or (now >= self._look_at and not len(self._queue)):
-            self._look(stream, now)
+        if now - self._empty_at > HANGS_AFTER:  # the device, or this thread, was blocked
+            self._skip_late_audio(now)
+        # The query is one more call to the library, after which this thread may be late. So during speech the device is
+        # queried only if the speech has broken off.
+        if now > self._empty_at or (now >= self._query_at and not len(self._queue)):
+            self._query_fill_level(stream, now)
         generation, frame = self._queue.poll()
         if waited and frame is not None:
-            self._has_waited(now - frame.timestamp)
-        self._follow(stream, generation)
+            self._add_wait(now - frame.timestamp)
+        self._apply_interruption(stream, generation)
         return frame
 
-    def _has_waited(self, seconds: float) -> None:
-        """So long did a turn take to come."""
-        self._turn_takes += (min(seconds, _LONGEST_TURN) - self._turn_takes) * _FORGETTING
-        if self._turn_takes > _HELD_UP:
-            self._busy_until = self._clock() + _CALM
+    def _add_wait(self, seconds: float) -> None:
+        """Update the moving average by one wait for the GIL."""
+        self._average_wait += (min(seconds, _LONGEST_WAIT) - self._average_wait) * _AVERAGE_WEIGHT
+        if self._average_wait > _CONTENDED_WAIT:
+            self._contended_until = self._clock() + _CONTENTION_HOLD
 
-    def _be_silent(self, stream: OutputStream) -> None:
-        """Write a period of silence."""
-        self._put(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
+    def _write_silence(self, stream: OutputStream) -> None:
+        """Write one period of silence."""
+        self._write(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
         self._speaking = False
-        self._has_waited(self._turn())
+        self._add_wait(self._gil_wait())
 
-    def _say(self, stream: OutputStream, frame: AudioFrame, lead: float) -> None:
-        """Write a piece of audio, and what follows it until the device is full; before it `lead` seconds of silence,
-        less what there is."""
-        ahead = self._ahead()
-        lead = max(0.0, lead - ahead)
-        pieces = [pcm_tools.silence(round(lead * frame.sample_rate_hz)), frame.pcm]
-        room = stream.buffer - ahead - lead - frame.duration
+    def _write_speech(self, stream: OutputStream, frame: AudioFrame, prebuffer: float) -> None:
+        """Fill the buffer up to `prebuffer` seconds with silence, then write a frame and as many more as fit."""
+        buffered = self._buffered()
+        silence = max(0.0, prebuffer - buffered)
+        chunks = [pcm_tools.silence(round(silence * frame.sample_rate_hz)), frame.pcm]
+        room = stream.buffer - buffered - silence - frame.duration
         while room > 0:
             generation, more = self._queue.poll()
             if more is None:
@@ -316,55 +318,55 @@ class DeviceSpeaker(Device):
             if generation != self._generation or more.sample_rate_hz != frame.sample_rate_hz:
                 self._queue.put_back(generation, more)
                 break
-            pieces.append(more.pcm)
+            chunks.append(more.pcm)
             room -= more.duration
-        self._put(stream, pcm_tools.scaled(b"".join(pieces), self._volume()))
-        self._speaking, self._spoken = True, self._dry
+        self._write(stream, pcm_tools.scaled(b"".join(chunks), self._volume()))
+        self._speaking, self._speech_end = True, self._empty_at
 
     def _drain(self, stream: OutputStream) -> None:
-        """Silence for a whole buffer: once it is in, what was said is out. Without it the end would be cut off."""
+        """Write one buffer of silence, so that all speech is played before closing the device cuts off the rest."""
         for _ in range(math.ceil(stream.buffer / PERIOD)):
-            self._follow(stream, self._queue.generation)
-            if self._clock() > self._spoken + stream.buffer:
-                return  # nothing was said lately, or it is not wanted any more
-            self._put(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
+            self._apply_interruption(stream, self._queue.generation)
+            if self._clock() > self._speech_end + stream.buffer:
+                return  # all speech was played, or it was interrupted
+            self._write(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
 
-    def _put(self, stream: OutputStream, pcm: bytes) -> None:
-        dry = max(self._dry, self._clock()) + len(pcm) / (2 * stream.sample_rate_hz)
-        self._ask(lambda: stream.write(pcm))
-        self._dry = min(dry, self._clock() + stream.buffer)
-        self._accepted = True
-        self._works(stream.device)
+    def _write(self, stream: OutputStream, pcm: bytes) -> None:
+        empty_at = max(self._empty_at, self._clock()) + len(pcm) / (2 * stream.sample_rate_hz)
+        self._call_library(lambda: stream.write(pcm))
+        self._empty_at = min(empty_at, self._clock() + stream.buffer)
+        self._has_written = True
+        self._on_success(stream.device)
 
-    def _ahead(self) -> float:
-        """Seconds of audio that the device has not played yet."""
-        return max(0.0, self._dry - self._clock())
+    def _buffered(self) -> float:
+        """Return how many seconds of audio the device has not played yet."""
+        return max(0.0, self._empty_at - self._clock())
 
-    def _look(self, stream: OutputStream, now: float) -> None:
-        """Ask the device what it has not played yet."""
-        known = self._dry + _DRIFT if now <= self._dry else math.inf
-        # Where the sound system takes audio in leaps, the answer is too high but right after one.
-        self._dry = min(known, now + max(0.0, stream.buffer - self._ask(stream.room)))
-        self._look_at = now + _LOOK_EVERY
+    def _query_fill_level(self, stream: OutputStream, now: float) -> None:
+        """Correct `_empty_at` by the fill level that the device reports."""
+        known = self._empty_at + _CLOCK_DRIFT if now <= self._empty_at else math.inf
+        # If the sound system takes audio in large steps, the reported level is too high except right after a step.
+        self._empty_at = min(known, now + max(0.0, stream.buffer - self._call_library(stream.room)))
+        self._query_at = now + _QUERY_INTERVAL
 
-    def _follow(self, stream: OutputStream, generation: int) -> None:
-        """If this is a new generation, the device forgets what it has of the old one."""
+    def _apply_interruption(self, stream: OutputStream, generation: int) -> None:
+        """Drop the device's buffer if `generation` is a new one."""
         if generation != self._generation:
             self._generation = generation
-            if not self._cut:  # closing it forgets that too, and there is no time for both
-                self._ask(stream.drop)
-            self._dry = self._clock()
-            self._speaking, self._spoken = False, -math.inf
+            if not self._abort:  # closing the device drops it too, and there is no time for both
+                self._call_library(stream.drop)
+            self._empty_at = self._clock()
+            self._speaking, self._speech_end = False, -math.inf
 
-    def _pass_over(self, now: float) -> None:
-        """Nothing was played until now: what would have been heard by now comes too late."""
+    def _skip_late_audio(self, now: float) -> None:
+        """Drop the queued audio that would have been played by now, since the device played nothing until now."""
         while True:
             generation, frame = self._queue.poll()
             if frame is None:
                 return
-            over = max(self._dry, frame.timestamp) + frame.duration
-            if over > now:
+            end = max(self._empty_at, frame.timestamp) + frame.duration
+            if end > now:
                 self._queue.put_back(generation, frame)
                 return
-            self._dry = over
-            self._missed += frame.duration
+            self._empty_at = end
+            self._skipped_seconds += frame.duration

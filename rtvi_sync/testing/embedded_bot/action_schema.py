@@ -1,4 +1,4 @@
-"""Describes a Python function as an RTVI action: argument names, and types by annotation or default. Pure."""
+"""Descriptions of Python functions as RTVI actions: argument names, and types by annotation or default. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYW
 
 
 def type_of(value: Any) -> str:
-    """The RTVI type of a JSON value: "bool", "number", "string", "array" or "object"."""
+    """Return the RTVI type of a JSON value: "bool", "number", "string", "array" or "object"."""
     return _TYPES.get(type(value), "object")
 
 
@@ -33,7 +33,7 @@ def describe(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
     Args:
         name: "service:action".
-        function: takes the arguments by name. What its annotations do not tell is "object".
+        function: takes the arguments by name. The type is "object" where its annotations do not tell.
     """
     service, _, action = name.partition(":")
     hints = _hints(function)
@@ -50,13 +50,13 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) 
     """Check that a function can be called with these arguments.
 
     Raises:
-        TypeError: one is missing or too many; it says which.
+        TypeError: one is missing or unexpected; the text says which.
     """
     inspect.Signature(parameters_of(function)).bind(**arguments)
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function; any for one that does not tell, as some of C do not."""
+    """Return the parameters of a function; arbitrary keywords if it has no signature, as some C functions."""
     try:
         return list(inspect.signature(function).parameters.values())
     except ValueError:
@@ -66,7 +66,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
-    except (NameError, TypeError):  # it names what is only known to type checkers, or is no plain function
+    except (NameError, TypeError):  # a name is known to type checkers only, or the callable is no plain function
         return {}
 
 
@@ -77,7 +77,7 @@ def _type_of_parameter(parameter: inspect.Parameter, hints: Mapping[str, Any]) -
 
 
 def _type_named(hint: Any) -> str:
-    """The RTVI type of an annotation; of several the first that is not None."""
+    """Return the RTVI type of an annotation; of a union, that of its first member that is not None."""
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
         return _type_named(typing.get_args(hint)[0])

@@ -1,4 +1,4 @@
-"""The actions of the embedded bot, as bots of RTVI 0.3 and early 1.x have them."""
+"""Actions of the embedded bot, as bots of RTVI 0.3 and early 1.x have them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import attrs
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.embedded_bot.action_schema import check_arguments, describe
-from rtvi_sync.testing.embedded_bot.llm_context import Context
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, Speaker
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger, ReplyControl
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.validation import field, optional, values_by_name
 
@@ -25,45 +25,47 @@ ActionName: TypeAlias = str | tuple[str, str]
 
 
 @attrs.frozen(kw_only=True)
-class Call:
-    """An action that a client asks for."""
+class ActionCall:
+    """A client's call of an action."""
 
     received: Message
     name: str
     arguments: dict[str, Any]
 
 
-def read_call(received: Message) -> Call:
-    """What a client's `action` message asks for.
+def read_call(received: Message) -> ActionCall:
+    """Return the call in a client's `action` message.
 
     Raises:
-        InvalidMessageError: the message says it wrongly.
+        InvalidMessageError: the message is malformed.
     """
     data = received.get("data") or {}
     name = f"{field(data, 'service', str)}:{field(data, 'action', str)}"
     given = optional(data, "arguments", list)
-    return Call(received=received, name=name, arguments=values_by_name(data, "arguments") if given else {})
+    return ActionCall(received=received, name=name, arguments=values_by_name(data, "arguments") if given else {})
 
 
 class NeverAnsweredError(Exception):
-    """Nothing answers this action, nor any after it: what bots of Pipecat make of a failure."""
+    """A failed action that stays unanswered, as all actions after it do: the behaviour of bots of Pipecat."""
 
 
-class Actions:
-    """The actions of one session: the user's, and those that every bot has.
+class ActionRegistry:
+    """The actions of one session: the application's, and those that every bot has.
 
     Args:
-        functions: the user's, by ``service:action``.
-        context: what ``llm:...`` works on.
-        speaker: what ``llm:run`` and ``tts:...`` make speak.
+        functions: the application's, by ``service:action``.
+        context: the messages that ``llm:...`` reads and changes.
+        reply_control: speaks and stops for ``llm:run`` and ``tts:...``.
         quirks: True: an action that fails or returns None is never answered.
     """
 
-    def __init__(self, functions: Mapping[str, Action], context: Context, speaker: Speaker, *, quirks: bool) -> None:
+    def __init__(
+        self, functions: Mapping[str, Action], context: LLMContext, reply_control: ReplyControl, *, quirks: bool
+    ) -> None:
         self._context = context
-        self._speaker = speaker
+        self._reply_control = reply_control
         self._quirks = quirks
-        self._wants_run = False
+        self._run_requested = False
         self._functions: dict[str, Action] = {
             "llm:get_context": self._get_context,
             "llm:set_context": self._set_context,
@@ -75,36 +77,36 @@ class Actions:
         }
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every action with the names and types of its arguments and the type of its result."""
+        """Describe every action: the names and types of its arguments and the type of its result."""
         return [describe(name, function) for name, function in self._functions.items()]
 
-    def perform(self, call: Call, line: Line) -> None:
-        """Run an action, answer it, and let the language model answer if the action wants that.
+    def perform(self, call: ActionCall, messenger: Messenger) -> None:
+        """Run an action, answer it, and run the language model if the action requested that.
 
         Raises:
-            NeverAnsweredError
-            DisconnectedError: nobody is there to be answered.
+            NeverAnsweredError: the action failed or returned None, and the bot has `quirks`.
+            DisconnectedError: the client has disconnected.
         """
         function = self._functions.get(call.name)
         if function is None:
-            line.refuse(call.received, f"Action {call.name} not registered")
+            messenger.send_error_response(call.received, f"Action {call.name} not registered")
             return
         try:
             check_arguments(function, call.arguments)
             result = function(**call.arguments)
             if result is None and self._quirks:
                 raise ValueError("the result is None")
-            line.tell("action-response", {"result": True if result is None else result}, call.received["id"])
+            messenger.emit("action-response", {"result": True if result is None else result}, call.received["id"])
         except DisconnectedError:
             raise
         except Exception as error:
             if self._quirks:
                 raise NeverAnsweredError from error
-            line.refuse(call.received, str(error) or type(error).__name__)
-        # A real bot's language model answers in its pipeline, behind the action's own answer.
-        wants_run, self._wants_run = self._wants_run, False
-        if wants_run:
-            self._speaker.respond()
+            messenger.send_error_response(call.received, str(error) or type(error).__name__)
+        # A real bot's language model runs in its pipeline, so its reply follows the action's own answer.
+        run_requested, self._run_requested = self._run_requested, False
+        if run_requested:
+            self._reply_control.respond()
 
     def _get_context(self) -> list[dict[str, Any]]:
         return self._context.messages
@@ -112,7 +114,7 @@ class Actions:
     def _set_context(self, messages: list[dict[str, Any]], interrupt: bool = False) -> bool:
         self._context.replace(_checked(messages))
         if interrupt:
-            self._speaker.silence()
+            self._reply_control.stop_speaking()
         return True
 
     def _append_to_messages(self, messages: list[dict[str, Any]], run_immediately: bool = False) -> bool:
@@ -121,20 +123,20 @@ class Actions:
 
     def _run(self, interrupt: bool = True) -> bool:
         if interrupt:
-            self._speaker.silence()
-        self._wants_run = True
+            self._reply_control.stop_speaking()
+        self._run_requested = True
         return True
 
     def _say(self, text: str, interrupt: bool = False) -> bool:
         if not isinstance(text, str):
             raise TypeError("text must be a string")
         if interrupt:
-            self._speaker.silence()
-        self._speaker.say(text)
+            self._reply_control.stop_speaking()
+        self._reply_control.say(text)
         return True
 
     def _interrupt(self) -> bool:
-        self._speaker.silence()
+        self._reply_control.stop_speaking()
         return True
 
 
@@ -144,35 +146,37 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
     return messages
 
 
-class ActionPart:
-    """Runs the actions of a session one after the other, in a thread of their own; other messages overtake them.
+class ActionHandlers:
+    """Handlers that run a session's actions one after the other, on a thread of their own.
+
+    Other messages overtake the actions.
 
     Args:
-        line: to the client.
+        messenger: to the client.
         actions: of the session.
     """
 
-    def __init__(self, line: Line, actions: Actions) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, actions: ActionRegistry) -> None:
+        self._messenger = messenger
         self._actions = actions
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[ActionCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By type of message."""
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message."""
         return {"describe-actions": self._describe, "action": self._action}
 
     def close(self) -> None:
-        """End the thread, after the action that it is at. The session has ended: no message comes any more."""
+        """End the thread after its current action. Called when the session has ended and no message follows."""
         self._closed = True
         if self._thread is not None:
             self._calls.put(None)
             self._thread.join()
 
     def _describe(self, received: Message) -> None:
-        self._line.tell("actions-available", {"actions": self._actions.describe()}, received["id"])
+        self._messenger.emit("actions-available", {"actions": self._actions.describe()}, received["id"])
 
     def _action(self, received: Message) -> None:
         self._calls.put(read_call(received))
@@ -180,15 +184,15 @@ class ActionPart:
             self._thread = start_thread("bot-action", self._perform)
 
     def _perform(self) -> None:
-        """The body of the thread."""
+        """Run actions until the end; runs on the thread of actions."""
         while (call := self._calls.get()) is not None and not self._closed:
             try:
-                self._actions.perform(call, self._line)
+                self._actions.perform(call, self._messenger)
             except NeverAnsweredError:
-                logger.warning("%s failed: it and all later actions stay unanswered", call.name, exc_info=True)
+                logger.warning("Action %s failed: it and all later actions stay unanswered", call.name, exc_info=True)
                 return
             except DisconnectedError:
                 return
             except Exception as error:
-                logger.exception("the bot could not answer after %s", call.name)
-                self._line.error(f"Error processing frame: {error}")
+                logger.exception("The bot's reply after action %s failed", call.name)
+                self._messenger.send_error(f"Error processing frame: {error}")

@@ -1,7 +1,7 @@
-"""When the bot answers what the user said or typed, from the events of its session. Pure: no thread, socket or clock.
+"""Durations of the bot's answers, from the events of its session. Pure: no thread, socket or clock.
 
-An answer is timed from the end of the user's turn: when a text was sent, or when the last audible piece of the user's
-voice was. Bots of every version tell the rest.
+An answer is timed from the end of the user's turn: when a text was sent, or when the last audible frame of the user's
+voice was sent. The rest follows from events that bots of every version send.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import attrs
 
 from rtvi_sync import Event, RTVIEvent
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.recording.latency import moments_of_sound
+from rtvi_sync.recording.latency import audible_timestamps
 from rtvi_sync.recording.transcript import BOT_TEXTS
 
-#: What `AnswerClock.take()` wants to see.
+#: The types of events that `AnswerTimer.handle_event()` needs.
 EVENTS: Final = (
     *BOT_TEXTS,
     RTVIEvent.BOT_LLM_STARTED,
@@ -26,122 +26,123 @@ EVENTS: Final = (
     RTVIEvent.BOT_STOPPED_SPEAKING,
     RTVIEvent.BOT_INTERRUPTED,
 )
-# From one of these on, what comes belongs to what the user said last.
-_BREAKS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED)
-# Answers that nobody asked for by `wait_for_answer()` are kept up to this number.
-_MOST_ANSWERS: Final = 100
+# After one of these, what the bot sends belongs to the user's latest question.
+_ANSWER_STARTS: Final = (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED)
+# Completed answers that `wait_for_answer()` has not returned are kept up to this number.
+_MAX_ANSWERS: Final = 100
 
-Mark: TypeAlias = Literal["first text", "first sound", "whole"]
-"""A part of an answer that is timed."""
+AnswerPart: TypeAlias = Literal["first text", "first audio", "complete"]
+"""A timed part of an answer."""
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """How long an answer took, in seconds from the end of the user's turn. None: there was none.
+    """The durations of an answer, in seconds from the end of the user's turn. None: it has no such part.
 
     Attributes:
-        text: until the first text of the bot's came.
-        sound: until the bot began to speak.
-        whole: until it had said everything.
+        text: until the bot's first text arrived.
+        audio: until the bot began to speak.
+        complete: until the bot had said everything.
     """
 
     text: float | None = None
-    sound: float | None = None
-    whole: float
+    audio: float | None = None
+    complete: float
 
 
 @attrs.define
-class _Turn:
+class _PendingAnswer:
     asked: float
-    aloud: bool
+    spoken: bool
     text: float | None = None
-    sound: float | None = None
+    audio: float | None = None
 
     @property
-    def missing(self) -> Mark:
-        """What would have come next."""
-        if self.aloud:
-            return "first sound" if self.sound is None else "whole"
-        return "first text" if self.text is None else "whole"
+    def missing(self) -> AnswerPart:
+        """Return the part that would have come next."""
+        if self.spoken:
+            return "first audio" if self.audio is None else "complete"
+        return "first text" if self.text is None else "complete"
 
 
-class AnswerClock:
-    """Times the answers of one session. Not for two threads. Moments are monotonic seconds.
+class AnswerTimer:
+    """A timer of the answers in one session. Not thread-safe. Moments are monotonic seconds.
 
     Attributes:
-        heard: the answers that are over, in order.
+        completed: the completed answers, in order.
     """
 
     def __init__(self) -> None:
-        self.heard: deque[Answer] = deque(maxlen=_MOST_ANSWERS)
-        self._turn: _Turn | None = None
+        self.completed: deque[Answer] = deque(maxlen=_MAX_ANSWERS)
+        self._pending: _PendingAnswer | None = None
         self._writing = False
         self._speaking = False
         self._stale = False
 
-    def ask(self, moment: float, *, aloud: bool) -> None:
-        """The user's turn has ended. It takes the place of one whose answer is not over.
+    def start(self, moment: float, *, spoken: bool) -> None:
+        """Start the timer at the end of the user's turn; a question whose answer is not complete is replaced.
 
         Args:
-            moment: at which it ended.
-            aloud: the bot is to speak; else the answer ends with its text.
+            moment: when the turn ended.
+            spoken: True if the bot is to speak; else the answer is complete with its text.
         """
-        self._turn = _Turn(moment, aloud)
-        # What the bot is about to say now is no answer to this.
+        self._pending = _PendingAnswer(moment, spoken)
+        # What the bot is writing or saying now does not answer this question.
         self._stale = self._writing or self._speaking
 
-    def take(self, event: Event) -> list[tuple[Mark, float, float]]:
-        """Take in an event of the types in `EVENTS`. One that arrived before the user's turn ended is no answer to it.
+    def handle_event(self, event: Event) -> list[tuple[AnswerPart, float, float]]:
+        """Process an event of the types in `EVENTS`. One that arrived before the user's turn ended does not answer it.
 
         Returns:
-            What it completes: each part's name, when it began and how long it took.
+            The parts that it completes: for each its name, when it began and how long it took.
         """
-        if event.type in _BREAKS:
+        if event.type in _ANSWER_STARTS:
             self._stale = False
         if event.type in (RTVIEvent.BOT_LLM_STARTED, RTVIEvent.BOT_LLM_STOPPED, RTVIEvent.BOT_INTERRUPTED):
             self._writing = event.type is RTVIEvent.BOT_LLM_STARTED
         elif event.type in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
             self._speaking = event.type is RTVIEvent.BOT_STARTED_SPEAKING
-        turn = self._turn
-        if turn is not None and event.received_at < turn.asked:  # handlers lag: this is what `ask()` would have found
+        pending = self._pending
+        if pending is not None and event.received_at < pending.asked:
+            # Handlers lag: `start()` would have found this state, had the event been handled before it.
             self._stale = self._writing or self._speaking
             return []
-        if turn is None or self._stale:
+        if pending is None or self._stale:
             return []
-        after = event.received_at - turn.asked
-        if event.type in BOT_TEXTS and turn.text is None:
-            turn.text = after
-            return [("first text", turn.asked, after)]
-        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and turn.sound is None:
-            turn.sound = after
-            return [("first sound", turn.asked, after)]
-        begun = turn.sound if turn.aloud else turn.text
+        after = event.received_at - pending.asked
+        if event.type in BOT_TEXTS and pending.text is None:
+            pending.text = after
+            return [("first text", pending.asked, after)]
+        if event.type is RTVIEvent.BOT_STARTED_SPEAKING and pending.audio is None:
+            pending.audio = after
+            return [("first audio", pending.asked, after)]
+        begun = pending.audio if pending.spoken else pending.text
         if begun is None or self._writing or self._speaking or event.type in BOT_TEXTS:
             return []
-        self._turn = None
-        self.heard.append(Answer(text=turn.text, sound=turn.sound, whole=after))
-        return [("whole", turn.asked, after)]
+        self._pending = None
+        self.completed.append(Answer(text=pending.text, audio=pending.audio, complete=after))
+        return [("complete", pending.asked, after)]
 
-    def end(self, moment: float) -> tuple[Mark, float] | None:
-        """The session has ended. Returns what `give_up()` does, unless what was asked last was asked of another one."""
+    def end_session(self, moment: float) -> tuple[AnswerPart, float] | None:
+        """Reset the timer at the end of a session. Return as `cancel()`; None if the question is of a later session."""
         self._writing = self._speaking = self._stale = False
-        return self.give_up() if self._turn is not None and self._turn.asked <= moment else None
+        return self.cancel() if self._pending is not None and self._pending.asked <= moment else None
 
-    def give_up(self) -> tuple[Mark, float] | None:
-        """No (more) answer is waited for. Returns what is missing and since when; None if nothing was asked."""
-        turn, self._turn = self._turn, None
-        return None if turn is None else (turn.missing, turn.asked)
+    def cancel(self) -> tuple[AnswerPart, float] | None:
+        """Cancel the current question. Return which part is missing and since when; None if there was no question."""
+        pending, self._pending = self._pending, None
+        return None if pending is None else (pending.missing, pending.asked)
 
 
 def end_of_voice(sent: Sequence[AudioFrame], until: float) -> float | None:
-    """When the last audible piece of what was sent last was sent; None if all of it is silence.
+    """Return when the last audible frame was sent; None if all of them are silence.
 
     Args:
-        sent: the pieces.
-        until: when the bot told that the user had ended. Handlers may lag: what was sent since is another turn.
+        sent: the frames that were sent last.
+        until: when the bot reported the end of the user's turn. Handlers may lag: later frames are of another turn.
     """
     frames = [frame for frame in sent if frame.timestamp <= until]
-    # Sources that have come to their end are followed by perfect silence, and that is most of what there is.
+    # Digital silence follows the end of a source and makes up most frames; skipping it is cheap.
     while frames and not frames[-1].pcm.strip(b"\0"):
         frames.pop()
-    return max(moments_of_sound(frames), default=None)
+    return max(audible_timestamps(frames), default=None)

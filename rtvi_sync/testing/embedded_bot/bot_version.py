@@ -1,4 +1,4 @@
-"""What a bot of some protocol version knows, by the table of dialects, and how it meets a client. Pure."""
+"""Messages that a bot of a protocol version knows, by the table of dialects, and version negotiation. Pure."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ NEWEST: Final = f"{_NEWEST[0]}.{_NEWEST[1]}.0"
 
 
 @attrs.frozen
-class Mode:
-    """A bot of one version.
+class BotVersion:
+    """The protocol version of a bot.
 
     Attributes:
-        version: as `bot-ready` says it. A string that is no version makes a bot of the newest one that says so.
-        number: major and minor number of it.
+        text: as in `bot-ready`. A string that is no version stands for the newest one, but is sent as it is.
+        number: its major and minor number.
     """
 
-    version: str
+    text: str
     number: Version = attrs.field(init=False)
 
     @number.default
     def _number_of_version(self) -> Version:
-        return parse_version(self.version) or _NEWEST
+        return parse_version(self.text) or _NEWEST
 
     @property
     def generation(self) -> int:
-        """0, 1 or 2: the major number, where later ones are as the second."""
+        """Return 0, 1 or 2: the major number, where later ones count as 2."""
         return min(2, self.number[0])
 
     def accepts(self, type: str) -> bool:
-        """Does such a bot know this message of a client's?"""
+        """Tell whether such a bot knows a client's message of this type."""
         spec = OUTBOUND.get(type)
         return spec is not None and self._knows(spec)
 
     def sends(self, type: str) -> bool:
-        """Does such a bot send this message? What the table does not have is the user's own, and is sent."""
+        """Tell whether such a bot sends messages of this type; types that are not in the table are always sent."""
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
-    def takes(self, field: str) -> bool:
-        """Does such a bot take this field ("type.field") of a client's message?"""
+    def accepts_field(self, field: str) -> bool:
+        """Tell whether such a bot knows this field ("type.field") of a client's message."""
         return self._knows(FIELDS[field])
 
     def _knows(self, spec: MessageSpec | FieldSpec) -> bool:
@@ -61,50 +61,50 @@ class Mode:
 
 
 @attrs.frozen(kw_only=True)
-class Greeting:
-    """How a bot answers the version of a client.
+class Negotiation:
+    """A bot's answer to the version of a client.
 
     Attributes:
         version: the version in `bot-ready`.
         generation: whose `bot-output` the client gets.
-        warning: what is wrong with the client's version, sent before `bot-ready`; "" if nothing is.
+        warning: sent before `bot-ready` if the client's version does not fit; else "".
         tells_config: True if `bot-ready` holds the bot's config.
     """
 
     version: str
     generation: int
     warning: str = ""
-    tells_config: bool = False
+    includes_config: bool = False
 
 
-def greet(mode: Mode, client_version: Any, *, has_services: bool) -> Greeting:
-    """Negotiate a version, as bots of Pipecat do.
+def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: bool) -> Negotiation:
+    """Negotiate a version as bots of Pipecat do.
 
     Args:
         mode: the bot's.
-        client_version: what `client-ready` says, anything or None.
-        has_services: the bot has a config or actions. Those of 1.x that have (Pipecat before 1.0) complain of nobody,
-            and take who does not tell otherwise for a client of 0.3.
+        client_version: the version in `client-ready`, any JSON or None.
+        has_services: True if the bot has a config or actions. Such bots of 1.x (Pipecat before 1.0) warn no client,
+            and take a client without a valid version for one of 0.3.
     """
-    if mode.generation == 0:
-        return Greeting(version=mode.version, generation=0, tells_config=True)
+    if bot_version.generation == 0:
+        return Negotiation(version=bot_version.text, generation=0, includes_config=True)
     numbers = _numbers(client_version)
-    if mode.generation == 1 and has_services:
-        return Greeting(version=mode.version, generation=1, tells_config=not numbers or numbers[0] == 0)
-    greeting = Greeting(version=mode.version, generation=mode.generation)
+    if bot_version.generation == 1 and has_services:
+        return Negotiation(version=bot_version.text, generation=1, includes_config=not numbers or numbers[0] == 0)
+    negotiation = Negotiation(version=bot_version.text, generation=bot_version.generation)
     if not isinstance(client_version, str) or not client_version:
-        return attrs.evolve(greeting, warning="Client version unknown.")
+        return attrs.evolve(negotiation, warning="Client version unknown.")
     if len(numbers) != 3:
-        return attrs.evolve(greeting, warning=f"Invalid client version format ({client_version}).")
-    if numbers[0] == mode.number[0]:
-        return greeting
+        return attrs.evolve(negotiation, warning=f"Invalid client version format ({client_version}).")
+    if numbers[0] == bot_version.number[0]:
+        return negotiation
     if numbers[0] == 1:
-        return Greeting(version=client_version, generation=1)
-    reason = f"RTVI version {client_version} is not compatible with server protocol {mode.version}."
-    return attrs.evolve(greeting, warning=reason)
+        return Negotiation(version=client_version, generation=1)
+    reason = f"RTVI version {client_version} is not compatible with server protocol {bot_version.text}."
+    return attrs.evolve(negotiation, warning=reason)
 
 
 def _numbers(version: Any) -> list[int]:
-    """The numbers of a version; none for what is not one."""
+    """Return the numbers of a version; an empty list for anything that is no version."""
     parts = version.split(".") if isinstance(version, str) else []
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []

@@ -1,14 +1,14 @@
-"""What clients tell a bot besides sound: requests, texts, files, keys, events of their pages, results of functions."""
+"""Client messages other than audio: requests, texts, files, DTMF, UI events, results of functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rtvi_sync.testing.embedded_bot.llm_context import Context
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.replies import Turns
+from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.speech_input import now
 from rtvi_sync.testing.embedded_bot.validation import field, invalid, optional, required
@@ -16,25 +16,27 @@ from rtvi_sync.testing.embedded_bot.validation import field, invalid, optional, 
 _KEYS: Final = frozenset("0123456789*#")
 
 
-class Inputs:
-    """Deals with the messages of one client, on the thread of the session.
+class ClientMessageHandlers:
+    """Handlers of one client's messages, called on the thread of the session.
 
     Args:
-        line: takes the answers.
-        turns: answer what is asked of the language model.
-        context: takes what is not asked at once.
+        messenger: sends the responses.
+        reply_player: runs the language model and plays its replies.
+        context: receives texts and files.
         options: of the bot.
     """
 
-    def __init__(self, line: Line, turns: Turns, context: Context, options: BotOptions) -> None:
-        self._line = line
-        self._turns = turns
+    def __init__(
+        self, messenger: Messenger, reply_player: ReplyPlayer, context: LLMContext, options: BotOptions
+    ) -> None:
+        self._messenger = messenger
+        self._reply_player = reply_player
         self._context = context
         self._options = options
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By type of message. What has no effect here is checked, and kept by the session."""
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message. Messages that have no effect here are only checked."""
         return {
             "client-message": self._client_message,
             "send-text": self._send_text,
@@ -57,22 +59,22 @@ class Inputs:
         if callable(answer):
             try:
                 answer = answer(data.get("d"))
-            except Exception as error:  # noqa: BLE001 - a script says by raising that the bot refuses
-                self._line.refuse(received, str(error))
+            except Exception as error:  # noqa: BLE001 - a script raises to make the bot refuse
+                self._messenger.send_error_response(received, str(error))
                 return
         response = {"t": kind} if answer is None else {"t": kind, "d": answer}
-        self._line.tell("server-response", response, received["id"])
+        self._messenger.emit("server-response", response, received["id"])
 
     def _send_text(self, received: Message) -> None:
         data = received.get("data") or {}
-        text, run, aloud = field(data, "content", str), *_turn_options(data)
+        text, run, spoken = field(data, "content", str), *_run_options(data)
         if run:
-            self._turns.interrupt()
+            self._reply_player.interrupt()
         chat = {"text": text, "input_type": "chat", "timestamp": now(), "final": True, "msg_id": received["id"]}
-        self._line.tell("user-input", chat)
+        self._messenger.emit("user-input", chat)
         self._context.add("user", text)
         if run:
-            self._turns.respond(aloud=aloud)
+            self._reply_player.respond(spoken=spoken)
 
     def _send_file(self, received: Message) -> None:
         data = received.get("data") or {}
@@ -82,29 +84,29 @@ class Inputs:
         if field(source, "type", str) not in ("bytes", "url"):
             raise invalid("file.source.type", "Input should be 'bytes' or 'url'")
         field(source, source["type"], str)
-        run, aloud = _turn_options(data)
+        run, spoken = _run_options(data)
         if run:
-            self._turns.interrupt()
+            self._reply_player.interrupt()
         self._context.add("user", text)
         if run:
-            self._turns.respond(aloud=aloud)
+            self._reply_player.respond(spoken=spoken)
 
     def _append_to_context(self, received: Message) -> None:
         data = received.get("data") or {}
         role, content = field(data, "role", str), required(data, "content")
         run = bool(optional(data, "run_immediately", bool))
         if run:
-            self._turns.interrupt()
+            self._reply_player.interrupt()
         if not self._options.quirks:
-            self._line.tell("append-to-context-result", {"result": "Message appended to context"}, received["id"])
+            self._messenger.emit("append-to-context-result", {"result": "Message appended to context"}, received["id"])
         self._context.add(role, content)
         if run:
-            self._turns.respond()
+            self._reply_player.respond()
 
     def _dtmf(self, received: Message) -> None:
         data = received.get("data") or {}
-        # Once one key in a message; now a list, and the one is refused.
-        name = "button" if self._line.mode.takes("dtmf.button") else "buttons"
+        # Older bots take one key in "button"; newer ones take a list in "buttons" and refuse "button".
+        name = "button" if self._messenger.bot_version.accepts_field("dtmf.button") else "buttons"
         keys = [field(data, name, str)] if name == "button" else field(data, name, list)
         if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
             raise invalid(name, "Input should be keys of 0-9, * and #")
@@ -115,7 +117,7 @@ def _check(received: Message, **fields: Any) -> None:
         field(received.get("data") or {}, name, kind)
 
 
-def _turn_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
-    """`run_immediately` and `audio_response` of a client's text or file."""
+def _run_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return `run_immediately` and `audio_response` of a client's text or file."""
     options = optional(data, "options", dict) or {}
     return bool(options.get("run_immediately", True)), bool(options.get("audio_response", True))

@@ -1,4 +1,4 @@
-"""The config of the embedded bot, as bots of RTVI 0.3 and early 1.x have one."""
+"""Config of the embedded bot, as bots of RTVI 0.3 and early 1.x have one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rtvi_sync.testing.embedded_bot.action_schema import type_of
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line, Speaker
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger, ReplyControl
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.validation import entries, field, optional, values_by_name
 
@@ -21,7 +21,7 @@ def read_config(config: Sequence[Mapping[str, Any]]) -> Config:
     """Check a config and return a copy of it.
 
     Raises:
-        InvalidMessageError: it is not a list of ``{"service", "options": [{"name", "value"}]}``.
+        InvalidMessageError: `config` is not a list of ``{"service", "options": [{"name", "value"}]}``.
     """
     return [
         {
@@ -43,9 +43,9 @@ class LiveConfig:
     """The config of one session. Any thread may read it; the thread of the session changes it.
 
     Args:
-        config: what the bot begins with.
-        types: the options it knows, by service, with their types; of those that are missing here the type is told
-            by the value in `config`.
+        config: the bot's initial config.
+        types: the options that the bot knows, by service, with their types; the type of an option that is missing here
+            is that of its value in `config`.
         on_config: called with service, option and value before an option is set.
     """
 
@@ -64,23 +64,23 @@ class LiveConfig:
 
     @property
     def services(self) -> Config:
-        """A copy of the whole config."""
+        """Return a copy of the config."""
         with self._lock:
             return copy.deepcopy(self._config)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every option that the bot knows with its type, by service. Here the wire calls a service's key "name"."""
+        """Return every option that the bot knows with its type, by service. On the wire a service's key is "name"."""
         return [
             {"name": service, "options": [{"name": name, "type": kind} for name, kind in options.items()]}
             for service, options in self._types.items()
         ]
 
     def update(self, changes: Config) -> None:
-        """Set options one after the other. Those of a service that is known but not in the config are not kept.
+        """Set options one after the other. Options of a service that is known but not in the config are not kept.
 
         Raises:
-            UnknownOptionError: a service or an option is not known. What came before it is set.
-            Exception: what `on_config` raised. What came before is set, this option is not.
+            UnknownOptionError: a service or an option is not known. The options before it are set.
+            Exception: raised by `on_config`. The options before this one are set, this one is not.
         """
         for change in changes:
             service = change["service"]
@@ -105,42 +105,42 @@ class LiveConfig:
                     entry["options"].append({"name": name, "value": value})
 
 
-class ConfigPart:
-    """Answers the messages about the config.
+class ConfigHandlers:
+    """Handlers of the messages about the config.
 
     Args:
-        line: to the client.
+        messenger: to the client.
         config: of the session.
-        speaker: what an update may interrupt, and runs the language model for ``llm.run_on_config``.
+        reply_control: an update may interrupt the bot; ``llm.run_on_config`` runs the language model.
     """
 
-    def __init__(self, line: Line, config: LiveConfig, speaker: Speaker) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, config: LiveConfig, reply_control: ReplyControl) -> None:
+        self._messenger = messenger
         self._config = config
-        self._speaker = speaker
+        self._reply_control = reply_control
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By type of message."""
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message."""
         return {"get-config": self._get, "describe-config": self._describe, "update-config": self._update}
 
     def _get(self, received: Message) -> None:
-        self._line.tell("config", {"config": self._config.services}, received["id"])
+        self._messenger.emit("config", {"config": self._config.services}, received["id"])
 
     def _describe(self, received: Message) -> None:
-        self._line.tell("config-available", {"config": self._config.describe()}, received["id"])
+        self._messenger.emit("config-available", {"config": self._config.describe()}, received["id"])
 
     def _update(self, received: Message) -> None:
         data = received.get("data") or {}
         changes = read_config(field(data, "config", list))
         if optional(data, "interrupt", bool):
-            self._speaker.silence()
+            self._reply_control.stop_speaking()
         try:
             self._config.update(changes)
         except UnknownOptionError as error:
-            self._line.refuse(received, f"Exception processing message: {error}")
+            self._messenger.send_error_response(received, f"Exception processing message: {error}")
             return
         self._get(received)
         options = [(change["service"], option) for change in changes for option in change["options"]]
         if ("llm", {"name": "run_on_config", "value": True}) in options:
-            self._speaker.respond()
+            self._reply_control.respond()

@@ -1,4 +1,4 @@
-"""Functions of the client that the bot calls, as the generations of bots report them."""
+"""Calls of the client's functions, reported as each generation of bots does."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from rtvi_sync.errors import RequestTimeoutError
-from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.script import Message, message
 
 ReportLevel: TypeAlias = Literal["disabled", "none", "name", "arguments", "full"]
-"""How much bots from RTVI 1.2 on tell of a call; each level tells more than the one before it."""
+"""How much bots from RTVI 1.2 on report of a call; each level reports more than the one before it."""
 
-#: From the one that tells least on.
+#: From the least detailed one on.
 LEVELS: Final[tuple[ReportLevel, ...]] = ("disabled", "none", "name", "arguments", "full")
 
 
 class Caller(Protocol):
-    """What a call needs of its session."""
+    """The part of a session that a function call uses."""
 
-    def send(self, message: Message) -> None: ...
+    def send(self, message: Message) -> None:
+        """Send an RTVI message."""
 
     def wait_for_message(
         self, type: str, timeout: float = ..., *, where: Callable[[Message], bool] | None = ...
-    ) -> Message: ...
+    ) -> Message:
+        """Wait for the first message of a type and return it."""
 
 
 def call_function(
-    caller: Caller, mode: Mode, name: str, arguments: Mapping[str, Any], timeout: float, level: ReportLevel
+    caller: Caller, bot_version: BotVersion, name: str, arguments: Mapping[str, Any], timeout: float, level: ReportLevel
 ) -> Any:
-    """Call a function of the client; see `BotSession.call_function`."""
+    """Call a function of the client and return its result; see `BotSession.call_function`."""
     known = LEVELS.index(level)
     call_id = f"call_{uuid.uuid4().hex}"
     named = {"function_name": name} if known >= LEVELS.index("name") else {}
-    reports = mode.sends("llm-function-call-in-progress")
+    reports = bot_version.sends("llm-function-call-in-progress")
 
     def report(phase: str, data: dict[str, Any]) -> None:
         if reports and level != "disabled":
@@ -56,7 +58,7 @@ def call_function(
         report("stopped", {"tool_call_id": call_id, "cancelled": True, **named})
         raise
     result = answer["data"]["result"]
-    # A falsy result is left out, as by real bots.
+    # Real bots leave out a falsy result.
     shown = {"result": result} if level == "full" and result else {}
     report("stopped", {"tool_call_id": call_id, "cancelled": False, **named, **shown})
     return result

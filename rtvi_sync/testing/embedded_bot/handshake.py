@@ -1,4 +1,4 @@
-"""How the bot answers `client-ready`."""
+"""Handshake of the embedded bot: its response to `client-ready`."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rtvi_sync._version import __version__
-from rtvi_sync.testing.embedded_bot.bot_version import greet
+from rtvi_sync.testing.embedded_bot.bot_version import negotiate
 from rtvi_sync.testing.embedded_bot.config import LiveConfig, read_config
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.script import Message
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# The protocol versions from which on bots of Pipecat tell these in `bot-ready`.
-_TELLS_ABOUT: Final = (1, 1)
-_TELLS_CAPABILITIES: Final = (2, 2)
+# The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
+_ABOUT_SINCE: Final = (1, 1)
+_CAPABILITIES_SINCE: Final = (2, 2)
 
 
 class Handshake:
-    """Meets one client, on the thread of the session.
+    """The handshake with one client, on the thread of the session.
 
     Args:
-        line: takes the answer, and learns which generation the client is of.
+        messenger: sends the response, and is given the client's generation.
         config: of the session.
-        wished: what the connect request wanted set in it, anything; None if it wanted nothing.
+        requested: the config in the connect request, any JSON; None if it had none.
         options: of the bot.
     """
 
-    def __init__(self, line: Line, config: LiveConfig, wished: Any, options: BotOptions) -> None:
-        self._line = line
+    def __init__(self, messenger: Messenger, config: LiveConfig, requested: Any, options: BotOptions) -> None:
+        self._messenger = messenger
         self._config = config
-        self._wished = wished
+        self._requested = requested
         self._options = options
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By type of message."""
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message."""
         return {"client-ready": self._client_ready}
 
     def _client_ready(self, received: Message) -> None:
         if not self._options.ready:
             return
-        mode, has_services = self._line.mode, self._options.has_config or self._options.has_actions
-        greeting = greet(mode, (received.get("data") or {}).get("version"), has_services=has_services)
-        self._line.generation = greeting.generation
-        if greeting.warning:
-            self._line.refuse(received, f"{greeting.warning} Compatibility issues may occur.")
+        bot_version, has_services = self._messenger.bot_version, self._options.has_config or self._options.has_actions
+        negotiation = negotiate(bot_version, (received.get("data") or {}).get("version"), has_services=has_services)
+        self._messenger.generation = negotiation.generation
+        if negotiation.warning:
+            self._messenger.send_error_response(received, f"{negotiation.warning} Compatibility issues may occur.")
         if not self._configure():
             return
-        ready: dict[str, Any] = {"version": greeting.version}
-        if mode.number >= _TELLS_ABOUT:
+        ready: dict[str, Any] = {"version": negotiation.version}
+        if bot_version.number >= _ABOUT_SINCE:
             ready["about"] = {"library": "rtvi_sync.testing", "library_version": __version__}
-        if mode.number >= _TELLS_CAPABILITIES:
+        if bot_version.number >= _CAPABILITIES_SINCE:
             ready["capabilities"] = {
                 "audio_in": True,
                 "audio_out": True,
@@ -63,17 +63,17 @@ class Handshake:
                 "video_out": False,
                 "metrics": self._options.metrics,
             }
-        if greeting.tells_config:
+        if negotiation.includes_config:
             ready["config"] = self._config.services
-        self._line.tell("bot-ready", ready, received["id"])
+        self._messenger.emit("bot-ready", ready, received["id"])
 
     def _configure(self) -> bool:
-        """Set what the connect request wished. A real bot that fails at it never gets ready, and says nothing."""
+        """Set the config of the connect request. A real bot that fails at it never becomes ready, and sends nothing."""
         try:
-            if self._wished is not None:
-                self._config.update(read_config(self._wished))
+            if self._requested is not None:
+                self._config.update(read_config(self._requested))
         except Exception:
-            logger.warning("no bot-ready: the config of the connect request cannot be set", exc_info=True)
+            logger.warning("No bot-ready is sent: the config of the connect request cannot be set", exc_info=True)
             return False
-        self._wished = None
+        self._requested = None
         return True

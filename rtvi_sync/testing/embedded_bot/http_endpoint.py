@@ -1,4 +1,4 @@
-"""HTTP for the embedded bot: requests and answers, open to pages of every origin. Standard library only."""
+"""HTTP server of the embedded bot, open to pages of every origin. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
@@ -22,13 +22,13 @@ _MAX_BODY_BYTES: Final = 1024 * 1024
 
 @attrs.frozen(kw_only=True)
 class BotRequest:
-    """An HTTP request that a bot got.
+    """An HTTP request that a bot received.
 
     Attributes:
         method: such as "POST".
         path: path and query.
         headers: names in lower case.
-        body: the JSON of the body; None if it was none.
+        body: the decoded JSON of the body; None if it was not JSON.
     """
 
     method: str
@@ -38,90 +38,90 @@ class BotRequest:
 
     @property
     def endpoint(self) -> str:
-        """The path without query and trailing slash: the interface's default endpoint is ``connect/``."""
+        """Return the path without query and trailing slash: the client's default endpoint is ``connect/``."""
         return self.path.partition("?")[0].rstrip("/")
 
 
 @attrs.frozen
-class Answer:
-    """Status and JSON body of an answer."""
+class HTTPResponse:
+    """Status and JSON body of a response."""
 
     status: int
     body: Mapping[str, Any]
 
 
-class SilenceError(Exception):
-    """The server says nothing more, and leaves the connection open."""
+class NoResponseError(Exception):
+    """The server sends nothing more, and leaves the connection open."""
 
 
-# Either an answer, or the messages of an event stream. Both may raise SilenceError.
-Answering = Callable[[BotRequest], Answer | Iterator[Message]]
+# Returns either a response or the messages of an event stream. Both may raise NoResponseError.
+Responder = Callable[[BotRequest], HTTPResponse | Iterator[Message]]
 
 
 class HTTPEndpoint:
-    """Serves HTTP until it is stopped, each connection in a thread of its own.
+    """An HTTP server that serves each connection in a thread of its own, until it is stopped.
 
     Args:
         host: address to listen on.
         port: port; 0 takes any free one.
         ssl_context: makes it HTTPS.
-        answer: called for every GET and POST.
+        respond: called for every GET and POST.
 
     Raises:
         OSError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, answer: Answering) -> None:
+    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, respond: Responder) -> None:
         listening = socket.create_server((host, port), backlog=128)
         if ssl_context is not None:
             listening = ssl_context.wrap_socket(listening, server_side=True)
-        self.answer: Final = answer
-        self._acceptor = Acceptor(listening, "bot-http", self._serve)
-        self.port: Final = self._acceptor.port
+        self.respond: Final = respond
+        self._tcp_server = TCPServer(listening, "bot-http", self._serve)
+        self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
-        """Stop listening and cut what is connected; returns when all threads have ended, or at the limit."""
-        self._acceptor.stop(timeout)
+        """Stop listening and cut all connections; block until all threads have ended, up to `timeout` seconds."""
+        self._tcp_server.stop(timeout)
 
-    def _serve(self, line: socket.socket, address: Any) -> None:
+    def _serve(self, connection: socket.socket, address: Any) -> None:
         try:
-            # The handler stores its server for us; it needs nothing of it itself.
-            _Handler(line, address, self)  # type: ignore[arg-type]
+            # http.server only stores its third argument, so any object serves as the server.
+            _RequestHandler(connection, address, self)  # type: ignore[arg-type]
         except OSError:
-            logger.debug("a client broke off", exc_info=True)
+            logger.debug("An HTTP client closed its connection", exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # an event goes out when it is written
+    disable_nagle_algorithm = True  # each event of a stream must leave when it is written
     server: HTTPEndpoint  # type: ignore[assignment]
 
     def do_GET(self) -> None:
-        """Answer a request that reads."""
+        """Answer a GET request."""
         self._answer()
 
     def do_POST(self) -> None:
-        """Answer a request that wants something done."""
+        """Answer a POST request."""
         self._answer()
 
     def do_OPTIONS(self) -> None:
-        """Answer a browser that asks whether it may send its request."""
+        """Answer the preflight request of a browser."""
         self._begin(200, {"Content-Length": "0"})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on stderr."""
+        """Drop the log lines that http.server would write to stderr."""
 
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = BotRequest(method=self.command, path=self.path, headers=headers, body=self._read_body())
         try:
-            answer = self.server.answer(request)
-            if isinstance(answer, Answer):
+            answer = self.server.respond(request)
+            if isinstance(answer, HTTPResponse):
                 self._write_json(answer)
             else:
                 self._write_events(answer)
-        except SilenceError:
-            self.rfile.read(1)  # until the client leaves, or the bot stops
+        except NoResponseError:
+            self.rfile.read(1)  # blocks until the client closes the connection, or the bot stops
 
     def _read_body(self) -> Any:
         length = self.headers.get("Content-Length", "0")
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             return None
 
-    def _write_json(self, answer: Answer) -> None:
+    def _write_json(self, answer: HTTPResponse) -> None:
         data = json.dumps(answer.body).encode()
         self._begin(answer.status, {"Content-Type": "application/json", "Content-Length": str(len(data))})
         self.wfile.write(data)
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         origin = self.headers.get("Origin")
         common = {
-            # One request per connection is what `close` says; it spares the clients and us idle connections.
+            # With one request per connection neither side keeps idle connections.
             "Connection": "close",
             "Cache-Control": "no-store",
             "Access-Control-Allow-Origin": origin or "*",

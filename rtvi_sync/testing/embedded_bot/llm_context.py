@@ -1,4 +1,4 @@
-"""What the bot knows of the conversation: the messages that a language model would be given."""
+"""The LLM context of the embedded bot: the messages that a language model would be given."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 Replies: TypeAlias = Callable[[str], str] | Sequence[str]
 
 
-class Context:
-    """Messages with `role` and `content`, and the script that stands for a language model. Any thread may use it.
+class LLMContext:
+    """Messages with `role` and `content`, and the script that replaces a language model. Any thread may use it.
 
     Args:
         replies: the script, as `EmbeddedBot` takes it.
@@ -27,7 +27,7 @@ class Context:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """A copy of all messages, oldest first."""
+        """Return a copy of all messages, oldest first."""
         with self._lock:
             return copy.deepcopy(self._messages)
 
@@ -37,7 +37,7 @@ class Context:
             self._messages.extend(messages)
 
     def replace(self, messages: Iterable[dict[str, Any]]) -> None:
-        """Forget all messages for others."""
+        """Replace all messages by others."""
         with self._lock:
             self._messages = list(messages)
 
@@ -46,10 +46,10 @@ class Context:
         self.extend([{"role": role, "content": content}])
 
     def run(self) -> tuple[str, str]:
-        """Answer the last message of the user.
+        """Answer the user's last message, and add the reply as a message of the assistant.
 
         Returns:
-            What the user said, "" if nothing, and the reply, which is a message of the assistant from now on.
+            What the user said, "" if nothing, and the reply.
         """
         said = next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
         replies, run = self._replies, next(self._runs)
@@ -62,7 +62,7 @@ class Context:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """The text of a message: its content, or that of the parts of its content that are text."""
+    """Return the text of a message: its content, or the text parts of its content."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]

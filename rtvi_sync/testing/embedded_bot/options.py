@@ -1,4 +1,4 @@
-"""How the embedded bot behaves."""
+"""Options of the embedded bot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rtvi_sync.protocol.validation import (
     mapping_of,
 )
 from rtvi_sync.testing.embedded_bot.actions import Action, ActionName
-from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, Mode
+from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, OnConfig, OptionTypes
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.session import BotSession
@@ -82,7 +82,7 @@ class BotOptions:
     metrics: bool = attrs.field(default=False, validator=BOOL)
     speech_threshold: float = attrs.field(default=500.0, validator=_THRESHOLD)
     hangover: float = attrs.field(default=0.6, validator=WAIT)
-    # Tests may hold real keys: neither the config nor the headers are shown.
+    # Tests may use real keys, so the repr shows neither the config nor the headers.
     config: Config = attrs.field(factory=list, converter=as_json, repr=False)
     config_types: OptionTypes = attrs.field(factory=dict, validator=mapping_of(STRINGS))
     on_config: OnConfig | None = attrs.field(default=None, validator=FUNCTION.or_none)
@@ -95,10 +95,10 @@ class BotOptions:
 
     @property
     def has_config(self) -> bool:
-        """The bot has a config, if its version can; all bots of 0.3 have, maybe with nothing in it."""
-        return bool(self.config or self.config_types) or Mode(self.version).generation == 0
+        """Tell whether the bot has a config, if its version can have one; all bots of 0.3 do, maybe an empty one."""
+        return bool(self.config or self.config_types) or BotVersion(self.version).generation == 0
 
     @property
     def has_actions(self) -> bool:
-        """The bot has actions, if its version can; all bots of 0.3 have."""
-        return self.actions is not None or Mode(self.version).generation == 0
+        """Tell whether the bot has actions, if its version can have some; all bots of 0.3 do."""
+        return self.actions is not None or BotVersion(self.version).generation == 0

@@ -1,4 +1,4 @@
-"""One client of the embedded bot, as a test sees and handles it."""
+"""A client's session with the embedded bot, as tests observe and control it."""
 
 from __future__ import annotations
 
@@ -24,60 +24,66 @@ from rtvi_sync.protocol.validation import (
     integer,
     one_of,
 )
-from rtvi_sync.testing.embedded_bot.bot_version import Mode
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, LiveConfig
 from rtvi_sync.testing.embedded_bot.functions import LEVELS, ReportLevel, call_function
-from rtvi_sync.testing.embedded_bot.llm_context import Context
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.script import Message
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = integer(0, 65535)
 
 
-class Link(Protocol):
-    """What a session needs of its connection."""
+class Connection(Protocol):
+    """The connection of a session."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Return path and query of the client's request."""
 
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers of that request, names in lower case."""
 
-    def send(self, data: bytes | str) -> None: ...
+    def send(self, data: bytes | str) -> None:
+        """Send one message."""
 
-    def receive(self, timeout: float | None) -> bytes | str: ...
+    def receive(self, timeout: float | None) -> bytes | str:
+        """Return the next message."""
 
-    def close(self, code: int, reason: str) -> None: ...
+    def close(self, code: int, reason: str) -> None:
+        """Close the connection with a close frame."""
 
-    def drop(self) -> None: ...
+    def drop(self) -> None:
+        """Cut the connection without a close frame."""
 
 
 @attrs.frozen(kw_only=True)
-class State:
-    """What a session and its conversation have in common: the bot's version, and the config and context of now."""
+class SessionState:
+    """The state that a session and its conversation share: the bot's version, and the current config and context."""
 
-    mode: Mode
+    bot_version: BotVersion
     config: LiveConfig
-    context: Context
+    context: LLMContext
 
 
 class BotSession:
     """The bot's end of one connection. Any thread may use it.
 
-    What was received is kept for as long as the session object is.
+    All received messages and audio are kept as long as the session object lives.
 
     Attributes:
         path: path and query of the client's WebSocket request.
         headers: the headers of that request, names in lower case.
     """
 
-    def __init__(self, link: Link, state: State) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, state: SessionState) -> None:
+        self._connection = connection
         self._state = state
-        self.path: Final = link.path
-        self.headers: Final = link.headers
+        self.path: Final = connection.path
+        self.headers: Final = connection.headers
         self._frame_ids = itertools.count(1)
-        # Guards _messages, _audio and _end, and wakes who waits for them. Held for a moment by the thread that
+        # Guards _messages, _audio and _end, and wakes threads that wait for them. Held for a moment by the thread that
         # receives and by the test's threads.
         self._received = threading.Condition()
         self._messages: list[Message] = []
@@ -86,36 +92,36 @@ class BotSession:
 
     @property
     def messages(self) -> list[Message]:
-        """Every RTVI message received so far, in order: the JSON objects as they came."""
+        """Return every RTVI message received so far, in order: the JSON objects as they arrived."""
         with self._received:
             return list(self._messages)
 
     @property
     def config(self) -> Config:
-        """The config of this session as it is now, a copy: ``[{"service", "options": [{"name", "value"}]}]``."""
+        """Return a copy of this session's current config: ``[{"service", "options": [{"name", "value"}]}]``."""
         return self._state.config.services
 
     @property
     def context(self) -> list[Message]:
-        """What a language model would be given now, a copy: messages with ``role`` and ``content``."""
+        """Return a copy of what a language model would be given now: messages with ``role`` and ``content``."""
         return self._state.context.messages
 
     @property
     def audio(self) -> bytes:
-        """All PCM received so far, in order, whatever its rate."""
+        """Return all PCM received so far, in order, at the rates at which it arrived."""
         with self._received:
             return b"".join(self._audio)
 
     @property
     def ended(self) -> DisconnectedError | None:
-        """How the connection ended (code, reason, initiator), or None while it lives."""
+        """Return how the connection ended (code, reason, initiator), or None while it is open."""
         with self._received:
             return self._end
 
     def wait_for_message(
         self, type: str, timeout: float = 30.0, *, where: Callable[[Message], bool] | None = None
     ) -> Message:
-        """Wait for the first message of a type, also one that has come already.
+        """Wait for the first message of a type, which may have arrived already, and return it.
 
         Args:
             type: RTVI message type.
@@ -123,7 +129,7 @@ class BotSession:
             where: condition that the message must meet as well; called with an internal lock held, so keep it simple.
 
         Raises:
-            RequestTimeoutError: no such message came in time.
+            RequestTimeoutError: no such message arrived in time.
             DisconnectedError: the session ended without such a message.
         """
         NAME.check(type=type)
@@ -139,13 +145,13 @@ class BotSession:
                 seen = len(self._messages)
                 if self._end is not None:
                     raise DisconnectedError(
-                        f"the session ended without a {type!r}",
+                        f"The session ended before the client sent {type!r}",
                         code=self._end.code,
                         reason=self._end.reason,
                         initiator=self._end.initiator,
                     )
                 if not self._received.wait(max(0.0, deadline - time.monotonic())):
-                    raise RequestTimeoutError(f"the client sent no {type!r} within {timeout:g} s")
+                    raise RequestTimeoutError(f"The client sent no {type!r} within {timeout:g} s")
 
     def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:
         """Wait until the connection has ended.
@@ -154,12 +160,12 @@ class BotSession:
             How it ended: code, reason, initiator.
 
         Raises:
-            RequestTimeoutError: it still lives after `timeout` seconds.
+            RequestTimeoutError: it is still open after `timeout` seconds.
         """
         WAIT.check(timeout=timeout)
         with self._received:
             if not self._received.wait_for(lambda: self._end is not None, timeout):
-                raise RequestTimeoutError(f"the connection still lives after {timeout:g} s")
+                raise RequestTimeoutError(f"The connection is still open after {timeout:g} s")
             assert self._end is not None
             return self._end
 
@@ -180,16 +186,16 @@ class BotSession:
         *,
         report_level: ReportLevel = "full",
     ) -> Any:
-        """Call a function of the client, as a bot of this version does when its language model wants it.
+        """Call a function of the client, as a bot of this version does when its language model calls it.
 
-        Before RTVI 1.2 the client is sent `llm-function-call-start` and `llm-function-call`, from then on
-        `llm-function-call-started` and `-in-progress`, and `-stopped` in the end.
+        Before RTVI 1.2 the bot sends `llm-function-call-start` and `llm-function-call`, from then on
+        `llm-function-call-started` and `-in-progress`, and `-stopped` at the end.
 
         Args:
             name: of the function.
             arguments: of the function, by name.
             timeout: seconds to wait for the client's `llm-function-call-result`.
-            report_level: how much bots from 1.2 on tell; it is a setting of real ones, where the default is "none".
+            report_level: how much bots from 1.2 on report; a setting of real bots, where the default is "none".
                 "disabled": nothing; "none": the id of the call; "name": also the function's name; "arguments": also
                 the arguments; "full": also the result.
 
@@ -197,17 +203,17 @@ class BotSession:
             The result.
 
         Raises:
-            RequestTimeoutError: the client did not answer in time. It has been told that the call is cancelled.
+            RequestTimeoutError: the client did not answer in time. The bot has reported the call as cancelled.
             DisconnectedError: the session has ended.
         """
         NAME.check(name=name)
         MAPPING.or_none.check(arguments=arguments)
         WAIT.check(timeout=timeout)
         one_of(*LEVELS).check(report_level=report_level)
-        return call_function(self, self._state.mode, name, arguments or {}, timeout, report_level)
+        return call_function(self, self._state.bot_version, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:
-        """Send a frame. Audio and interruptions without an id and a name get some, as a real bot's have.
+        """Send a frame. Audio and interruptions without an id and a name get both, as real bots send them.
 
         Raises:
             DisconnectedError: the connection has ended.
@@ -226,32 +232,32 @@ class BotSession:
             DisconnectedError: the connection has ended.
         """
         BYTES.check(data=data)
-        self._link.send(data)
+        self._connection.send(data)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the connection with a code and a reason; waits two seconds at most for the client's answer."""
+        """Close the connection with a code and a reason; wait up to 2 s for the client's close frame."""
         _CODE.check(code=code)
         STRING.check(reason=reason)
-        self._link.close(code, reason)
+        self._connection.close(code, reason)
 
     def drop(self) -> None:
         """Cut the TCP connection without a close frame: the client sees the end of the stream."""
-        self._link.drop()
+        self._connection.drop()
 
     def receive(self, timeout: float | None) -> Frame | None:
-        """Wait for the next frame and keep what it brings. Called by the one thread that serves the session.
+        """Wait for the next frame and keep its audio. Called by the one thread that serves the session.
 
         Returns:
-            The frame, or None for a kind that is not known.
+            The frame, or None for an unknown kind.
 
         Raises:
-            TimeoutError: nothing came within `timeout` seconds.
-            ProtocolError: the client sent something else than a frame.
+            TimeoutError: no frame arrived within `timeout` seconds.
+            ProtocolError: the client sent data that is not a frame.
             DisconnectedError: the connection has ended.
         """
-        data = self._link.receive(timeout)
+        data = self._connection.receive(timeout)
         if isinstance(data, str):
-            raise ProtocolError("a text message")
+            raise ProtocolError("The client sent a text message; bots take binary frames only")
         frame = decode(data)
         if isinstance(frame, AudioRawFrame):
             with self._received:
@@ -272,7 +278,7 @@ class BotSession:
 
 
 def parse(text: str) -> Any:
-    """Read the JSON of a message; None when it is none."""
+    """Decode the JSON of a message; None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

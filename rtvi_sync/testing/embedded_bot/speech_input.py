@@ -1,4 +1,4 @@
-"""What the bot hears: audio from frames and messages, until somebody has said something."""
+"""Speech input of the embedded bot: the user's audio, from frames and messages, becomes transcripts."""
 
 from __future__ import annotations
 
@@ -9,35 +9,42 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing.embedded_bot.llm_context import Context
-from rtvi_sync.testing.embedded_bot.messenger import Handler, Line
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.replies import Turns
+from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message, words_of
 from rtvi_sync.testing.embedded_bot.session import BotSession
-from rtvi_sync.testing.embedded_bot.vad import Heard, SpeechDetector, SpeechGoesOn, SpeechStarted
+from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted
 from rtvi_sync.testing.embedded_bot.validation import field
 
 _USER: Final = "user-1"
-# How fast a scripted transcript comes out while the user is still speaking.
+# The pace of interim transcripts while the user is still speaking.
 _SECONDS_PER_WORD: Final = 0.35
 
 
-class Ears:
-    """Listens to one user, on the thread of the session.
+class SpeechInput:
+    """The speech input of one user, on the thread of the session.
 
     Args:
-        session: is closed for audio that no real bot survives.
-        line: takes the transcripts.
-        turns: are interrupted, and answer.
-        context: takes what was said.
+        session: closed if audio arrives that makes real bots fail.
+        messenger: sends the transcripts.
+        reply_player: is interrupted when the user speaks, and replies afterwards.
+        context: receives the transcripts.
         options: of the bot.
     """
 
-    def __init__(self, session: BotSession, line: Line, turns: Turns, context: Context, options: BotOptions) -> None:
+    def __init__(
+        self,
+        session: BotSession,
+        messenger: Messenger,
+        reply_player: ReplyPlayer,
+        context: LLMContext,
+        options: BotOptions,
+    ) -> None:
         self._session = session
-        self._line = line
-        self._turns = turns
+        self._messenger = messenger
+        self._reply_player = reply_player
         self._context = context
         self._options = options
         self._detector = SpeechDetector(threshold=options.speech_threshold, hangover=options.hangover)
@@ -46,62 +53,62 @@ class Ears:
         self._interims = 0
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By type of message: audio may come in messages too."""
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message: audio may come in messages too."""
         return {"raw-audio": self._raw_audio, "raw-audio-batch": self._raw_audio}
 
     @property
-    def patience(self) -> float | None:
-        """Seconds without audio that end what the user says; None while nobody speaks."""
-        # Who stops sending in the middle of a sentence has said it, like one who sends silence. Twice the time,
-        # because what is late is not silence.
+    def silence_timeout(self) -> float | None:
+        """Return the seconds without audio that end the user's utterance; None while the user is silent."""
+        # A client that stops sending ends its utterance, like one that sends silence. The limit is twice the hangover,
+        # because late audio is not silence.
         return 2 * self._options.hangover if self._detector.speaking else None
 
-    def give_up(self) -> None:
-        """Nothing came for `patience`."""
-        self._heard(self._detector.end())
+    def end_speech(self) -> None:
+        """End the utterance, after `silence_timeout` without audio."""
+        self._handle_speech_event(self._detector.end())
 
-    def hear(self, frame: AudioRawFrame) -> None:
-        """Take a frame of the user's audio."""
+    def feed(self, frame: AudioRawFrame) -> None:
+        """Process a frame of the user's audio."""
         if frame.num_channels == 0:
             self._session.close()
         elif frame.sample_rate == 0:
-            self._line.error("Error processing frame: Sample rate should be over 0")
+            self._messenger.send_error("Error processing frame: Sample rate should be over 0")
         elif len(frame.audio) % 2 == 0:
-            self._turns.hears_at(frame.sample_rate)
-            for heard in self._detector.hear(frame.audio, frame.sample_rate):
-                self._heard(heard)
+            self._reply_player.set_input_rate(frame.sample_rate)
+            for heard in self._detector.feed(frame.audio, frame.sample_rate):
+                self._handle_speech_event(heard)
 
     def transcribe(self, text: str, *, final: bool) -> None:
-        """Tell what was understood."""
+        """Send a transcript to the client."""
         timestamp = now()
         data = {"text": text, "user_id": _USER, "timestamp": timestamp, "final": final}
-        self._line.tell("user-input", {"input_type": "transcription", **data})
-        self._line.tell("user-transcription", data)
+        self._messenger.emit("user-input", {"input_type": "transcription", **data})
+        self._messenger.emit("user-transcription", data)
 
     def _raw_audio(self, received: Message) -> None:
         data: Mapping[str, Any] = received.get("data") or {}
         parts = data.get("base64AudioBatch") or [field(data, "base64Audio", str)]
         rate, channels = field(data, "sampleRate", int), field(data, "numChannels", int)
         for part in parts:
-            self.hear(AudioRawFrame(audio=base64.b64decode(part), sample_rate=rate, num_channels=channels))
+            self.feed(AudioRawFrame(audio=base64.b64decode(part), sample_rate=rate, num_channels=channels))
 
-    def _heard(self, heard: Heard) -> None:
+    def _handle_speech_event(self, heard: SpeechEvent) -> None:
         if isinstance(heard, SpeechStarted):
             self._user_turn, self._interims = next(self._user_turns), 0
-            self._turns.stop()  # so that nothing of it comes after the next message
-            self._line.tell("user-started-speaking")
-            self._turns.interrupt()
-        elif isinstance(heard, SpeechGoesOn):
+            self._reply_player.stop()  # nothing of the reply may follow the next message
+            self._messenger.emit("user-started-speaking")
+            self._reply_player.interrupt()
+        elif isinstance(heard, SpeechContinues):
             self._interim(heard.duration)
         else:
             if not self._interims:
                 self._interim(heard.duration)
             text = self._transcript() or f"({heard.duration:.1f} s of speech)"
             self.transcribe(text, final=True)
-            self._line.tell("user-stopped-speaking")
+            self._messenger.emit("user-stopped-speaking")
             self._context.add("user", text)
-            self._turns.respond(heard)
+            self._reply_player.respond(heard)
 
     def _transcript(self) -> str:
         texts = self._options.transcripts
@@ -115,5 +122,5 @@ class Ears:
 
 
 def now() -> str:
-    """The time as bots write it."""
+    """Return the current time as bots write it: ISO 8601 in UTC, with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Accepts connections and can end them all: what both servers of the embedded bot stand on."""
+"""TCP server with a thread for each connection, shared by both servers of the embedded bot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rtvi_sync.transports.tls import wrap_socket
 logger: logging.Logger = logging.getLogger(__name__)
 
 
-class Acceptor:
-    """Serves every connection to a listening socket in a thread of its own, from its construction to `stop()`.
+class TCPServer:
+    """A server that runs from its construction to `stop()`, with a thread for each connection.
 
     Args:
-        listening: the socket, with TLS or without; closed in the end. The TLS handshake is left to `serve`: a client
-            that stalls it must not stop the others.
+        listening: the listening socket, with TLS or without; closed at the end. The TLS handshake is left to `serve`,
+            because a client that stalls it must not block the others.
         role: of the threads that serve connections.
-        serve: called with an accepted socket and its address; when it returns the socket is closed.
+        serve: called with an accepted socket and its address; when it returns, the socket is closed.
     """
 
     def __init__(self, listening: socket.socket, role: str, serve: Callable[[socket.socket, Any], object]) -> None:
@@ -35,28 +35,29 @@ class Acceptor:
         self._role = role
         self._serve = serve
         self._wake_reader, self._wake_writer = socket.socketpair()
-        self._selector = selectors.DefaultSelector()  # not on the thread: all that a server opens is open once it runs
+        # Made here, not on the thread, so that all descriptors are open when the constructor returns.
+        self._selector = selectors.DefaultSelector()
         # Guards _open. Held for a moment by the threads of connections, the accepting one and the one that stops.
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        # Belongs to the accepting thread, and to stop() once that has ended.
+        # Used by the accepting thread only, and by stop() after that thread has ended.
         self._threads: list[threading.Thread] = []
         self._accept_thread = start_thread("bot-accept", self._accept)
 
     def stop(self, timeout: float) -> None:
-        """Close the listening socket and cut every connection; returns when all threads have ended, or at the limit."""
+        """Close the listening socket and cut every connection; block until all threads end, up to `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self._wake_writer.close()
         self._accept_thread.join(max(0.0, deadline - time.monotonic()))
         with self._lock:
-            lines = list(self._open)
-        for line in lines:
-            cut(line)
+            connections = list(self._open)
+        for connection in connections:
+            cut(connection)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         late = [thread.name for thread in (self._accept_thread, *self._threads) if thread.is_alive()]
         if late:
-            logger.warning("still running after %.1f s: %s", timeout, ", ".join(late))
+            logger.warning("Threads of the bot still run after %.1f s: %s", timeout, ", ".join(late))
 
     def _accept(self) -> None:
         with self._selector as selector, self._listening, self._wake_reader:
@@ -67,33 +68,35 @@ class Acceptor:
                 if self._wake_reader in ready:
                     return
                 try:
-                    line, address = self._accept_one()
+                    connection, address = self._accept_one()
                 except OSError:
                     continue
                 with self._lock:
-                    self._open.add(line)
-                thread = start_thread(self._role, self._serve_line, line, address)
+                    self._open.add(connection)
+                thread = start_thread(self._role, self._serve_connection, connection, address)
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
 
     def _accept_one(self) -> tuple[socket.socket, Any]:
-        # Not the method of an SSL socket, which leaves behind the descriptor of a connection that is reset meanwhile.
-        line, address = socket.socket.accept(self._listening)
-        line.setblocking(True)
+        # SSLSocket.accept() would leak the descriptor of a connection that is reset meanwhile.
+        connection, address = socket.socket.accept(self._listening)
+        connection.setblocking(True)
         if isinstance(self._listening, ssl.SSLSocket):
-            line = wrap_socket(line, self._listening.context, server_side=True, do_handshake_on_connect=False)
-        return line, address
+            connection = wrap_socket(
+                connection, self._listening.context, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
 
-    def _serve_line(self, line: socket.socket, address: Any) -> None:
+    def _serve_connection(self, connection: socket.socket, address: Any) -> None:
         try:
-            self._serve(line, address)
+            self._serve(connection, address)
         finally:
             with self._lock:
-                self._open.remove(line)
-            line.close()
+                self._open.remove(connection)
+            connection.close()
 
 
-def cut(line: socket.socket) -> None:
-    """Cut a connection from any thread: who reads or writes wakes up, and closes the socket itself."""
-    # Not the method of an SSL socket, which would drop its TLS state under the thread that uses it.
+def cut(connection: socket.socket) -> None:
+    """Cut a connection from any thread: this wakes the thread that reads or writes, which closes the socket."""
+    # SSLSocket.shutdown() would drop the TLS state that the other thread is using.
     with contextlib.suppress(OSError):
-        socket.socket.shutdown(line, socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What the embedded bot sounds like: the user's own voice, or a tone for each word. Pure."""
+"""Audio of the embedded bot's replies: the user's own voice, or a tone for each word. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Final
 
 import attrs
 
+from rtvi_sync.media.resample import LinearResampler
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
-# A pentatonic scale over A3: whatever words follow each other, their tones sound well together.
+# A pentatonic scale over A3, in which any sequence of tones is consonant.
 _PITCHES_HZ: Final = tuple(220.0 * 2 ** (step / 12) for step in (0, 2, 4, 7, 9, 12, 14, 16))
 _LOUDNESS: Final = 6000
 _EDGE: Final = 0.02
@@ -21,13 +22,13 @@ _GAP: Final = 0.06
 
 
 @attrs.frozen(kw_only=True)
-class Speech:
-    """A reply as sound.
+class ReplyAudio:
+    """The audio of a reply.
 
     Attributes:
         pcm: signed 16 bit, little endian, mono.
         sample_rate: samples per second.
-        word_starts: seconds from the beginning at which each word of the reply is said.
+        word_starts: seconds from the beginning at which each word of the reply begins.
     """
 
     pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
@@ -35,17 +36,19 @@ class Speech:
     word_starts: tuple[float, ...]
 
 
-def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> Speech:
-    """Say `words` with the sound of `utterance`, bit exact unless `sample_rate` is another one than the user's."""
+def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyAudio:
+    """Return the audio of `utterance` as that of `words`, bit exact unless `sample_rate` differs from the user's."""
     pcm = utterance.pcm
     if sample_rate != utterance.sample_rate:
-        pcm = _resample(pcm, utterance.sample_rate, sample_rate)
+        # Linear even if soxr is installed, so that the echo is the same on every machine.
+        resampler = LinearResampler(utterance.sample_rate, sample_rate)
+        pcm = resampler.convert(pcm) + resampler.finish()
     pace = utterance.duration / max(1, len(words))
-    return Speech(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
+    return ReplyAudio(pcm=pcm, sample_rate=sample_rate, word_starts=tuple(index * pace for index in range(len(words))))
 
 
-def tones(words: Sequence[str], sample_rate: int) -> Speech:
-    """Say each of `words` as a tone: the same word always the same one, longer words longer."""
+def tones(words: Sequence[str], sample_rate: int) -> ReplyAudio:
+    """Return a tone for each of `words`: the same tone for the same word, a longer one for a longer word."""
     parts: list[bytes] = []
     starts: list[float] = []
     size = 0
@@ -54,7 +57,7 @@ def tones(words: Sequence[str], sample_rate: int) -> Speech:
         starts.append(size / 2 / sample_rate)
         parts.append(part)
         size += len(part)
-    return Speech(pcm=b"".join(parts), sample_rate=sample_rate, word_starts=tuple(starts))
+    return ReplyAudio(pcm=b"".join(parts), sample_rate=sample_rate, word_starts=tuple(starts))
 
 
 @lru_cache(maxsize=256)
@@ -70,15 +73,3 @@ def _tone(word: str, sample_rate: int) -> bytes:
         timbre = math.sin(step * index) + 0.3 * math.sin(2 * step * index)
         samples[index] = int(_LOUDNESS * swell * timbre)
     return samples.tobytes()
-
-
-def _resample(pcm: bytes, old_rate: int, new_rate: int) -> bytes:
-    """Linear interpolation: good enough to tell by ear what was said."""
-    old = array("h", pcm)
-    last = len(old) - 1
-    new = array("h", bytes(2 * (len(old) * new_rate // old_rate)))
-    for index in range(len(new)):
-        before, share = divmod(index * old_rate, new_rate)
-        after = old[min(before + 1, last)]
-        new[index] = old[before] + (after - old[before]) * share // new_rate
-    return new.tobytes()

@@ -1,4 +1,4 @@
-"""Reads the payload of a client's message: what is not as its type needs it is refused. Pure."""
+"""Validation of the payloads of client messages. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _NAMES: Final[Mapping[type, str]] = {str: "string", int: "integer", bool: "boole
 
 
 class InvalidMessageError(ValueError):
-    """The payload of a client's message is not what its type needs."""
+    """The payload of a client's message does not fit its type."""
 
 
 def invalid(name: str, reason: str) -> InvalidMessageError:
-    """The error for one field, in the words of a real bot's validation."""
+    """Return the error for one field, in the words of a real bot's validation."""
     return InvalidMessageError(f"1 validation error\n{name}\n  {reason}")
 
 
@@ -23,13 +23,13 @@ def field(data: Any, name: str, kind: type[_Kind]) -> _Kind: ...
 @overload
 def field(data: Any, name: str, kind: tuple[type, ...]) -> Any: ...
 def field(data: Any, name: str, kind: Any) -> Any:
-    """The value of a field that must be there and of this kind (or one of them).
+    """Return the value of a required field of this kind (or one of them).
 
     Raises:
-        InvalidMessageError: it is not.
+        InvalidMessageError: the field is missing or of another kind.
     """
     value = required(data if isinstance(data, Mapping) else {}, name)
-    # To Python a bool is an int; to a protocol it is not.
+    # In Python a bool is an int; in the protocol it is not.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
         raise invalid(name, f"Input should be a valid {names}")
@@ -37,15 +37,15 @@ def field(data: Any, name: str, kind: Any) -> Any:
 
 
 def optional(data: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind | None:
-    """As `field`, but None for a field that is missing or null."""
+    """Return as `field()`, but None for a field that is missing or null."""
     return None if data.get(name) is None else field(data, name, kind)
 
 
 def required(data: Mapping[str, Any], name: str) -> Any:
-    """The value of a field that must be there, whatever it is.
+    """Return the value of a required field of any kind.
 
     Raises:
-        InvalidMessageError: it is not.
+        InvalidMessageError: the field is missing.
     """
     if name not in data:
         raise invalid(name, "Field required")
@@ -53,10 +53,10 @@ def required(data: Mapping[str, Any], name: str) -> Any:
 
 
 def entries(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The value of a field that must be a list of objects.
+    """Return the value of a required field that is a list of objects.
 
     Raises:
-        InvalidMessageError: it is not.
+        InvalidMessageError: the field is missing, or no list of objects.
     """
     found = field(data, name, list)
     for number, entry in enumerate(found):
@@ -66,9 +66,9 @@ def entries(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def values_by_name(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The value of a field that is a list of ``{"name", "value"}``, in its order.
+    """Return the values by name of a field that is a list of ``{"name", "value"}``, in its order.
 
     Raises:
-        InvalidMessageError: it is not.
+        InvalidMessageError: the field is missing, or no such list.
     """
     return {field(entry, "name", str): required(entry, "value") for entry in entries(data, name)}

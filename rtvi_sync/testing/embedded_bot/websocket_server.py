@@ -1,4 +1,4 @@
-"""The WebSocket side of the embedded bot, on `websockets`. Import it late: the library is optional."""
+"""WebSocket server of the embedded bot, built on `websockets`. Import it late: the library is optional."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.testing.embedded_bot.tcp_server import Acceptor, cut
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, cut
 
 logger: logging.Logger = logging.getLogger(__name__)
-# At DEBUG websockets would show every request and message of a client, its token with them; and what it tells at INFO
-# has no place in the output of a program that asks for warnings.
+# At DEBUG, websockets logs every request and message of a client, including its token; its INFO lines would clutter the
+# output of an application that asks for warnings.
 logger.setLevel(logging.WARNING)
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _CLOSE_TIMEOUT: Final = 2.0
@@ -25,8 +25,8 @@ _DONE: Final = 1000
 _FAILED: Final = 1011
 
 
-class Link:
-    """One client's connection, from the end of its handshake. Any thread may call; only one may receive."""
+class BotConnection:
+    """One client's connection, from the end of its handshake. Any thread may call it; only one may receive."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class Link:
         self.headers: Final[Mapping[str, str]] = {name.lower(): value for name, value in request.headers.raw_items()}
 
     def send(self, data: bytes | str) -> None:
-        """Send one binary message, or a text message; waits while the peer does not read.
+        """Send one binary message, or a text message; block while the peer does not read.
 
         Raises:
             DisconnectedError: the connection has ended.
@@ -47,10 +47,10 @@ class Link:
             raise _disconnected(error) from error
 
     def receive(self, timeout: float | None) -> bytes | str:
-        """Wait for the next message, `timeout` seconds or without limit.
+        """Return the next message; block up to `timeout` seconds, or without limit if it is None.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: no message arrived in time.
             DisconnectedError: the connection has ended.
         """
         try:
@@ -59,24 +59,26 @@ class Link:
             raise _disconnected(error) from error
 
     def close(self, code: int, reason: str) -> None:
-        """Perform the closing handshake; waits two seconds at most for the peer's part of it."""
+        """Perform the closing handshake; wait up to `_CLOSE_TIMEOUT` (2 s) for the peer's close frame."""
         self._connection.close(code, reason)
 
     def drop(self) -> None:
-        """End the connection without a word: the peer sees the end of the stream."""
+        """End the connection without a close frame: the peer sees the end of the stream."""
         cut(self._connection.socket)
 
 
-class Listener:
-    """Accepts WebSocket clients and runs `serve_client(link)` for each, in a thread of its own.
+class WebSocketServer:
+    """A server that runs `serve_client(connection)` for each WebSocket client, in a thread of its own.
 
     Args:
         host: address to listen on; the port is any free one.
         ssl_context: makes it TLS.
-        serve_client: when it returns the connection is closed with 1000.
+        serve_client: when it returns, the connection is closed with 1000; when it raises, with 1011.
     """
 
-    def __init__(self, host: str, ssl_context: ssl.SSLContext | None, serve_client: Callable[[Link], None]) -> None:
+    def __init__(
+        self, host: str, ssl_context: ssl.SSLContext | None, serve_client: Callable[[BotConnection], None]
+    ) -> None:
         self._serve_client = serve_client
         self._server = serve(
             self._serve_connection,
@@ -88,15 +90,16 @@ class Listener:
             max_size=_MAX_MESSAGE_BYTES,
             logger=logger,
         )
-        # Not its serve_forever(): that one leaves a descriptor to the garbage collector, and gives no hold of clients
-        # that have not completed their handshake.
-        self._acceptor = Acceptor(self._server.socket, "bot-session", self._server.handler)
-        self.port: Final = self._acceptor.port
+        # The library's own serve_forever() leaves a descriptor to the garbage collector, and cannot cut clients that
+        # have not completed their handshake.
+        self._tcp_server = TCPServer(self._server.socket, "bot-session", self._server.handler)
+        self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
-        """Cut every connection and stop listening; returns when all threads have ended, or at the limit."""
-        self._acceptor.stop(timeout)
-        # What serve_forever() would have been woken with: sockets since 17, numbers before, nothing on Windows.
+        """Cut every connection and stop listening; block until all threads have ended, up to `timeout` seconds."""
+        self._tcp_server.stop(timeout)
+        # The library opens these to wake serve_forever(), which never runs here. They are sockets since websockets 17,
+        # descriptors before, and missing on Windows.
         for end in (getattr(self._server, "shutdown_watcher", None), getattr(self._server, "shutdown_notifier", None)):
             if isinstance(end, int):
                 os.close(end)
@@ -104,7 +107,7 @@ class Listener:
                 end.close()
 
     def _serve_connection(self, connection: ServerConnection) -> None:
-        # A client on a busy machine may answer a ping late, which is not what the tests of an application are about.
+        # A client on a busy machine may answer a ping late, which must not fail the tests of an application.
         connection.ping_timeout = None
         name = threading.current_thread().name
         helpers = {"receive": connection.recv_events_thread, "ping": getattr(connection, "keepalive_thread", None)}
@@ -113,7 +116,7 @@ class Listener:
                 thread.name = name.replace("session", role)
         code = _FAILED
         try:
-            self._serve_client(Link(connection))
+            self._serve_client(BotConnection(connection))
             code = _DONE
         finally:
             connection.close(code)
@@ -125,6 +128,6 @@ class Listener:
 def _disconnected(error: ConnectionClosed) -> DisconnectedError:
     close = error.rcvd or error.sent
     if close is None:
-        return DisconnectedError("the connection broke", initiator="network")
+        return DisconnectedError("The connection broke without a close frame", initiator="network")
     initiator = "client" if error.rcvd and (not error.sent or error.rcvd_then_sent) else "server"
     return DisconnectedError(str(error), code=close.code, reason=close.reason, initiator=initiator)

@@ -1,1 +1,1 @@
-"""Network faults at chosen moments of a connection."""
+"""Injection of network faults at chosen moments of a connection."""

@@ -1,4 +1,4 @@
-"""One connection through a `FaultProxy`: two sockets, and a pipe for each direction."""
+"""A connection through a `FaultProxy`: two sockets, and a pipe for each direction."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, WAIT, instance_of, one_of
-from rtvi_sync.testing.fault_injection.fault_pipe import End, Pipe
+from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, Direction, Fault
 
 _READ_BYTES: Final = 64 * 1024
-# With this, close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
-_LINGER_NOT_AT_ALL: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+# With this SO_LINGER value close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
+_RESET_ON_CLOSE: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
 _FAULT = instance_of("an object of rtvi_sync.testing.faults, such as Reset()", Fault)
@@ -28,23 +28,23 @@ _DIRECTION = one_of(*DIRECTIONS)
 
 
 @attrs.frozen
-class Address:
-    """Of a server."""
+class TargetAddress:
+    """The address of the server behind the proxy."""
 
     family: socket.AddressFamily
     address: Any
 
 
-# Makes a change under the lock of the proxy, and returns when it has acted on it.
+# Makes a change under the proxy's lock, and returns when the proxy's thread has acted on it.
 Apply: TypeAlias = Callable[[Callable[[], object]], None]
 
 
 class Injection:
-    """A fault that was ordered. Any thread may use it.
+    """A fault that was injected. Any thread may use it.
 
     Attributes:
-        fault: what was ordered.
-        directions: where it acts.
+        fault: as given to `inject()`.
+        directions: the directions in which it acts.
     """
 
     def __init__(self, fault: Fault, directions: tuple[Direction, ...], apply: Apply) -> None:
@@ -56,45 +56,51 @@ class Injection:
 
     @property
     def struck(self) -> bool:
-        """True once it has taken effect, in one direction and on one connection at least."""
+        """Tell whether the fault has taken effect, in at least one direction of at least one connection."""
         return self._struck.is_set()
 
     @property
     def lifted(self) -> bool:
-        """True after `lift()`."""
+        """Tell whether `lift()` was called."""
         return self._lifted.is_set()
 
     def wait(self, timeout: float = 30.0) -> bool:
-        """Wait until it has struck, at most `timeout` seconds. Returns `struck`."""
+        """Wait until the fault has taken effect, up to `timeout` seconds. Return `struck`."""
         WAIT.check(timeout=timeout)
         return self._struck.wait(timeout)
 
     def lift(self) -> None:
-        """End it: what comes from now on is not touched. What was lost stays lost, and what was closed, closed."""
+        """End the fault: later bytes pass unchanged. Lost bytes stay lost, and closed connections stay closed."""
         self._apply(self._lifted.set)
 
     def strike(self) -> None:
-        """It takes effect now. Called by the proxy."""
+        """Mark the fault as in effect. Called by the proxy."""
         self._struck.set()
 
 
 @attrs.frozen
-class Plan:
-    """When an injection strikes: after so many bytes in one direction; None: in each of its own."""
+class InjectionPlan:
+    """The moment at which an injection takes effect.
+
+    Attributes:
+        injection: the fault.
+        after_bytes: the number of bytes that pass before.
+        counted_in: the direction in which they are counted; None: each direction of the fault counts its own.
+    """
 
     injection: Injection
     after_bytes: int
     counted_in: Direction | None
 
     @classmethod
-    def of(
+    def from_arguments(
         cls, fault: Fault, direction: Direction | None, after_bytes: int, counted_in: Direction | None, apply: Apply
-    ) -> Plan:
-        """What the arguments of `inject()` mean.
+    ) -> InjectionPlan:
+        """Build a plan from the arguments of `inject()`.
 
         Raises:
-            TypeError: what is given is not a fault.
-            ValueError: a direction that there is not, or a negative number of bytes.
+            TypeError: `fault` is not a fault.
+            ValueError: an unknown direction, or a negative number of bytes.
         """
         _FAULT.check(fault=fault)
         _DIRECTION.or_none.check(direction=direction, counted_in=counted_in)
@@ -105,24 +111,26 @@ class Plan:
 class ProxyConnection:
     """A client's connection through the proxy. Any thread may use it."""
 
-    def __init__(self, client: socket.socket, target: Address, selector: selectors.BaseSelector, apply: Apply) -> None:
+    def __init__(
+        self, client: socket.socket, target: TargetAddress, selector: selectors.BaseSelector, apply: Apply
+    ) -> None:
         self._selector = selector
         self._apply = apply
         self._client = client
         self._server = socket.socket(target.family, socket.SOCK_STREAM)
-        self._pipes: Final[dict[Direction, Pipe]] = {direction: Pipe() for direction in DIRECTIONS}
-        # Where the bytes of a direction come from, and where they go.
-        self._ends: Final[dict[Direction, tuple[socket.socket, socket.socket]]] = {
+        self._pipes: Final[dict[Direction, FaultPipe]] = {direction: FaultPipe() for direction in DIRECTIONS}
+        # Source and sink of each direction.
+        self._sockets: Final[dict[Direction, tuple[socket.socket, socket.socket]]] = {
             "to_client": (self._server, client),
             "to_server": (client, self._server),
         }
         self._watched: dict[socket.socket, int] = {client: 0, self._server: 0}
-        self._full: set[socket.socket] = set()  # take nothing more at the moment
+        self._blocked: set[socket.socket] = set()  # their send buffers are full
         self._connected = False
         self._ended = threading.Event()
         for sock in self._watched:
             sock.setblocking(False)
-            with contextlib.suppress(OSError):  # some systems mind when the client has left already
+            with contextlib.suppress(OSError):  # some systems raise if the client has already disconnected
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server.connect_ex(target.address)
 
@@ -134,74 +142,76 @@ class ProxyConnection:
         after_bytes: int = 0,
         counted_in: Direction | None = None,
     ) -> Injection:
-        """Do something to this connection, now or after so many more bytes. Arguments as of `FaultProxy.inject()`."""
-        plan = Plan.of(fault, direction, after_bytes, counted_in, self._apply)
-        self._apply(lambda: self.follow(plan))
+        """Inject a fault into this connection, now or after more bytes. Arguments as for `FaultProxy.inject()`."""
+        plan = InjectionPlan.from_arguments(fault, direction, after_bytes, counted_in, self._apply)
+        self._apply(lambda: self.apply_plan(plan))
         return plan.injection
 
     def received_bytes(self, direction: Direction) -> int:
-        """How many bytes in a direction have reached the proxy so far."""
+        """Return how many bytes in a direction have reached the proxy so far."""
         _DIRECTION.check(direction=direction)
         return self._pipes[direction].received
 
     @property
     def ended(self) -> bool:
-        """True once both sides have closed the connection, or it was reset."""
+        """Tell whether both sides have closed the connection, or it was reset."""
         return self._ended.is_set()
 
     def wait_ended(self, timeout: float = 30.0) -> bool:
-        """Wait until it has ended, at most `timeout` seconds. Returns `ended`."""
+        """Wait until the connection has ended, up to `timeout` seconds. Return `ended`."""
         WAIT.check(timeout=timeout)
         return self._ended.wait(timeout)
 
-    # -- under the lock of the proxy ----------------------------------------------------------------------------------
+    # -- under the proxy's lock ---------------------------------------------------------------------------------------
 
-    def follow(self, plan: Plan) -> None:
-        """Let a plan take its course."""
+    def apply_plan(self, plan: InjectionPlan) -> None:
+        """Schedule the injection of a plan."""
         for direction in plan.injection.directions:
             pipe, counted = self._pipes[direction], self._pipes[plan.counted_in or direction]
 
-            def strike(now: float, pipe: Pipe = pipe) -> None:
+            def strike(now: float, pipe: FaultPipe = pipe) -> None:
                 pipe.strike(plan.injection, now)
 
-            counted.at(counted.received + plan.after_bytes, strike, time.monotonic())
+            counted.add_trigger(counted.received + plan.after_bytes, strike, time.monotonic())
 
-    def move(self, now: float) -> float | None:
-        """Move what can be moved. On the proxy's thread.
+    def transfer(self, now: float) -> float | None:
+        """Forward all bytes that can be forwarded. Called on the proxy's thread.
 
         Returns:
-            When to come again; None: when a socket is ready.
+            When to call again; None: when a socket is ready.
         """
         if not self._connected:
             self._finish_connect()
         if self._connected:
-            self._full.clear()
+            self._blocked.clear()
             for direction in DIRECTIONS:
                 self._read(direction, now)
                 self._write(direction, now)
-            if all(pipe.over and pipe.closed for pipe in self._pipes.values()):
+            if all(pipe.ended and pipe.closed for pipe in self._pipes.values()):
                 self.close()
         if self.ended:
             return None
-        self._watch()
-        times = [pipe.due() for direction, pipe in self._pipes.items() if self._ends[direction][1] not in self._full]
+        self._update_selector()
+        times = [
+            pipe.due() for direction, pipe in self._pipes.items() if self._sockets[direction][1] not in self._blocked
+        ]
         return min((due for due in times if due is not None), default=None)
 
     def close(self, *reset: socket.socket) -> None:
-        """End it; the peers at the sockets given see a reset. On the proxy's thread."""
+        """Close the connection; the peers of the given sockets see a reset. Called on the proxy's thread."""
         for sock, watched in self._watched.items():
             if watched:
                 self._selector.unregister(sock)
             if sock in reset:
                 with contextlib.suppress(OSError):
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT_AT_ALL)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             sock.close()
         self._watched.clear()
         self._ended.set()
 
     def _finish_connect(self) -> None:
         if self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self.close(self._client)  # as the system does where nobody listens
+            self.close(self._client)  # the client sees a reset, as from a port without a listener
             return
         with contextlib.suppress(OSError):
             self._server.getpeername()
@@ -212,7 +222,7 @@ class ProxyConnection:
         if self.ended or not pipe.wants_input:
             return
         try:
-            data = self._ends[direction][0].recv(_READ_BYTES)
+            data = self._sockets[direction][0].recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -224,40 +234,40 @@ class ProxyConnection:
             pipe.end(reset=False, now=now)
 
     def _write(self, direction: Direction, now: float) -> None:
-        pipe, (source, sink) = self._pipes[direction], self._ends[direction]
+        pipe, (source, sink) = self._pipes[direction], self._sockets[direction]
         item = None if self.ended else pipe.next(now)
         if item is None:
             return
-        if isinstance(item, End):
-            self._end(direction, item)
+        if isinstance(item, StreamEnd):
+            self._finish(direction, item)
             return
         try:
             pipe.sent(sink.send(item), now)
         except BlockingIOError:
-            self._full.add(sink)
+            self._blocked.add(sink)
         except OSError:
             pipe.close()
-            # The sink will tell by its own stream what has become of it; unless that has ended already.
-            if all(other.over for other in self._pipes.values() if other is not pipe):
+            # The sink's own stream will report its end, unless that stream has ended already.
+            if all(other.ended for other in self._pipes.values() if other is not pipe):
                 self.close(source)
 
-    def _end(self, direction: Direction, end: End) -> None:
-        if end.order is not None:
-            end.order.strike()  # first: whoever sees the end may ask whether it has struck
+    def _finish(self, direction: Direction, end: StreamEnd) -> None:
+        if end.injected is not None:
+            end.injected.strike()  # first, because a test that sees the end may read `struck` at once
         if end.reset:
-            directions = end.order.directions if end.order is not None else (direction,)
-            self.close(*(self._ends[each][1] for each in directions))
+            directions = end.injected.directions if end.injected is not None else (direction,)
+            self.close(*(self._sockets[each][1] for each in directions))
         else:
             self._pipes[direction].close()
             with contextlib.suppress(OSError):
-                self._ends[direction][1].shutdown(socket.SHUT_WR)
+                self._sockets[direction][1].shutdown(socket.SHUT_WR)
 
-    def _watch(self) -> None:
-        """Tell the selector which readiness is waited for."""
-        for direction, (source, _) in self._ends.items():
+    def _update_selector(self) -> None:
+        """Register each socket for the readiness that it waits for."""
+        for direction, (source, _) in self._sockets.items():
             if self._connected:
                 events = selectors.EVENT_READ if self._pipes[direction].wants_input else 0
-                events |= selectors.EVENT_WRITE if source in self._full else 0
+                events |= selectors.EVENT_WRITE if source in self._blocked else 0
             else:
                 events = selectors.EVENT_WRITE if source is self._server else 0
             watched = self._watched[source]

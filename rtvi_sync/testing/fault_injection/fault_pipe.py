@@ -1,4 +1,4 @@
-"""One direction of a faulty connection: bytes go in, and come out when and as its faults will have it. Pure."""
+"""One direction of a connection with faults, which delay and change its bytes. Pure."""
 
 from __future__ import annotations
 
@@ -23,44 +23,47 @@ from rtvi_sync.testing.faults import (
     Throttle,
 )
 
-# More is not taken in, so that a slow line slows its sender.
+# The limit of queued bytes: beyond it the sender gets back-pressure, as on a slow connection.
 _MAX_QUEUED_BYTES: Final = 256 * 1024
-# A throttled line moves this often.
-_TICK: Final = 0.01
+# Seconds between two sends of a throttled connection.
+_THROTTLE_INTERVAL: Final = 0.01
 
 F = TypeVar("F", bound=Fault)
 
 
-class Order(Protocol):
-    """A fault as somebody ordered it."""
+class InjectedFault(Protocol):
+    """A fault that was injected into a pipe."""
 
     @property
-    def fault(self) -> Fault: ...
+    def fault(self) -> Fault:
+        """Return the fault."""
 
     @property
-    def directions(self) -> tuple[Direction, ...]: ...
+    def directions(self) -> tuple[Direction, ...]:
+        """Return the directions in which it acts."""
 
     @property
-    def lifted(self) -> bool: ...
+    def lifted(self) -> bool:
+        """Tell whether it was lifted."""
 
     def strike(self) -> None:
-        """It takes effect now."""
+        """Mark the fault as in effect."""
 
 
 @attrs.frozen
-class End:
-    """Comes out of a pipe after its last byte.
+class StreamEnd:
+    """The end of a stream, which follows its last byte.
 
     Attributes:
         reset: True: the connection is reset; False: the stream ends.
-        order: what caused it; None: the sender did.
+        injected: the fault that caused it; None: the sender did.
     """
 
     reset: bool
-    order: Order | None = None
+    injected: InjectedFault | None = None
 
 
-Item: TypeAlias = "memoryview | End | Order"
+Item: TypeAlias = "memoryview | StreamEnd | InjectedFault"
 
 
 @attrs.define
@@ -69,140 +72,144 @@ class _Entry:
     item: Item
 
 
-class Pipe:
-    """Takes a stream in and gives it out, shaped by faults. It is told the time. Not for two threads at once.
+class FaultPipe:
+    """A queue of the bytes in one direction, shaped by faults. Callers pass the time. Not thread-safe.
 
     Attributes:
-        received: bytes that came in so far.
-        over: the sender has ended the stream.
-        closed: the stream has ended for the receiver; what still comes in vanishes.
+        received: the number of bytes received so far.
+        ended: True if the sender has ended the stream.
+        closed: True if the stream has ended for the receiver; later bytes are dropped.
     """
 
     def __init__(self) -> None:
         self.received: int = 0
-        self.over: bool = False
+        self.ended: bool = False
         self.closed: bool = False
         self._triggers: list[tuple[int, Callable[[float], None]]] = []
-        self._orders: dict[type[Fault], Order] = {}
-        self._left: dict[type[Fault], int | None] = {}  # bytes that are still to be dropped or corrupted
+        self._injected: dict[type[Fault], InjectedFault] = {}
+        self._remaining: dict[type[Fault], int | None] = {}  # bytes that are still to be dropped or corrupted
         self._queue: deque[_Entry] = deque()
         self._queued_bytes = 0
         self._held = bytearray()  # coalesced
         self._held_until = 0.0
-        self._free_at = 0.0  # when a throttled line may move again
+        self._next_send_at = 0.0  # when a throttled connection may send again
 
-    # What goes in
+    # -- input --------------------------------------------------------------------------------------------------------
 
-    def at(self, position: int, action: Callable[[float], None], now: float) -> None:
-        """Call `action(now)` when `position` bytes have come in; at once if they have."""
+    def add_trigger(self, position: int, action: Callable[[float], None], now: float) -> None:
+        """Call `action(now)` when `position` bytes have been received; immediately if they have."""
         bisect.insort(self._triggers, (position, action), key=lambda trigger: trigger[0])
-        self._pull_triggers(now)
+        self._run_triggers(now)
 
-    def strike(self, order: Order, now: float) -> None:
-        """Let a fault act on everything that comes in from now on."""
-        if order.lifted:
+    def strike(self, injected: InjectedFault, now: float) -> None:
+        """Apply a fault to all later bytes."""
+        if injected.lifted:
             return
-        fault = order.fault
+        fault = injected.fault
         if isinstance(fault, HalfClose | Reset):
-            self._append(End(isinstance(fault, Reset), order), now)
+            self._append(StreamEnd(isinstance(fault, Reset), injected), now)
             return
         if isinstance(fault, BlackHole):
-            self._append(order, now)
+            self._append(injected, now)
         elif isinstance(fault, Drop | Corrupt):
-            self._left[type(fault)] = fault.size_bytes
-        self._orders[type(fault)] = order
-        order.strike()
+            self._remaining[type(fault)] = fault.size_bytes
+        self._injected[type(fault)] = injected
+        injected.strike()
 
     @property
     def wants_input(self) -> bool:
-        """True if more may come in."""
-        if self.over:
+        """Tell whether more bytes may be fed."""
+        if self.ended:
             return False
         return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Take in what the sender sent."""
+        """Process bytes from the sender."""
         rest = memoryview(data)
         while rest:
             size = len(rest)
             if self._triggers:
                 size = min(size, self._triggers[0][0] - self.received)
             self.received += size
-            self._take_in(rest[:size], now)
+            self._apply_faults(rest[:size], now)
             rest = rest[size:]
-            self._pull_triggers(now)
+            self._run_triggers(now)
 
     def end(self, *, reset: bool, now: float) -> None:
-        """The sender has ended the stream, or reset the connection."""
-        self.over = True
-        self._append(End(reset), now)
+        """Process the end of the sender's stream, or its reset."""
+        self.ended = True
+        self._append(StreamEnd(reset), now)
 
-    def _pull_triggers(self, now: float) -> None:
+    def _run_triggers(self, now: float) -> None:
         while self._triggers and self._triggers[0][0] <= self.received:
             self._triggers.pop(0)[1](now)
 
-    def _take_in(self, data: memoryview, now: float) -> None:
+    def _apply_faults(self, data: memoryview, now: float) -> None:
         drop, corrupt, coalesce = self._active(Drop), self._active(Corrupt), self._active(Coalesce)
         if drop is not None:
-            data = data[self._use_up(Drop, len(data)) :]
+            data = data[self._consume(Drop, len(data)) :]
         if corrupt is not None:
-            size = self._use_up(Corrupt, len(data))
+            size = self._consume(Corrupt, len(data))
             data = memoryview(bytes(byte ^ corrupt.mask for byte in data[:size]) + data[size:])
         if self.closed or not data:
             return
         if coalesce is None:
-            self._let_go(now)
+            self._release_held(now)
             self._append(data, now)
             return
         if not self._held:
             self._held_until = now + coalesce.seconds
         self._held += data
         if len(self._held) >= coalesce.size_bytes:
-            self._let_go(now)
+            self._release_held(now)
 
-    def _use_up(self, kind: type[Fault], size: int) -> int:
-        left = self._left[kind]
-        if left is None:
+    def _consume(self, kind: type[Fault], size: int) -> int:
+        remaining = self._remaining[kind]
+        if remaining is None:
             return size
-        used = min(size, left)
-        self._left[kind] = left - used
+        used = min(size, remaining)
+        self._remaining[kind] = remaining - used
         return used
 
     def _active(self, kind: type[F]) -> F | None:
-        order = self._orders.get(kind)
-        return order.fault if order is not None and isinstance(order.fault, kind) and not order.lifted else None
+        injected = self._injected.get(kind)
+        return (
+            injected.fault
+            if injected is not None and isinstance(injected.fault, kind) and not injected.lifted
+            else None
+        )
 
     def _append(self, item: Item, now: float) -> None:
         if self.closed:
             return
         if not isinstance(item, memoryview):
-            self._let_go(now)
+            self._release_held(now)
         else:
             self._queued_bytes += len(item)
         delay = self._active(Delay)
         due = now + (delay.seconds if delay is not None else 0.0)
-        # A delay that was lifted or shortened lets nothing overtake.
+        # After a delay was lifted or shortened, bytes must not overtake earlier ones.
         self._queue.append(_Entry(max(due, self._queue[-1].due) if self._queue else due, item))
 
-    def _let_go(self, now: float) -> None:
+    def _release_held(self, now: float) -> None:
         if self._held:
             held, self._held = memoryview(bytes(self._held)), bytearray()
             self._append(held, now)
 
-    # What comes out
+    # -- output -------------------------------------------------------------------------------------------------------
 
-    def next(self, now: float) -> memoryview | End | None:
-        """The piece that goes out next, or the end; None if there is nothing yet. Bytes stay until `sent()`."""
+    def next(self, now: float) -> memoryview | StreamEnd | None:
+        """Return the next chunk to send, or the end; None if nothing is due. Bytes stay queued until `sent()`."""
         if self.closed:
             return None
         if self._held and (now >= self._held_until or self._active(Coalesce) is None):
-            self._let_go(now)
+            self._release_held(now)
         while self._queue and self._queue[0].due <= now:
             item = self._queue[0].item
             if isinstance(item, memoryview):
-                return item[: self._piece(len(item))] if now >= self._free_at else None
-            if isinstance(item, End):
-                if item.order is None or not item.order.lifted:
+                return item[: self._send_size(len(item))] if now >= self._next_send_at else None
+            if isinstance(item, StreamEnd):
+                if item.injected is None or not item.injected.lifted:
                     return item
             elif not item.lifted:
                 return None
@@ -210,7 +217,7 @@ class Pipe:
         return None
 
     def sent(self, size: int, now: float) -> None:
-        """So many bytes of the next piece have gone out."""
+        """Remove `size` bytes of the next chunk, which have been sent."""
         entry = self._queue[0]
         assert isinstance(entry.item, memoryview)
         entry.item = entry.item[size:]
@@ -219,31 +226,31 @@ class Pipe:
         self._queued_bytes -= size
         throttle = self._active(Throttle)
         if throttle is not None:
-            self._free_at = max(now, self._free_at) + size / throttle.bytes_per_second
+            self._next_send_at = max(now, self._next_send_at) + size / throttle.bytes_per_second
 
     def close(self) -> None:
-        """Nothing goes out any longer."""
+        """Drop all queued and later bytes."""
         self.closed = True
         self._queue.clear()
         self._held.clear()
         self._queued_bytes = 0
 
     def due(self) -> float | None:
-        """When `next()` may have something; None: not before something else happens."""
+        """Return when `next()` may return data; None: not before another call changes the pipe."""
         if self.closed:
             return None
         times = [self._held_until] if self._held else []
         if self._queue and not self._blocked_at(0):
             moving = isinstance(self._queue[0].item, memoryview)
-            times.append(max(self._queue[0].due, self._free_at if moving else 0.0))
+            times.append(max(self._queue[0].due, self._next_send_at if moving else 0.0))
         return min(times, default=None)
 
-    def _piece(self, size: int) -> int:
+    def _send_size(self, size: int) -> int:
         split, throttle = self._active(Split), self._active(Throttle)
         if split is not None:
             size = min(size, split.size_bytes)
         if throttle is not None:
-            size = min(size, max(1, int(throttle.bytes_per_second * _TICK)))
+            size = min(size, max(1, int(throttle.bytes_per_second * _THROTTLE_INTERVAL)))
         return size
 
     @property
@@ -252,4 +259,4 @@ class Pipe:
 
     def _blocked_at(self, index: int) -> bool:
         item = self._queue[index].item
-        return not isinstance(item, memoryview | End) and not item.lifted
+        return not isinstance(item, memoryview | StreamEnd) and not item.lifted

@@ -1,4 +1,4 @@
-"""A TCP proxy that does to connections what networks and servers do to them, at the moment that a test chooses."""
+"""A TCP proxy that injects the faults of networks and servers, at moments that a test chooses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
-from rtvi_sync.testing.fault_injection.fault_connection import Address, Injection, Plan, ProxyConnection
+from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import Direction, Fault
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# A socket that listens can stop and begin again there, and has its port all the while. Elsewhere it must be closed.
+# On Linux a listening socket can stop and start listening while it keeps its port. Elsewhere it must be closed.
 _CAN_PAUSE: Final = sys.platform == "linux"
 _BACKLOG: Final = 128
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
@@ -45,9 +45,9 @@ _SERVER = Rule("the URL (a str) of a server", URL.has_type, _is_url_of_server)
 
 
 class FaultProxy:
-    """Forwards TCP connections to a server, and harms them on demand. All in one thread of this process.
+    """A proxy that forwards TCP connections to a server and injects faults into them, on one thread of this process.
 
-    It works on the bytes of the wire: TLS passes through as it is, and breaks as it does in a network. Use it as a
+    It works on the bytes of the wire: TLS passes through unchanged, and breaks as it does in a network. Use it as a
     context manager, or call `start()` and `stop()`.
 
         with EmbeddedBot() as bot, FaultProxy.before(bot.ws_url) as proxy:
@@ -71,37 +71,37 @@ class FaultProxy:
         self.port: int = 0
         self._target_host = target_host
         self._target_port = target_port
-        # Guards what follows and everything of the connections, and wakes who waits for an order to be carried out.
-        # The proxy's thread holds it but while it waits for sockets; other threads for an assignment.
-        self._turn = threading.Condition()
-        self._turns = 0
-        self._plans: list[Plan] = []
+        # Guards the fields below and the state of the connections, and wakes threads that wait in `_apply()`. The
+        # proxy's thread holds it except while it waits for sockets; other threads hold it for an assignment.
+        self._changed = threading.Condition()
+        self._iterations = 0
+        self._plans: list[InjectionPlan] = []
         self._connections: list[ProxyConnection] = []
         self._live: list[ProxyConnection] = []
         self._port_socket: socket.socket | None = None
         self._listening = False
-        self._wanted = False  # to listen, from the next turn on
+        self._should_listen = False  # applied in the thread's next iteration
         self._running = False
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     @classmethod
     def before(cls, url: str, *, host: str = "127.0.0.1") -> FaultProxy:
-        """A proxy in front of the server of a URL."""
+        """Make a proxy in front of the server of a URL."""
         _SERVER.check(url=url)
         parts = urlsplit(url)
         return cls(parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], host=host)
 
     def url(self, url: str) -> str:
-        """`url` with the proxy's host and port in place of the server's."""
+        """Return `url` with the proxy's host and port in place of the server's."""
         URL.check(url=url)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return urlsplit(url)._replace(netloc=f"{host}:{self.port}").geturl()
 
     @property
     def connections(self) -> list[ProxyConnection]:
-        """The connections so far, oldest first, also those that have ended."""
-        with self._turn:
+        """Return the connections so far, oldest first, including those that have ended."""
+        with self._changed:
             return list(self._connections)
 
     def inject(
@@ -112,74 +112,75 @@ class FaultProxy:
         after_bytes: int = 0,
         counted_in: Direction | None = None,
     ) -> Injection:
-        """Do something to each connection that is made from now on. For one that is there, use its own `inject()`.
+        """Inject a fault into each later connection. For an existing one, use its own `inject()`.
 
         Args:
-            fault: what; see `rtvi_sync.testing.faults`. Of each kind the latest one counts.
-            direction: "to_client" or "to_server": the bytes that go there; None: both, each apart.
-            after_bytes: how many bytes get through untouched, exactly. 0: it strikes when the connection is made.
-            counted_in: direction in which they are counted; None: that of the fault.
+            fault: see `rtvi_sync.testing.faults`. Of each kind the latest one applies.
+            direction: "to_client" or "to_server"; None: both, each by its own count of bytes.
+            after_bytes: the exact number of bytes that pass unchanged. 0: the fault takes effect when the connection is
+                made.
+            counted_in: the direction in which they are counted; None: that of the fault.
 
         Returns:
-            What tells whether the fault has struck, and can lift it.
+            The injection, which reports whether the fault has taken effect, and can lift it.
         """
-        plan = Plan.of(fault, direction, after_bytes, counted_in, self._apply)
-        with self._turn:
+        plan = InjectionPlan.from_arguments(fault, direction, after_bytes, counted_in, self._apply)
+        with self._changed:
             self._plans.append(plan)
         return plan.injection
 
     def refuse(self) -> None:
-        """Refuse new connections, like a server that is not there. Those that are made already go on."""
+        """Refuse new connections, like a server that is down. Existing connections stay open."""
 
         def close() -> None:
-            self._wanted = False
+            self._should_listen = False
 
         self._apply(close)
 
     def accept(self) -> None:
-        """Take new connections again, after `refuse()`; at the same port.
+        """Accept new connections again after `refuse()`, on the same port.
 
         Raises:
-            OSError: somebody else has the port by now; cannot be on Linux.
+            OSError: the port is in use by now; not on Linux, where the proxy keeps it.
         """
 
         def listen() -> None:
-            if self._running and not self._wanted:
+            if self._running and not self._should_listen:
                 self._listen()
 
         self._apply(listen)
 
     def start(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
             OSError: the host is not one of this machine, or the target's name is unknown.
-            RuntimeError: it is running already.
+            RuntimeError: the proxy is running already.
         """
         if self._running:
-            raise RuntimeError("the proxy is running already")
+            raise RuntimeError("The proxy is running already; call stop() before start()")
         family, _, _, _, address = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)[0]
-        self._target = Address(family, address)
+        self._target = TargetAddress(family, address)
         self._listen()
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         self._running, self._stopping = True, False
-        # The selector is not made on the thread: all that the proxy opens is open once it runs.
+        # The selector is made here, not on the thread, so that all descriptors are open when start() returns.
         self._thread = start_thread("bot-proxy", self._run, selectors.DefaultSelector())
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Close the port and all connections, and end the thread. May be called twice, and before `start()`."""
+        """Close the port and all connections, and end the thread. Idempotent; may be called before `start()`."""
         WAIT.check(timeout=timeout)
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        with self._turn:
+        with self._changed:
             self._stopping = True
             self._wake()
         thread.join(timeout)
         if thread.is_alive():
-            logger.warning("still running after %.1f s: %s", timeout, thread.name)
+            logger.warning("The proxy's thread still runs after %.1f s: %s", timeout, thread.name)
 
     def __enter__(self) -> FaultProxy:
         self.start()
@@ -191,13 +192,13 @@ class FaultProxy:
         self.stop()
 
     def _listen(self) -> None:
-        """Have connections taken from the next turn on; at a new port the first time."""
+        """Accept connections from the next iteration on; the first call binds the port."""
         if self._port_socket is None:
             self._port_socket = self._bind()
             self._port_socket.setblocking(False)
             self.port = self._port_socket.getsockname()[1]
         self._port_socket.listen(_BACKLOG)
-        self._wanted = True
+        self._should_listen = True
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -205,8 +206,9 @@ class FaultProxy:
             return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
         with contextlib.ExitStack() as undo:
             bound = undo.enter_context(_reusable_socket(family))
-            # Only a port that was asked for by its number is kept while the socket does not listen. The socket that
-            # the system gives a port holds it until then, as two sockets that do not listen may have the same one.
+            # Linux keeps a port for a socket that does not listen only if the socket was bound by number. So a first
+            # socket gets a free port and holds it until the second is bound to that number: two sockets that do not
+            # listen may share a port.
             with _reusable_socket(family) as first:
                 first.bind((self.host, self.port))
                 bound.bind(first.getsockname()[:2])
@@ -222,16 +224,16 @@ class FaultProxy:
             self._port_socket = None
 
     def _apply(self, change: Callable[[], object]) -> None:
-        """Make a change, and return when the proxy's thread has acted on it."""
-        with self._turn:
+        """Make a change, and block until the proxy's thread has acted on it."""
+        with self._changed:
             change()
-            turn = self._turns
+            iteration = self._iterations
             self._wake()
-            self._turn.wait_for(lambda: self._turns > turn or not self._running)
+            self._changed.wait_for(lambda: self._iterations > iteration or not self._running)
 
     def _wake(self) -> None:
         if self._running:
-            # A full pipe means that the thread is about to wake up.
+            # If the pipe is full, the thread is about to wake anyway.
             with contextlib.suppress(BlockingIOError):
                 self._wake_writer.send(b"\0")
 
@@ -243,31 +245,31 @@ class FaultProxy:
             selector.register(self._wake_reader, selectors.EVENT_READ)
             try:
                 while True:
-                    with self._turn:
+                    with self._changed:
                         if self._stopping:
                             return
-                        due = self._take_turn(selector)
-                        self._turns += 1
-                        self._turn.notify_all()
+                        due = self._run_once(selector)
+                        self._iterations += 1
+                        self._changed.notify_all()
                     selector.select(None if due is None else max(0.0, due - time.monotonic()))
             finally:
-                with self._turn:
+                with self._changed:
                     self._running = False
-                    self._turn.notify_all()
+                    self._changed.notify_all()
                     self._close_everything()
 
-    def _take_turn(self, selector: selectors.BaseSelector) -> float | None:
-        """Do what is to be done now. Returns when to come again; None: when a socket is ready."""
+    def _run_once(self, selector: selectors.BaseSelector) -> float | None:
+        """Run one iteration. Return when to run the next; None: when a socket is ready."""
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
-        if self._listening != self._wanted:
+        if self._listening != self._should_listen:
             assert self._port_socket is not None
-            if self._wanted:
+            if self._should_listen:
                 selector.register(self._port_socket, selectors.EVENT_READ)
             else:
                 selector.unregister(self._port_socket)
                 self._stop_listening()
-            self._listening = self._wanted
+            self._listening = self._should_listen
         while self._listening and self._port_socket is not None:
             try:
                 client, _ = self._port_socket.accept()
@@ -277,9 +279,9 @@ class FaultProxy:
             self._connections.append(connection)
             self._live.append(connection)
             for plan in self._plans:
-                connection.follow(plan)
+                connection.apply_plan(plan)
         now = time.monotonic()
-        times = [connection.move(now) for connection in self._live]
+        times = [connection.transfer(now) for connection in self._live]
         self._live = [connection for connection in self._live if not connection.ended]
         return min((due for due in times if due is not None), default=None)
 
@@ -289,4 +291,4 @@ class FaultProxy:
         for sock in (self._port_socket, self._wake_reader, self._wake_writer):
             if sock is not None:
                 sock.close()
-        self._live, self._port_socket, self._listening, self._wanted = [], None, False, False
+        self._live, self._port_socket, self._listening, self._should_listen = [], None, False, False

@@ -1,1 +1,1 @@
-"""Many sessions at once, and their figures."""
+"""Load tests: many sessions at once, and their measurements."""

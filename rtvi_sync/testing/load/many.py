@@ -1,4 +1,4 @@
-"""Many sessions at once in this process: what each does, and how long it takes."""
+"""Load tests in this process: many sessions at once, each running a scenario that is measured."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rtvi_sync.testing.load.report import Outcome, Report, Row, error_text
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# What a scenario whose client was closed may still take to end, in seconds; `close()` alone may take 5.
-_LEAVE_TIMEOUT: Final = 8.0
+# Seconds in which a scenario must end after its client was closed; `close()` alone may take 5 s.
+_END_TIMEOUT: Final = 8.0
 
 _CLIENT: Final = Rule(
     "a URL (a str) or a function", lambda client: isinstance(client, str) or FUNCTION.has_type(client)
@@ -46,7 +46,7 @@ def run_many(
     connect: Callable[[MeasuredClient], object] = MeasuredClient.connect,
     on_row: Callable[[Row], object] | None = None,
 ) -> Report:
-    """Hold `n` sessions with a bot, each as `scenario(client)` says, and tell how long everything took.
+    """Run `scenario(client)` in `n` sessions with a bot, and return the measurements of all sessions.
 
         def ask(client):
             client.send_text("What time is it?")
@@ -57,28 +57,28 @@ def run_many(
         assert not report.failed
 
     Each session has a client of its own, which is connected before `scenario` is called and closed when that has
-    returned or raised. Every scenario runs on a thread of its own, because its calls block; what the sessions need
-    besides they share.
+    returned or raised. Every scenario runs on a thread of its own, because its calls block; the sessions share all
+    other threads.
 
     Args:
-        scenario: called with the connected client. It may do what it likes, reconnect too. What it raises fails its
-            session, and no other.
-        n: how many sessions.
-        client: what makes the client of a session, `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`,
-            called on the thread of the session; transports, sources and sinks belong to one client each. Or the URL
-            that `MeasuredClient.for_url()` takes: for scenarios without sound.
-        concurrency: how many sessions there may be at a time; the others wait until one has ended.
-        spawn_rate: how many begin in a second, also of those that waited; `math.inf`: as fast as possible.
+        scenario: called with the connected client. It may call any method, including reconnecting. An exception fails
+            its session only.
+        n: the number of sessions.
+        client: makes the client of a session, `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`, called
+            on the thread of the session; transports, sources and sinks belong to one client each. Or the URL that
+            `MeasuredClient.for_url()` takes, for scenarios without audio.
+        concurrency: the maximum number of sessions at a time; the others wait until one has ended.
+        spawn_rate: how many sessions begin in a second, including those that waited; `math.inf`: as fast as possible.
         session_timeout: seconds after which a session is closed, which fails it. None: scenarios end by themselves.
-        connect: connects a client, if that is not by `connect()`: for a Pipecat runner
+        connect: connects a client; default: by `connect()`. For a Pipecat runner
             ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
-        on_row: called with each row as its session ends, on the thread of the session; with that of a session that has
-            got no thread, or does not end when it is closed, on the calling one. What it raises is logged.
+        on_row: called with each row as its session ends, on the thread of the session. If a session got no thread, or
+            does not end after it was closed, it is called on the calling thread. An exception is logged.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C. The sessions are ended, which a second Ctrl-C does not wait for. It has the report so
-            far as its argument, which Python shows if nobody catches it.
-        ValueError: a number makes no sense.
+        KeyboardInterrupt: Ctrl-C. All sessions are ended; a second Ctrl-C ends the wait for them. Its argument is the
+            report so far, which Python shows if the exception is not caught.
+        ValueError: a number is out of range.
     """
     FUNCTION.check(scenario=scenario, connect=connect)
     FUNCTION.or_none.check(on_row=on_row)
@@ -88,34 +88,34 @@ def run_many(
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
-    run = _Run(scenario, make, connect, on_row, session_timeout)
+    run = _LoadRun(scenario, make, connect, on_row, session_timeout)
     due = run.began
     try:
         for number in range(n):
-            run.wait_until(lambda: run.running < concurrency)
-            due = max(due, time.monotonic())  # what is late delays those that follow, and does not make them hurry
+            run.wait_until(lambda: run.active_count < concurrency)
+            due = max(due, time.monotonic())  # a late session delays the following ones, so the rate is never exceeded
             run.wait_until(lambda: False, until=due)
             run.start(number)
             due += 1 / spawn_rate
-        run.wait_until(lambda: not run.running)
+        run.wait_until(lambda: not run.active_count)
         return run.report()
-    except BaseException as strike:
-        run.interrupt(type(strike).__name__)
-        if isinstance(strike, KeyboardInterrupt):
+    except BaseException as error:
+        run.interrupt(type(error).__name__)
+        if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(run.report()) from None
         raise
 
 
 @attrs.define(eq=False)
-class _Session:
-    """One of the sessions. Its fields are each written by one thread, the client by the session's own.
+class _LoadSession:
+    """One of the sessions. Each field is written by one thread, the client by the session's own.
 
     Attributes:
         began: monotonic seconds.
-        thread: None until it is known that it has begun.
-        interrupted: why it is being ended from outside, if it is.
-        closed_at: when that began.
-        closer: the thread that does it.
+        thread: None until the thread has started, and after the session was abandoned.
+        interrupted: outcome and error if the session is being ended by the calling thread; else None.
+        closed_at: when that began, in monotonic seconds.
+        closer: the thread that closes the client.
     """
 
     number: int
@@ -129,8 +129,8 @@ class _Session:
     connected: bool = False
 
 
-class _Run:
-    """The sessions of one call. The calling thread starts them, and ends those that take too long."""
+class _LoadRun:
+    """The sessions of one call of `run_many()`. The calling thread starts them, and ends those that take too long."""
 
     def __init__(
         self,
@@ -146,28 +146,28 @@ class _Run:
         self._on_row = on_row
         self._timeout = math.inf if timeout is None else timeout
         self.began = time.monotonic()
-        # By number, in the order in which they began. Sessions take themselves out; each use is one step.
-        self._running: dict[int, _Session] = {}
+        # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
+        self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
-        self._ended: deque[_Session] = deque()  # whose threads are about to end
-        self._notifier = Notifier()  # rung when a session has ended
+        self._ended: deque[_LoadSession] = deque()  # their threads are about to end
+        self._notifier = Notifier()  # notified when a session has ended
 
     @property
-    def running(self) -> int:
-        """How many sessions there are now."""
+    def active_count(self) -> int:
+        """Return the number of current sessions."""
         return len(self._running)
 
     def start(self, number: int) -> None:
-        """Begin a session. One that finds no thread has failed."""
-        session = _Session(number, time.monotonic())
+        """Start a session. If no thread can be started, the session has failed."""
+        session = _LoadSession(number, time.monotonic())
         self._running[number] = session
         try:
-            session.thread = start_thread("scenario", self._hold, session)
+            session.thread = start_thread("scenario", self._run_session, session)
         except NoThreadError as error:
-            self._finish(session, "not connected", error_text(error), traceback.format_exc())
+            self._complete(session, "not connected", error_text(error), traceback.format_exc())
 
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
-        """Wait until `ready()` or until a moment; meanwhile end the sessions whose time is up."""
+        """Wait until `ready()` or until a moment; meanwhile end the sessions whose limit has passed."""
         while not ready() and time.monotonic() < until:
             moment = min(until, self._next_limit())
             self._notifier.wait_for(
@@ -178,27 +178,27 @@ class _Run:
             session = self._ended.popleft()
             for thread in (session.thread, session.closer):
                 if thread is not None:
-                    join_thread(thread, Deadline(_LEAVE_TIMEOUT))
+                    join_thread(thread, Deadline(_END_TIMEOUT))
 
     def interrupt(self, error: str) -> None:
-        """End all sessions, and wait for their threads a while; Ctrl-C ends the wait.
+        """End all sessions and wait for their threads, up to `_END_TIMEOUT`; Ctrl-C ends the wait.
 
         Args:
-            error: what struck.
+            error: the name of the exception that interrupted the run.
         """
         try:
             for session in list(self._running.values()):
                 self._end(session, "interrupted", error)
-                if session.thread is None:  # it was about to begin; if it does, it ends at once
-                    self._give_up(session)
+                if session.thread is None:  # the thread may not have started; if it starts, it ends immediately
+                    self._abandon(session)
             self.wait_until(lambda: not self._running)
         except KeyboardInterrupt:
             for session in list(self._running.values()):
-                self._end(session, "interrupted", error)  # some may not have been
-                self._give_up(session)
+                self._end(session, "interrupted", error)  # the first loop may not have reached this one
+                self._abandon(session)
 
     def report(self) -> Report:
-        """Of the sessions that have ended."""
+        """Return the report of the sessions that have ended."""
         rows = self._rows.copy()
         return Report(rows=tuple(rows[number] for number in sorted(rows)), seconds=time.monotonic() - self.began)
 
@@ -207,8 +207,8 @@ class _Run:
     def _next_limit(self) -> float:
         return min(map(self._limit_of, list(self._running.values())), default=math.inf)
 
-    def _limit_of(self, session: _Session) -> float:
-        return session.closed_at + _LEAVE_TIMEOUT if session.interrupted else session.began + self._timeout
+    def _limit_of(self, session: _LoadSession) -> float:
+        return session.closed_at + _END_TIMEOUT if session.interrupted else session.began + self._timeout
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
@@ -216,13 +216,13 @@ class _Run:
             if now < self._limit_of(session):
                 continue
             if session.interrupted is None:
-                self._end(session, "failed", f"TimeoutError: the session was not over within {self._timeout:g} s")
+                self._end(session, "failed", f"TimeoutError: the session did not end within {self._timeout:g} s")
             else:
-                # Its scenario is at something that no client of ours ends.
+                # The scenario blocks in a call that close() does not interrupt, so its stack is logged.
                 log_stack_of([session.thread] if session.thread is not None else [], "run_many()")
-                self._give_up(session)
+                self._abandon(session)
 
-    def _end(self, session: _Session, outcome: Outcome, error: str) -> None:
+    def _end(self, session: _LoadSession, outcome: Outcome, error: str) -> None:
         if session.interrupted is None:
             session.interrupted = outcome, error
             session.closed_at = time.monotonic()
@@ -231,43 +231,46 @@ class _Run:
             try:
                 session.closer = start_thread("scenario-end", session.client.close)
             except NoThreadError:
-                with contextlib.suppress(NoThreadError):  # closing may need one, too; then the session is given up
+                with contextlib.suppress(NoThreadError):  # if close() gets no thread either, the session is abandoned
                     session.client.close()
 
-    def _give_up(self, session: _Session) -> None:
-        assert session.interrupted is not None, "it is given up after it was ended"
-        session.thread = None  # nobody waits for it
-        self._finish(session, *session.interrupted)
+    def _abandon(self, session: _LoadSession) -> None:
+        assert session.interrupted is not None, "a session is abandoned after it was ended"
+        session.thread = None  # no call joins it
+        self._complete(session, *session.interrupted)
 
     # -- on the thread of a session -----------------------------------------------------------------------------------
 
-    def _hold(self, session: _Session) -> None:
+    def _run_session(self, session: _LoadSession) -> None:
         outcome: Outcome = "passed"
         error = trace = None
         try:
-            self._talk(session)
-        except BaseException as failure:  # noqa: BLE001 - an exit in a scenario ends that one only
+            self._run_scenario(session)
+        except BaseException as failure:  # noqa: BLE001 - SystemExit in a scenario ends that session only
             outcome = "failed" if session.connected else "not connected"
             error, trace = error_text(failure), traceback.format_exc()
         if session.interrupted is not None:
             outcome, error = session.interrupted
-        self._finish(session, outcome, error, trace)
+        self._complete(session, outcome, error, trace)
 
-    def _talk(self, session: _Session) -> None:
+    def _run_scenario(self, session: _LoadSession) -> None:
         client = self._make()
         if not isinstance(client, MeasuredClient):
-            raise TypeError(f"run_many() needs what makes a MeasuredClient, not {type(client).__name__}")
+            raise TypeError(
+                f"`client` of run_many() must return a MeasuredClient, not {type(client).__name__}; "
+                "make the client with MeasuredClient(...)"
+            )
         client.on_measurement = session.measurements.append
         session.client = client
         try:
-            if session.interrupted is None:  # else it came before there was a client to close
+            if session.interrupted is None:  # else the session was ended before it had a client to close
                 self._connect(client)
                 session.connected = True
                 self._scenario(client)
         finally:
             client.close()
 
-    def _finish(self, session: _Session, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
+    def _complete(self, session: _LoadSession, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
         row = Row(
             number=session.number,
             outcome=outcome,
@@ -283,7 +286,7 @@ class _Run:
         except Exception:
             logger.exception("on_row() of run_many() failed")
         finally:
-            # The second time, if it was given up, or is while its `on_row()` takes long: then that is not waited for.
+            # This runs twice if the session was abandoned, also while its `on_row()` is running.
             self._ended.append(session)
             self._running.pop(session.number, None)
             self._notifier.notify_all()

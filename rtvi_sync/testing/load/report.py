@@ -1,4 +1,4 @@
-"""What came of many sessions: a row for each, percentiles over all, a table, JSON and CSV."""
+"""The report of many sessions: a row for each, percentiles over all, a table, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["passed", "not connected", "failed", "interrupted"]
 
 _HEADERS: Final = ("ms", "count", "failed", "p50", "p95", "p99", "longest")
-# Errors that are shown; the rows have them all.
-_MOST_ERRORS: Final = 10
+# The number of different errors that a table shows; the rows have all of them.
+_MAX_SHOWN_ERRORS: Final = 10
 
 
 _STREAM: Final = Rule("a text stream", lambda stream: has_method(stream, "write")).or_none
@@ -38,14 +38,14 @@ class Row:
     """One session.
 
     Attributes:
-        number: in the order in which they began, from 0.
-        outcome: "passed"; "not connected": there was no client or no session; "failed": the scenario raised, or was not
-            over in time; "interrupted" by Ctrl-C.
-        error: what it failed with, with its type; None: it passed.
-        traceback: where.
+        number: in the order in which the sessions began, from 0.
+        outcome: "passed"; "not connected": there was no client or no session; "failed": the scenario raised, or did not
+            end in time; "interrupted" by Ctrl-C.
+        error: its error, with the type; None: it passed.
+        traceback: of the error.
         began: seconds from the beginning of the run.
-        seconds: that it took, from before its client was made to after that was closed.
-        measurements: in the order in which they were complete.
+        seconds: its duration, from before its client was made to after the client was closed.
+        measurements: in the order in which they were completed.
     """
 
     number: int
@@ -58,20 +58,20 @@ class Row:
 
     @property
     def durations(self) -> dict[str, float]:
-        """Seconds by what took them ("request get-order"); of what was done several times the median."""
+        """Return seconds by kind and name ("request get-order"); the median of several measurements."""
         return {name: median(seconds) for name, seconds in _by_name(self.measurements).items() if seconds}
 
 
 @attrs.frozen(kw_only=True)
 class Percentiles:
-    """How long something took in all sessions, in seconds. Without a success they are None.
+    """The durations of one kind of measurement over all sessions, in seconds. Without a success they are None.
 
     Attributes:
-        kind, name: as a `Measurement` has them.
-        count: how often it was done, failures included.
-        failed: how often it failed. The percentiles are about the others.
-        p50, p95, p99: half of them, 95 and 99 percent were at least as fast.
-        longest: the slowest one.
+        kind, name: as in `Measurement`.
+        count: the number of measurements, including failures.
+        failed: the number of failures, which the percentiles leave out.
+        p50, p95, p99: the percentiles.
+        longest: the maximum.
     """
 
     kind: Kind
@@ -86,11 +86,11 @@ class Percentiles:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What `run_many()` returns. `print(report)` is a table, and with rich it is one, too.
+    """The result of `run_many()`. `print(report)` shows a table; rich's `print()` shows it as a rich table.
 
     Attributes:
         rows: the sessions, in the order in which they began.
-        seconds: that the whole run took.
+        seconds: the duration of the run.
     """
 
     rows: tuple[Row, ...]
@@ -98,12 +98,12 @@ class Report:
 
     @property
     def failed(self) -> tuple[Row, ...]:
-        """The sessions that did not pass."""
+        """Return the sessions that did not pass."""
         return tuple(row for row in self.rows if row.outcome != "passed")
 
     @property
     def percentiles(self) -> tuple[Percentiles, ...]:
-        """Of everything that was measured, in the order in which the first session did it."""
+        """Return the percentiles of each kind of measurement, in the order of their first occurrence."""
         done = [measurement for row in self.rows for measurement in row.measurements]
         count = Counter((measurement.kind, measurement.name) for measurement in done)
         failed = Counter((measurement.kind, measurement.name) for measurement in done if measurement.error is not None)
@@ -123,7 +123,7 @@ class Report:
         )
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The report as a JSON document, which is also written to a file if `path` is given. Times are in seconds."""
+        """Return the report as a JSON document, and write it to a file if `path` is given. Times are in seconds."""
         PATH.or_none.check(path=path)
         document = {
             "seconds": self.seconds,
@@ -144,10 +144,10 @@ class Report:
         return _written(json.dumps(document, indent=1) + "\n", path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A line for each session, which is also written to a file if `path` is given.
+        """Return the report as CSV with a line for each session, and write it to a file if `path` is given.
 
-        The columns are number, outcome, error, began, seconds, and one for each thing that was measured, with the
-        seconds that `Row.durations` has.
+        The columns are number, outcome, error, began, seconds, and one for each kind of measurement, with the seconds
+        in `Row.durations`.
         """
         PATH.or_none.check(path=path)
         names = [_name(percentiles) for percentiles in self.percentiles]
@@ -161,10 +161,10 @@ class Report:
         return _written(text.getvalue(), path)
 
     def show(self, stream: TextIO | None = None) -> None:
-        """Write it as a table: on a terminal with rich, where that is installed, else plain.
+        """Write the report as a table: with rich on a terminal if it is installed, else plain.
 
         Args:
-            stream: None: stdout.
+            stream: the text stream; None: stdout.
         """
         _STREAM.check(stream=stream)
         stream = stream or sys.stdout
@@ -189,8 +189,8 @@ class Report:
 
     def _summary(self) -> str:
         outcomes = Counter(row.outcome for row in self.rows)
-        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-        return f"{len(self.rows)} sessions in {self.seconds:.1f} s: {told or 'none'}"
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        return f"{len(self.rows)} sessions in {self.seconds:.1f} s: {counts or 'none'}"
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [
@@ -200,13 +200,13 @@ class Report:
 
     def _errors(self) -> list[str]:
         errors = Counter(row.error for row in self.rows if row.error is not None)
-        lines = [f"{count} x {error}" for error, count in errors.most_common(_MOST_ERRORS)]
+        lines = [f"{count} x {error}" for error, count in errors.most_common(_MAX_SHOWN_ERRORS)]
         more = len(errors) - len(lines)
         return [*lines, f"and {more} other errors"] if more > 0 else lines
 
 
 def error_text(error: BaseException | None) -> str | None:
-    """An error as a line of text, whatever a bot has put into it."""
+    """Return an error as one line of text, without the control characters that a bot may have put into it."""
     return None if error is None else clean(f"{type(error).__name__}: {error}")
 
 

@@ -127,7 +127,7 @@ class HoldsALockWhileItTells(LineTransport):
 
 
 class Deaf:
-    """A signal that is heard by nobody."""
+    """A signal that never fires."""
 
     def attach(self, _: Any) -> Any:
         return lambda: None
@@ -199,7 +199,7 @@ MISTAKES: list[tuple[type[Transport], str]] = [
     (PromisesEverything, "test_what_media_it_lacks"),
     (DisconnectsOnce, "test_disconnect_at_any_time"),
     (ConnectsOnce, "test_one_session_after_the_other"),
-    (HoldsALockWhileItTells, "test_whoever_is_told_may_send"),
+    (HoldsALockWhileItTells, "test_a_callback_may_send"),
     (ConnectsTooLate, "test_given_up[before connect]"),
     (WaitsOn, "test_given_up_while_connect_waits[disconnect]"),
     (MixesLines, "test_many_threads_send"),

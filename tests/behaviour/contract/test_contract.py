@@ -12,7 +12,7 @@ from .far_ends import lines, memory, websocket
 
 
 class Ours(TransportContract):
-    """With a port where nobody answers."""
+    """A far end with a port at which no server answers."""
 
     make: staticmethod
 

@@ -1,4 +1,4 @@
-"""A transport may be anybody's: whatever it raises, the caller gets the right error, at once, and nothing is left."""
+"""A transport may raise any exception: the caller gets the right error at once, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = GUARD
 
 
 class OutOfPaperError(Exception):
-    """What nobody has thought of."""
+    """An unexpected exception."""
 
 
 @pytest.fixture(params=FAR_ENDS)
@@ -93,7 +93,7 @@ class TestWhileConnecting:
 
 
 def test_media_that_do_not_start(far: FarEnd, client: RTVIClient, break_method: Any) -> None:
-    """start_media() is called by whoever delivers bot-ready; its error is raised to the caller of connect() too."""
+    """start_media() is called on the thread that delivers bot-ready; its error is raised to the caller of connect()."""
     break_method("start_media", OutOfPaperError("Out of paper."))
     with pytest.raises(TransportStartError, match="Out of paper"):
         client.connect(far.auth_bundle)
@@ -113,7 +113,7 @@ def test_media_that_do_not_start(far: FarEnd, client: RTVIClient, break_method: 
 def test_while_the_session_lasts(
     far: FarEnd, client: RTVIClient, break_method: Any, monkeypatch: Any, method: str, call: Any
 ) -> None:
-    """What is raised on the caller's thread reaches him as it is, and the session goes on."""
+    """An exception on the caller's thread reaches the caller unchanged, and the session goes on."""
     client.connect(far.auth_bundle)
     break_method(method, OutOfPaperError("Out of paper."))
     with running(lambda: call(client)) as outcome, pytest.raises(OutOfPaperError):

@@ -121,7 +121,7 @@ def test_actions(connected: Any) -> None:
 
 
 def test_functions(connected: Any) -> None:
-    """What the program's function returns gets back to the bot that called it."""
+    """The result of the application's function is sent to the bot that called it."""
     bot = NewBot()
     with connected(bot) as client:
 

@@ -1,4 +1,4 @@
-"""What the transport of `samples/line_transport` does besides: it is what readers copy."""
+"""The transport of `samples/line_transport` beyond the contract, because readers copy it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_line_that_is_too_long(end: LineEnd) -> None:
 
 
 def test_how_it_ended(end: LineEnd) -> None:
-    """An orderly end is the server's, one in the midst of a line the network's."""
+    """An orderly end has the initiator "server", an end inside a line "network"."""
     with connected(end) as client:
         assert ended_by(client, end.end).initiator == "server"
     with connected(end) as client:
@@ -152,7 +152,7 @@ def test_a_fork(end: LineEnd) -> None:
 
 
 def test_it_is_short_and_needs_only_what_is_public() -> None:
-    """Ninety lines or so, with no name of the package's that is not for everybody."""
+    """About ninety lines, which use public names of the package only."""
     source = Path(inspect.getfile(LineTransport)).read_text(encoding="utf-8")
     used = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom | ast.Import)]
     ours = [node for node in used if "rtvi_sync" in ast.unparse(node)]

@@ -25,20 +25,21 @@ from tests.support.slowness import GUARD, takes
 
 from .table import NOTHING, Harm, Landmarks, Moment
 
-# Of a session that must live: nothing of it may pass.
+# The limit of calls in a session that must survive: it never passes.
 _AMPLE: Final = GUARD
-# Of one that may end, so that the table does not take for ever; longer if a session without any fault needs longer.
+# The limits of calls in a session that may end, which keep the table fast; longer if a session without a fault needs
+# more.
 _CONNECT: Final = 1.5
 _REQUEST: Final = 0.7
 _MARGIN: Final = 6.0
-# What `disconnect()` promises.
+# The bound of `disconnect()`.
 _DISCONNECT: Final = 5.0
-# What a busy machine may add to a limit.
+# The time that a busy machine may add to a limit.
 _GRACE: Final = 2.0
-# What TLS adds to the bytes of one write.
+# The bytes that TLS adds to one write.
 _RECORD_BYTES: Final = 22
 _REPLY: Final = ("word",) * 100
-# Low, because a line may split what is said byte by byte.
+# Low rates, because a connection may split the audio byte by byte.
 _TONE_HZ: Final = 2_000
 _REPLY_HZ: Final = 2_000
 _EXCHANGED_BYTES: Final = 1_000
@@ -46,14 +47,14 @@ _EXCHANGED_BYTES: Final = 1_000
 
 @attrs.frozen
 class Limits:
-    """Seconds for each call of a kind."""
+    """The limits of calls, in seconds."""
 
     connect: float
     request: float
 
 
 class Scenario:
-    """Both ends of a session and the line between them, while something happens to it."""
+    """Both ends of a session and the connection between them, into which a fault is injected."""
 
     large: Final = "größer " * 2000  # more than a TLS record holds
     large_bytes: Final = len(large.encode())
@@ -74,19 +75,19 @@ class Scenario:
         self._tone = ToneSource(sample_rate_hz=_TONE_HZ)
         self._speaker = BytesSink()
         self._threads: list[threading.Thread] = []
-        self._heard: list[str] = []
+        self._events: list[str] = []
 
     @property
     def landmarks(self) -> Landmarks:
         return landmarks(self.secure)
 
     def run(self, limits: Limits | None = None) -> str:
-        """Live through it. Returns how it ended: "works", "ended", or the name of the error.
+        """Run the scenario and return how it ended: "works", "ended", or the name of the error.
 
         Args:
-            limits: of calls in a session that may end; None: those of a session that must live.
+            limits: of calls in a session that may end; None: those of a session that must survive.
         """
-        # A reset is noticed by itself: only a hang is ended by a limit.
+        # A reset is detected without a limit; only a hang is ended by one.
         if limits is not None and not self.harmless and not isinstance(self.harm.fault, faults.Reset):
             self.connect_timeout, self.request_timeout = limits.connect, limits.request
         context = serving() if self.secure else None
@@ -113,20 +114,20 @@ class Scenario:
                 mic=self._tone,
                 speaker=self._speaker if speaks else NullSink(),
             )
-            self.client.on("connected", lambda: self._heard.append("connected"))
-            self.client.on("disconnected", lambda: self._heard.append("disconnected"))
+            self.client.on("connected", lambda: self._events.append("connected"))
+            self.client.on("disconnected", lambda: self._events.append("disconnected"))
             try:
                 self.moment.arm(self)
-                error = self._live()
+                error = self._use_session()
             finally:
                 with takes(_DISCONNECT + _GRACE):
                     self.client.disconnect()
             self._check_end()
-            self._live_again()
+            self._use_again()
             return self._ending(error)
 
-    def _live(self) -> RTVIError | None:
-        """Connect, do what the moment is about, and make a request. Returns what was raised."""
+    def _use_session(self) -> RTVIError | None:
+        """Connect, run the moment's action, and make a request. Return the error that was raised."""
         try:
             with takes(self.connect_timeout + _GRACE) as connecting:
                 self.client.connect()
@@ -146,13 +147,13 @@ class Scenario:
         if error is None:
             return "ended" if self.moment.ends else "works"
         assert vars(errors).get(type(error).__name__) is type(error), f"an error without a public name: {error!r}"
-        assert str(error), "an error that says nothing"
+        assert str(error), "an error without a text"
         if isinstance(error, ConnectionTimeoutError):
             assert error.phase in self.moment.phases, error
         return type(error).__name__
 
-    def _live_again(self) -> None:
-        """When the line is whole again, the same client has a session as if nothing had been."""
+    def _use_again(self) -> None:
+        """Lift the fault and check that the same client has a session again."""
         if self._injection is not None:
             self._injection.lift()
         for proxy in (self.http, self.ws):
@@ -164,22 +165,22 @@ class Scenario:
 
     def _check_end(self) -> None:
         assert self.client.state in (TransportState.DISCONNECTED, TransportState.ERROR)
-        assert self._heard in ([], ["connected", "disconnected"])
+        assert self._events in ([], ["connected", "disconnected"])
         if self._injection is not None and self.moment.sure:
-            assert self._injection.struck, "nothing has happened"
+            assert self._injection.struck, "the fault did not take effect"
         for thread in self._threads:
             thread.join(_AMPLE)
             assert not thread.is_alive(), "a thread is left"
 
-    # -- the strike ---------------------------------------------------------------------------------------------------
+    # -- injection ----------------------------------------------------------------------------------------------------
 
     def strike(
         self, line: FaultProxy | ProxyConnection, after_bytes: int = 0, counted_in: Direction | None = None
     ) -> None:
-        """Do the harm to a line, or to what will be made of it, when so many bytes have passed."""
+        """Inject the fault into a connection, or into all later ones of a proxy, after `after_bytes` bytes."""
         if self.harm.fault is not None:
             self._injection = line.inject(
-                self.harm.fault, self.harm.way, after_bytes=after_bytes, counted_in=counted_in
+                self.harm.fault, self.harm.direction, after_bytes=after_bytes, counted_in=counted_in
             )
         elif isinstance(line, FaultProxy):
             line.refuse()
@@ -188,28 +189,28 @@ class Scenario:
             self.ws.refuse()
 
     def strike_now(self, after_bytes: int = 0, counted_in: Direction | None = None) -> None:
-        """Do the harm to the WebSocket's line, when so many more bytes have passed."""
+        """Inject the fault into the WebSocket's connection, after `after_bytes` more bytes."""
         self.strike(self.ws.connections[-1], after_bytes, counted_in)
 
     def on(self, type: str, hook: Callable[[Scenario], object]) -> None:
-        """Call a function when the bot has received a message of a type, before it looks at it."""
+        """Call a function when the bot has received a message of a type, before the bot processes it."""
         self._hooks[type] = hook
 
-    # -- what goes on meanwhile ---------------------------------------------------------------------------------------
+    # -- use of the session -------------------------------------------------------------------------------------------
 
     def compare(self, got: object, sent: object) -> None:
-        """What came is what was sent, unless nobody can know."""
+        """Check that the received data equals the sent data, unless the fault may change it undetected."""
         if self._intact:
             assert got == sent
 
     def bot_sends(self, message: dict[str, Any]) -> None:
-        """The bot, if it is still there, sends a message; whether it arrives is another matter."""
+        """Send a message from the bot if its session is still open; the message need not arrive."""
         for session in self.bot.sessions:
             with contextlib.suppress(DisconnectedError):
                 session.send(message)
 
-    def bot_leaves(self) -> None:
-        """The bot closes the session; waits until the client has noticed."""
+    def bot_closes(self) -> None:
+        """Close the session from the bot's side, and wait until the client has detected it."""
         with self.client.events("disconnected", timeout=self.request_timeout) as events:
             self._in_thread(self._session.close, 1001, "bye")
             for event in events:
@@ -217,7 +218,7 @@ class Scenario:
                     assert (event.data.code, event.data.reason, event.data.initiator) == (1001, "bye", "server")
 
     def make_calls(self, number: int) -> None:
-        """So many requests wait at once; the harm is done when the bot has them all, before it answers."""
+        """Make `number` requests at the same time; the fault is injected when the bot has all, before it answers."""
         self._to_hold = number
         outcomes: list[object] = []
 
@@ -239,14 +240,14 @@ class Scenario:
                 raise outcome
 
     def converse(self) -> None:
-        """Wait until more audio has come both ways, and see that it is what was said."""
+        """Wait until more audio has arrived both ways, and check that it is what was sent."""
         if not self._speaker.pcm:
             self.client.send_text("Speak!")
         enough = [len(pcm) + _EXCHANGED_BYTES for pcm in (self._session.audio, self._speaker.pcm)]
         pause = threading.Event()
         limit = time.monotonic() + _AMPLE
         while len(self._session.audio) < enough[0] or len(self._speaker.pcm) < enough[1]:
-            assert time.monotonic() < limit, "no audio comes"
+            assert time.monotonic() < limit, "no audio arrives"
             pause.wait(0.01)
         said = self._session.audio
         assert said == ToneSource(sample_rate_hz=_TONE_HZ).samples(0, len(said) // 2)
@@ -278,10 +279,10 @@ class Scenario:
 
 
 def limits_beside(number: int) -> Limits:
-    """Limits that sessions to which nothing happens keep on this machine as it is now, while others go on beside them.
+    """Return limits that sessions without a fault keep on this machine now, while others run at the same time.
 
     Args:
-        number: of the sessions that go on at a time.
+        number: the number of sessions that run at a time.
     """
     clean = [Scenario(Moment("clean", lambda _: None), NOTHING, secure=True) for _ in range(number)]
     with concurrent.futures.ThreadPoolExecutor(number) as pool:
@@ -299,10 +300,10 @@ def _client_context() -> ssl.SSLContext:
 
 @functools.cache
 def landmarks(secure: bool) -> Landmarks:
-    """Where the parts of a session lie that nothing happens to."""
+    """Return where the parts of a session without a fault lie."""
     measured, plain = _measure(secure), _measure(False)
-    # What TLS has exchanged before the first byte of the plain session is the difference, less what it adds to each
-    # of the writes since: head and body of request and answer, the upgrade's head and client-ready, and its answer.
+    # The bytes of the TLS handshake are the difference to the plain session, less those that TLS adds to each write
+    # since: head and body of request and answer, the upgrade's head and client-ready, and its answer.
     request, answer, upgrade, upgraded = (
         there - here - writes * _RECORD_BYTES if secure else 0
         for there, here, writes in zip(measured, plain, (2, 2, 2, 1), strict=True)
@@ -319,11 +320,11 @@ def landmarks(secure: bool) -> Landmarks:
 
 @functools.cache
 def _measure(secure: bool) -> tuple[int, int, int, int]:
-    """Bytes of request and answer, and of the WebSocket up to client-ready: from the client and to it."""
+    """Return the bytes of request and answer, and of the WebSocket up to client-ready from and to the client."""
     counts: list[int] = []
 
     def count(scenario: Scenario) -> None:
-        counts.extend(scenario.ws.connections[-1].received_bytes(way) for way in ("to_server", "to_client"))
+        counts.extend(scenario.ws.connections[-1].received_bytes(direction) for direction in ("to_server", "to_client"))
 
     scenario = Scenario(Moment("clean", lambda scenario: scenario.on("client-ready", count)), NOTHING, secure=secure)
     assert scenario.run() == "works"

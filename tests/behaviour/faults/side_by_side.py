@@ -1,4 +1,4 @@
-"""Lives through many scenarios at a time, and tells the tally that the summary of the test run shows."""
+"""Many scenarios at a time, and the tally that the summary of the test run shows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rtvi_sync.testing import faults
 from .scenario import Scenario, landmarks, limits_beside
 from .table import ANYWHERE, HARMS, MOMENTS, SLOW
 
-# Each scenario has some 25 descriptors, of which a process has 1024 where nobody asked for more.
+# Each scenario has about 25 descriptors, and a process may have 1024 by default.
 _AT_A_TIME: Final = 24
 
 
-#: The moment, the fault, how it ended, and whether it should not have ended so: how often.
+#: The number of scenarios by moment, fault, ending, and whether that ending is wrong.
 Tally: TypeAlias = collections.Counter[tuple[str, str, str, bool]]
 
 
-def tell(tally: Tally) -> list[str]:
-    """The fault table: how often each fault struck at each moment; an exclamation mark where it ended badly."""
+def format_table(tally: Tally) -> list[str]:
+    """Return the fault table: how often each fault was injected at each moment; "!" marks wrong endings."""
     endings: collections.Counter[str] = collections.Counter()
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     bad: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -37,22 +37,22 @@ def tell(tally: Tally) -> list[str]:
     for moment in moments:
         cells = [f"{seen[moment, kind] or '-'}{'!' * bool(bad[moment, kind])}".rjust(len(kind)) for kind in kinds]
         table.append(f"{moment:{width}}  " + "  ".join(cells))
-    told = ", ".join(f"{number} {ending}" for ending, number in endings.most_common())
+    counts_by_ending = ", ".join(f"{number} {ending}" for ending, number in endings.most_common())
     judged = f"{bad.total()} ended badly" if bad.total() else "all ended well"
     table.append(
         f"fault table: {len(moments)} moments x {len(kinds)} faults in each direction, "
-        f"{seen.total()} combinations, {judged} ({told})"
+        f"{seen.total()} combinations, {judged} ({counts_by_ending})"
     )
     return table
 
 
-def live_through(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
-    """Run the scenarios, each with a bot and a client of its own. Returns what went wrong, and the tally."""
+def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
+    """Run the scenarios, each with a bot and a client of its own. Return the failures and the tally."""
     for secure in (False, True):
-        landmarks(secure)  # measured while nothing else goes on
+        landmarks(secure)  # measured while no other scenario runs
     limits = limits_beside(_AT_A_TIME)
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
-        # Those that run into limits begin first, or the others would wait for them in the end.
+        # Scenarios that run into limits start first, because the last ones would prolong the run.
         slow_first = sorted(scenarios, key=lambda scenario: isinstance(scenario.harm.fault, SLOW), reverse=True)
         runs = {scenario: pool.submit(scenario.run, limits) for scenario in slow_first}
     failures = []
@@ -60,7 +60,7 @@ def live_through(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
     for scenario, run in runs.items():
         error = run.exception()
         ending = run.result() if error is None else type(error).__name__
-        wrong = "".join(traceback.format_exception(error)) if error is not None else _what_is_wrong(scenario, ending)
+        wrong = "".join(traceback.format_exception(error)) if error is not None else _wrong_ending(scenario, ending)
         tally[str(scenario.moment), scenario.harm.name, ending, bool(wrong)] += 1
         if wrong:
             secure = ", over TLS" if scenario.secure else ""
@@ -68,9 +68,9 @@ def live_through(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
     return failures, tally
 
 
-def _what_is_wrong(scenario: Scenario, ending: str) -> str:
+def _wrong_ending(scenario: Scenario, ending: str) -> str:
     if scenario.harmless and ending not in ("works", "ended"):
-        return f"nothing was lost, and yet: {ending}"
+        return f"no byte was lost, but the session ended: {ending}"
     if isinstance(scenario.harm.fault, faults.Reset) and "Timeout" in ending:
-        return f"noticed only when the time was up: {ending}"
+        return f"detected only when the limit passed: {ending}"
     return ""

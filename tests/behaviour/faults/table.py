@@ -1,4 +1,4 @@
-"""The fault table as data: what goes wrong, when in a session's life, and what a session that lives through it does."""
+"""The fault table as data: the faults, the moments of a session, and the actions of the session at each moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rtvi_sync.testing.faults import DIRECTIONS, Direction
 if TYPE_CHECKING:
     from .scenario import Scenario
 
-# -- what ------------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -24,19 +24,19 @@ class Harm:
     Attributes:
         name: of the fault.
         fault: None: new connections are refused.
-        way: where the bytes that it acts on go; None: both ways.
-        harmless: nothing is lost by it, so the session must live.
-        falsifies: it may turn plain content into other content that is as good.
+        direction: of the bytes that it acts on; None: both ways.
+        harmless: no byte is lost, so the session must survive.
+        falsifies: it may turn plain content into other valid content.
     """
 
     name: str
     fault: faults.Fault | None
-    way: Direction | None
+    direction: Direction | None
     harmless: bool = False
     falsifies: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name} {self.way or 'both ways'}"
+        return f"{self.name} {self.direction or 'both ways'}"
 
 
 _HARMLESS: Final[dict[str, faults.Fault]] = {
@@ -56,23 +56,23 @@ _CUTTING: Final[dict[str, faults.Fault]] = {
     "reset": faults.Reset(),
     "black hole": faults.BlackHole(),
 }
-#: After these somebody waits until a limit has passed, or has many bytes to handle one by one.
+#: After these a call waits until its limit passes, or many bytes are processed one by one.
 SLOW: Final = (faults.Drop, faults.BlackHole, faults.Split)
 NOTHING: Final = Harm("nothing", None, None, harmless=True)
 REFUSAL: Final = Harm("refuse", None, None)
 HARMS: Final = [
     REFUSAL,
-    *(Harm(name, fault, way, harmless=True) for name, fault in _HARMLESS.items() for way in DIRECTIONS),
-    *(Harm(name, fault, way, falsifies=True) for name, fault in _FALSIFYING.items() for way in DIRECTIONS),
-    *(Harm(name, fault, way) for name, fault in _CUTTING.items() for way in (*DIRECTIONS, None)),
+    *(Harm(name, fault, direction, harmless=True) for name, fault in _HARMLESS.items() for direction in DIRECTIONS),
+    *(Harm(name, fault, direction, falsifies=True) for name, fault in _FALSIFYING.items() for direction in DIRECTIONS),
+    *(Harm(name, fault, direction) for name, fault in _CUTTING.items() for direction in (*DIRECTIONS, None)),
 ]
 
-# -- when ------------------------------------------------------------------------------------------------------------
+# -- moments ---------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class Landmarks:
-    """Where the parts of a clean session lie in the bytes of its two connections. Without TLS the beginnings are 0."""
+    """The positions of the parts of a clean session in its two connections. Without TLS the beginnings are 0."""
 
     request: int
     answer: int
@@ -82,24 +82,24 @@ class Landmarks:
     upgraded_end: int
 
 
-#: The name of all moments that are chosen by chance.
+#: The name of all random moments.
 ANYWHERE: Final = "any byte"
 
 
 @attrs.frozen
 class Moment:
-    """When the fault strikes.
+    """The moment at which the fault takes effect.
 
     Attributes:
-        name: as it stands in the table.
-        arm: prepares the strike before `connect()`.
-        act: what happens when the bot is ready: strikes, if `arm` has not, and uses the session.
+        name: as in the table.
+        arm: prepares the injection before `connect()`.
+        act: called when the bot is ready: injects the fault if `arm` has not, and uses the session.
         tls_only: it exists only with TLS.
         refusable: new connections can be refused then.
-        ends: the session ends in it, fault or no fault.
-        phases: what `connect()` may say that it was waiting for.
-        sure: it comes, whatever happens.
-        in_real_time: audio flows. A busy machine would not keep up with it byte by byte, so it is split into eights.
+        ends: the session ends then, with and without a fault.
+        phases: the phases that an error of `connect()` may name.
+        sure: the moment always comes.
+        in_real_time: audio is streamed. A busy machine would not keep up with single bytes, so chunks have 8.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Moment:
 
     @property
     def harms(self) -> list[Harm]:
-        """What can be done at this moment."""
+        """Return the faults that are possible at this moment."""
         harms = [harm for harm in HARMS if harm is not REFUSAL or self.refusable]
         if self.in_real_time:
             split = faults.Split(8)
@@ -129,7 +129,7 @@ _PHASES: Final = {"HTTP": ("http",), "WebSocket": ("transport", "bot-ready")}
 
 
 def at_byte(
-    line: str,
+    connection: str,
     name: str,
     counted_in: Direction,
     where: Callable[[Landmarks], int],
@@ -137,36 +137,36 @@ def at_byte(
     tls_only: bool = False,
     refusable: bool = False,
 ) -> Moment:
-    """When so many bytes of a connection, "HTTP" or "WebSocket", have passed."""
+    """Return the moment at which `where(landmarks)` bytes of a connection, "HTTP" or "WebSocket", have passed."""
 
     def arm(scenario: Scenario) -> None:
-        proxy = scenario.http if line == "HTTP" else scenario.ws
+        proxy = scenario.http if connection == "HTTP" else scenario.ws
         scenario.strike(proxy, where(scenario.landmarks), counted_in)
 
-    return Moment(f"{line} {name}", arm, tls_only=tls_only, refusable=refusable, phases=_PHASES[line])
+    return Moment(f"{connection} {name}", arm, tls_only=tls_only, refusable=refusable, phases=_PHASES[connection])
 
 
 def anywhere(rng: random.Random) -> Moment:
-    """After any number of bytes of a session in which large messages go both ways."""
-    line, counted_in = rng.choice(tuple(_PHASES)), rng.choice(DIRECTIONS)
-    # Half of them in the handshakes, half in all there is.
+    """Return the moment after a random number of bytes of a session in which large messages go both ways."""
+    connection, counted_in = rng.choice(tuple(_PHASES)), rng.choice(DIRECTIONS)
+    # Half of the moments are in the handshakes, half anywhere in the session.
     byte = rng.randrange(1, rng.choice((2_000, 50_000)))
 
     def act(scenario: Scenario) -> None:
         receive_large(scenario)
         send_large(scenario)
 
-    moment = at_byte(line, f"byte {byte} {counted_in}", counted_in, lambda _: byte)
+    moment = at_byte(connection, f"byte {byte} {counted_in}", counted_in, lambda _: byte)
     return attrs.evolve(moment, act=act, phases=(*_PHASES["HTTP"], *_PHASES["WebSocket"]), sure=False)
 
 
 def while_idle(scenario: Scenario) -> None:
-    """The session is ready and nothing is under way."""
+    """Inject the fault while the session is ready and idle."""
     scenario.strike_now()
 
 
 def receive_large(scenario: Scenario) -> None:
-    """The bot sends a large message."""
+    """Send a large message from the bot, and wait for it."""
     with scenario.client.events("server-message", timeout=scenario.request_timeout) as events:
         scenario.bot_sends({"label": "rtvi-ai", "type": "server-message", "data": scenario.large})
         for event in events:
@@ -175,29 +175,29 @@ def receive_large(scenario: Scenario) -> None:
 
 
 def send_large(scenario: Scenario) -> None:
-    """The client sends a large message, and gets it back."""
+    """Send a large message from the client, and wait for its echo."""
     scenario.compare(scenario.client.send_client_request("echo", scenario.large), scenario.large)
 
 
 def in_inbound_frame(scenario: Scenario) -> None:
-    """Half of a large message of the bot's has passed."""
+    """Inject the fault when half of a bot's large message has passed."""
     scenario.strike_now(scenario.large_bytes // 2, "to_client")
     receive_large(scenario)
 
 
 def in_outbound_frame(scenario: Scenario) -> None:
-    """Half of a large message of the client's has passed."""
+    """Inject the fault when half of a client's large message has passed."""
     scenario.strike_now(scenario.large_bytes // 2, "to_server")
     send_large(scenario)
 
 
 def while_calls_wait(scenario: Scenario) -> None:
-    """The bot has eight requests, and answers them right after."""
+    """Inject the fault when the bot has eight requests, before it answers them."""
     scenario.make_calls(8)
 
 
 def while_audio_flows(scenario: Scenario) -> None:
-    """The user and the bot speak."""
+    """Inject the fault while the user and the bot speak."""
     scenario.converse()
     scenario.strike_now()
     if scenario.harm.harmless:
@@ -205,15 +205,15 @@ def while_audio_flows(scenario: Scenario) -> None:
 
 
 def in_disconnect(scenario: Scenario) -> None:
-    """The first byte of the client's close frame has passed."""
+    """Inject the fault after the first byte of the client's close frame."""
     scenario.strike_now(1, "to_server")
     scenario.client.disconnect()
 
 
-def while_the_bot_leaves(scenario: Scenario) -> None:
-    """The first byte of the bot's close frame has passed."""
+def while_the_bot_closes(scenario: Scenario) -> None:
+    """Inject the fault after the first byte of the bot's close frame."""
     scenario.strike_now(1, "to_client")
-    scenario.bot_leaves()
+    scenario.bot_closes()
 
 
 MOMENTS: Final = [
@@ -237,5 +237,5 @@ MOMENTS: Final = [
     Moment("while calls wait", act=while_calls_wait),
     Moment("while audio flows", act=while_audio_flows, in_real_time=True),
     Moment("in disconnect", act=in_disconnect, ends=True),
-    Moment("while the bot leaves", act=while_the_bot_leaves, ends=True),
+    Moment("while the bot leaves", act=while_the_bot_closes, ends=True),
 ]

@@ -16,7 +16,7 @@ from rtvi_sync import (
     RTVIClient,
     TransportStartError,
 )
-from rtvi_sync.concurrency.cancel import AbortSignal
+from rtvi_sync.concurrency.abort import AbortSignal
 from rtvi_sync.media import SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import (

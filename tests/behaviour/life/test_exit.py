@@ -166,7 +166,7 @@ def test_a_thread_that_waits(run: Run) -> None:
         except DisconnectedError:
             sys.stdout.write("told\\n")
     threading.Thread(target=ask, daemon=True).start()
-    while not session_of(client)._pending._waiters:
+    while not session_of(client)._engine.pending._awaited:
         threading.Event().wait(0.01)
     """)
     assert (code, err) == (0, "")

@@ -127,7 +127,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not session_of(client)._pending._waiters
+        assert not session_of(client)._engine.pending._awaited
     assert transport_of(client).sent
 
 

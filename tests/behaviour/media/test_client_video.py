@@ -1,4 +1,4 @@
-"""Cameras and screens as a program uses them: by its client."""
+"""Cameras and screens as an application uses them, through its client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = MediaDeviceInfo(device_id="Fake/Other", kind="videoinput", label="Other"
 
 
 class Screening(MemoryTransport):
-    """Tells when a picture has been sent."""
+    """A transport that records when a picture has been sent."""
 
     def __init__(self) -> None:
         super().__init__(video=True)
@@ -35,7 +35,8 @@ class Screening(MemoryTransport):
 
 @pytest.fixture
 def cameras(monkeypatch):
-    """Two cameras that give picture 0 a hundred times a second, and others when a test says so; by their ids."""
+    """Return two cameras by their ids, which deliver picture 0 a hundred times a second, and others when a test says
+    so."""
     both = {info.device_id: FakeCameras(running=True) for info in (WEBCAM, OTHER)}
     infos = {WEBCAM.device_id: WEBCAM, OTHER.device_id: OTHER}
 
@@ -53,13 +54,13 @@ def cameras(monkeypatch):
 
 
 def client(transport: MemoryTransport, **options) -> RTVIClient:
-    """A client that takes video only."""
+    """Return a client that only sends and receives video."""
     return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), **options)
 
 
 def test_a_camera_from_off_to_on_to_another(cameras):
-    """It is off at first, opened when it is turned on, replaced while it runs, and released when it is turned off; the
-    track goes on."""
+    """A camera is off at first, opened when turned on, replaced while it runs, and released when turned off; the track
+    continues."""
     transport = Screening()
     webcam, other = cameras.values()
     with client(transport) as user:
@@ -77,8 +78,8 @@ def test_a_camera_from_off_to_on_to_another(cameras):
             assert user.selected_cam == OTHER
             other.pictures.put(picture(2))
             assert any(number_of(frame) == 2 for frame in frames)
-            told = [next(events) for _ in range(3)]
-        assert sorted(event.type for event in told) == sorted(
+            received = [next(events) for _ in range(3)]
+        assert sorted(event.type for event in received) == sorted(
             [RTVIEvent.CAM_UPDATED, RTVIEvent.CAM_UPDATED, RTVIEvent.TRACK_STARTED]
         )
         assert transport.camera.wait(LIMIT)
@@ -90,7 +91,7 @@ def test_a_camera_from_off_to_on_to_another(cameras):
 
 
 def test_a_camera_that_is_not_there(cameras):
-    """update_cam() raises, and the one in use goes on."""
+    """update_cam() raises, and the camera in use continues."""
     transport = Screening()
     webcam = cameras[WEBCAM.device_id]
     with client(transport, enable_cam=True) as user:
@@ -103,7 +104,7 @@ def test_a_camera_that_is_not_there(cameras):
 
 
 def test_a_machine_without_cameras(monkeypatch):
-    """With the camera on the session begins all the same; `device_error` tells."""
+    """With the camera on the session begins nevertheless, and `device_error` is published."""
 
     def open_camera(device_id, **hints):
         raise DeviceError("There is no camera", devices=("cam",), type="not-found")
@@ -119,7 +120,7 @@ def test_a_machine_without_cameras(monkeypatch):
 
 
 def test_a_camera_with_wishes(cameras):
-    """A CameraSource takes the place of an id; what it opened is selected."""
+    """A CameraSource replaces an id; the device that it opened is the selected one."""
     fake = FakeCameras(running=True)
     transport = Screening()
     with client(transport, enable_cam=True, cam=CameraSource(width=320, height=240, fps=5, backend=fake)) as user:
@@ -129,7 +130,7 @@ def test_a_camera_with_wishes(cameras):
 
 
 def test_a_film_in_place_of_a_camera(tmp_path):
-    """What the bot sees are the pictures of the file; the next session begins with the first."""
+    """The bot receives the pictures of the file; the next session begins with the first one."""
     film = FileVideoSource(write_film(tmp_path / "film.avi", 5), fps=60)
     transport = Screening()
     user = client(transport, enable_cam=True, cam=film)
@@ -144,7 +145,7 @@ def test_a_film_in_place_of_a_camera(tmp_path):
 
 
 def test_a_screen_is_shared(screen):  # noqa: F811
-    """Its pictures go to the bot and to the track until sharing ends; the events tell of the track."""
+    """Its pictures go to the bot and to the track until sharing ends; the events carry the track."""
     transport = Screening()
     with (
         client(transport) as user,
@@ -165,7 +166,7 @@ def test_a_screen_is_shared(screen):  # noqa: F811
 
 
 def test_there_is_no_screen(monkeypatch):
-    """Sharing raises, and the event tells the rest of the program."""
+    """Sharing raises, and the event is published to the rest of the application."""
     pytest.importorskip("mss", reason="mss (extra screen) is not installed")
     monkeypatch.setenv("DISPLAY", ":9999")
     errors: list[DeviceError] = []

@@ -103,9 +103,7 @@ class Ears:
     def _receive(self, client: object, event: Event) -> None:
         assert isinstance(client, RTVIClient)
         name = threading.current_thread().name
-        allowed = (
-            getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith(("rtvi-worker-", "rtvi-io-"))
-        )
+        allowed = getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith("rtvi-worker-")
         heard = Heard(
             event=weakref.ref(event),
             type=event.type,

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
+from rtvi_sync.concurrency.future import Future
 from rtvi_sync.protocol import envelope
 from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import memory_client, server_message, session_of, transport_of
+from tests.support.clients import memory_client, server_message, transport_of
 from tests.support.slowness import GUARD
 
 
@@ -48,14 +49,13 @@ def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with memory_client(bot, events="manual") as client:
         client.on("server_message", lambda: None)
-        pending = session_of(client)._pending
-        resolve = pending.resolve
+        resolve = Future.resolve
 
-        def note(*answer: Any) -> bool:
+        def note(future: Future[Any], answer: RTVIMessage) -> None:
             queued.append(client.stats().events_queued)
-            return resolve(*answer)
+            resolve(future, answer)
 
-        monkeypatch.setattr(pending, "resolve", note)
+        monkeypatch.setattr(Future, "resolve", note)
         client.send_client_request("question")
         assert queued == [1]
         assert client.stats().events_queued == 2

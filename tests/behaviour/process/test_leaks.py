@@ -139,6 +139,13 @@ class TestNothingIsLeft:
         assert all(thread.get() > 3 for thread in threads)
         assert threads_of_package() == []
 
+    def test_a_session_without_media_starts_no_timer_thread(self) -> None:
+        """A transport that carries neither audio nor video has no device that the timer thread would look after."""
+        send_idle_home()
+        with memory_client() as client:
+            assert client.send_client_request("ping", 1) == 1
+            assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
+
     def test_quiet_clients_need_no_worker(self) -> None:
         """A client without events holds no queue worker."""
         runtime = acquire_runtime()

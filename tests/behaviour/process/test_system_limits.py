@@ -16,7 +16,8 @@ from tests.support.processes import run_python
 SCRIPT = """
 import gc, json, resource, sys, threading
 
-from rtvi_sync import RTVIClient, WebSocketTransport, teardown
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.session import limits
 from rtvi_sync.concurrency.lifecycle import send_idle_home
 from rtvi_sync.media import NullSink, SilenceSource
 
@@ -29,7 +30,7 @@ CALLS = {
     "action": lambda client: client.action({"service": "tts", "action": "say"}),
     "init_devices": lambda client: client.init_devices(),
 }
-teardown.TEARDOWN_LIMIT = 0.5  # the end of a session waits so long for a thread
+limits.TEARDOWN_LIMIT = 0.5  # the end of a session waits so long for a thread
 begin = threading.Thread.start
 room = None
 

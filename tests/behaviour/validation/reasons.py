@@ -50,7 +50,7 @@ METHODS: Final = {
     **dict.fromkeys(
         (
             *("BotSession.finish", "BotSession.keep", "BotSession.receive"),
-            *("ProxyConnection.close", "ProxyConnection.follow", "ProxyConnection.move"),
+            *("ProxyConnection.close", "ProxyConnection.apply_plan", "ProxyConnection.transfer"),
         ),
         _CALLED_BY_TOOL,
     ),

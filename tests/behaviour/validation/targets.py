@@ -11,11 +11,11 @@ from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, R
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
-from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, Mode
+from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
 from rtvi_sync.testing.embedded_bot.config import LiveConfig
-from rtvi_sync.testing.embedded_bot.llm_context import Context
-from rtvi_sync.testing.embedded_bot.session import State
-from rtvi_sync.testing.fault_injection.fault_connection import Address
+from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.session import SessionState
+from rtvi_sync.testing.fault_injection.fault_connection import TargetAddress
 from rtvi_sync.testing.faults import Reset
 
 
@@ -64,7 +64,10 @@ class Targets(ExitStack):
         return EmbeddedBot()
 
     def session(self) -> BotSession:
-        session = BotSession(NoLink(), State(mode=Mode(NEWEST), config=LiveConfig([], {}, None), context=Context(())))
+        session = BotSession(
+            NoLink(),
+            SessionState(bot_version=BotVersion(NEWEST), config=LiveConfig([], {}, None), context=LLMContext(())),
+        )
         session.finish(DisconnectedError("it has ended"))
         return session
 
@@ -78,7 +81,7 @@ class Targets(ExitStack):
         client, _ = pair = socket.socketpair()
         server = self.enter_context(socket.create_server(("127.0.0.1", 0)))
         selector = self.enter_context(selectors.DefaultSelector())
-        address = Address(socket.AF_INET, server.getsockname())
+        address = TargetAddress(socket.AF_INET, server.getsockname())
         connection = ProxyConnection(client, address, selector, lambda change: change())
         self.callback(connection.close)
         for end in pair:

@@ -1,4 +1,4 @@
-"""The camera's thread: who opens, reads and releases, and what becomes of trouble."""
+"""The camera's thread: opening, reading, releasing, sending, and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.slowness import takes
 
 
 def watch(session: Shoot, seconds: float) -> None:
-    """The watchdog looks for so long, four times a second, in a time of its own."""
+    """Run the watchdog for this many seconds of its own time, four times per second."""
     begun = session.watched
     while session.watched < begun + seconds:
         session.watched += 0.25
@@ -26,13 +26,13 @@ def watch(session: Shoot, seconds: float) -> None:
 
 @pytest.fixture
 def fake() -> FakeCameras:
-    """A camera that does what the test says."""
+    """Return a camera that the test controls."""
     return FakeCameras()
 
 
 @pytest.fixture
 def shoot(fake):
-    """`shoot()` reads the fake camera, or what it is given; ended after the test."""
+    """Return `shoot()`, which captures from the fake camera or from a source; ended after the test."""
     made: list[Shoot] = []
 
     def make(cam=None, **options) -> Shoot:
@@ -41,13 +41,13 @@ def shoot(fake):
 
     yield make
     for each in made:
-        for _ in range(3):  # of those that wait for a picture
+        for _ in range(3):  # for threads that wait for a frame
             fake.pictures.put(picture(0))
         each.end()
 
 
 class Album:
-    """A source of a user's: gives the pictures it has, then what `end` says; None: it waits."""
+    """Source of an application: returns its frames, then `end`, before which it blocks if `ends` is False."""
 
     def __init__(self, *pictures: object, end: object = None, ends: bool = True) -> None:
         self.pictures = list(pictures)
@@ -75,7 +75,7 @@ class Album:
 
 
 def test_one_thread_opens_reads_and_releases(fake, shoot):
-    """All calls to a camera come from the thread rtvi-cam, also the last one, whoever ends the session."""
+    """All calls to a camera come from the thread rtvi-cam, also the last one, whichever thread ends the session."""
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(LIMIT))
@@ -89,13 +89,13 @@ def test_one_thread_opens_reads_and_releases(fake, shoot):
     (thread,) = {ident for _, ident in fake.calls}
     assert thread != threading.get_ident()
     assert session.threads == {thread}
-    assert [number_of(frame) for frame in session.published] == [1, 2]  # the one after halt() is nobody's
+    assert [number_of(frame) for frame in session.published] == [1, 2]  # the one after halt() is dropped
     assert session.infos == [WEBCAM]
     assert session.errors == []
 
 
 def test_the_threads_have_names(fake, shoot):
-    """They are rtvi-cam and, once the transport takes video, rtvi-video; a screen's is rtvi-screen."""
+    """The threads are rtvi-cam and, once the transport takes video, rtvi-video; a screen's is rtvi-screen."""
 
     def roles() -> list[str]:
         return sorted(t.name.rpartition("-")[0] for t in threading.enumerate() if t.name.startswith("rtvi-"))
@@ -113,7 +113,7 @@ def test_the_threads_have_names(fake, shoot):
 
 
 def test_off_releases_the_device_at_once(fake, shoot):
-    """Turned off, the device is released after the picture under way, which nobody gets; turned on, it is opened."""
+    """Turned off, the device is released after the current read, whose frame is dropped; turned on, it is opened."""
     session = shoot()
     fake.pictures.put(picture(1))
     session.until(lambda: session.published)
@@ -129,8 +129,8 @@ def test_off_releases_the_device_at_once(fake, shoot):
     assert session.infos == [WEBCAM, WEBCAM]
 
 
-def test_a_camera_that_is_off_is_not_touched(fake, shoot):
-    """Nothing is opened before it is turned on, and nobody waits for it."""
+def test_a_camera_that_is_off_is_not_opened(fake, shoot):
+    """Nothing is opened before the camera is turned on, and wait_opened() does not block."""
     session = shoot(on=False)
     session.camera.wait_opened(Deadline(LIMIT))
     assert fake.calls == []
@@ -140,24 +140,24 @@ def test_a_camera_that_is_off_is_not_touched(fake, shoot):
 
 
 def test_hints_reach_the_camera(fake, shoot):
-    """The size and the rate that were wished for are asked of the device."""
+    """Size and frame rate are requested of the device."""
     shoot(CameraSource("Fake/Webcam", width=1280, height=720, fps=15, backend=fake))
     fake.wait_for("open", 1)
     assert fake.hints == {"device_id": "Fake/Webcam", "width": 1280, "height": 720, "fps": 15}
 
 
-@pytest.mark.parametrize("wish", [{"width": 0}, {"height": -1}, {"fps": 0}, {"fps": float("inf")}])
-def test_impossible_hints(wish):
-    """A wish that no camera can fulfil is an error where it is made."""
+@pytest.mark.parametrize("hint", [{"width": 0}, {"height": -1}, {"fps": 0}, {"fps": float("inf")}])
+def test_impossible_hints(hint):
+    """A request that no camera can fulfil raises where it is made."""
     with pytest.raises(ValueError, match=r"must be (a positive number|an integer of 1 or more), not"):
-        CameraSource(**wish)
+        CameraSource(**hint)
 
 
 # -- sending
 
 
-def test_a_slow_transport_gets_the_newest(fake, shoot):
-    """While a picture is being sent capture goes on; then the newest is sent, and what lay between is counted."""
+def test_a_slow_transport_gets_the_newest_frame(fake, shoot):
+    """While a frame is being sent capture continues; then the newest is sent, and those in between are counted."""
     sent: list[VideoFrame] = []
     sending, go_on = threading.Event(), threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_slow_transport_gets_the_newest(fake, shoot):
 
 
 def test_before_the_bot_is_ready_nothing_is_sent(fake, shoot):
-    """The local track has pictures from the beginning, the bot from start() on."""
+    """The local track gets frames from the beginning, the bot from start() on."""
     sent: list[int] = []
     arrived = threading.Event()
 
@@ -205,7 +205,7 @@ def test_before_the_bot_is_ready_nothing_is_sent(fake, shoot):
     [(DisconnectedError("the line is gone"), []), (RuntimeError("a bug"), ["Sending video failed"])],
 )
 def test_an_error_ends_the_sending_alone(fake, shoot, caplog, error, logged):
-    """A line that is gone ends the sending without a word, a bug of the transport is logged; the track goes on."""
+    """A lost connection ends the sending silently, a bug of the transport is logged; the track continues."""
     calls: list[VideoFrame] = []
 
     def send(frame: VideoFrame) -> None:
@@ -223,7 +223,7 @@ def test_an_error_ends_the_sending_alone(fake, shoot, caplog, error, logged):
 
 
 def test_nothing_is_sent_once_it_is_off_or_halted(fake, shoot):
-    """A picture that waited for a slow transport is forgotten when the camera is turned off, and at the end."""
+    """A frame that waited for a slow transport is dropped when the camera is turned off, and at the end."""
     for stop in ("turn", "halt"):
         sent: list[int] = []
         sending, go_on = threading.Event(), threading.Event()
@@ -253,8 +253,8 @@ def test_nothing_is_sent_once_it_is_off_or_halted(fake, shoot):
         fake.calls.clear()
 
 
-def test_a_transport_that_hangs_is_given_up(fake, shoot):
-    """join() gives up the thread that sends, in time; the camera's own has ended."""
+def test_a_transport_that_hangs_is_abandoned(fake, shoot):
+    """join() returns the sending thread at its deadline; the camera's own has ended."""
     go_on = threading.Event()
     sending = threading.Event()
 
@@ -274,11 +274,11 @@ def test_a_transport_that_hangs_is_given_up(fake, shoot):
     given_up.join(LIMIT)
 
 
-# -- trouble
+# -- failures
 
 
-def test_a_camera_that_cannot_be_had(fake, shoot):
-    """wait_opened() raises what kept it from opening, and nothing is reported beside."""
+def test_a_camera_that_cannot_be_opened(fake, shoot):
+    """wait_opened() raises the error of the open, and nothing is reported."""
     fake.refuse = DeviceError("There is no camera", devices=("cam",), type="not-found")
     session = shoot()
     with pytest.raises(DeviceError, match="no camera") as caught:
@@ -289,8 +289,8 @@ def test_a_camera_that_cannot_be_had(fake, shoot):
 
 
 def test_a_missing_library(fake, shoot, monkeypatch):
-    """wait_opened() raises MissingExtraError as it is; later it is reported as a device that was not found, and it is
-    not tried again by itself."""
+    """wait_opened() raises MissingExtraError unchanged; later it is reported as a device that was not found, and the
+    camera is not opened again by itself."""
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
     fake.refuse = MissingExtraError("The camera", "video")
     with pytest.raises(MissingExtraError, match=r"rtvi_sync\[video\]"):
@@ -306,7 +306,7 @@ def test_a_missing_library(fake, shoot, monkeypatch):
 
 
 def test_a_camera_that_fails_is_reported_once_and_tried_again(fake, shoot, monkeypatch):
-    """It is released at once, tried again quietly, and when it works again `opened` tells."""
+    """The camera is released immediately, opened again without reports, and `opened` is called once it works again."""
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
     session = shoot()
     fake.pictures.put(picture(1))
@@ -325,8 +325,8 @@ def test_a_camera_that_fails_is_reported_once_and_tried_again(fake, shoot, monke
     assert len({ident for _, ident in fake.calls}) == 1
 
 
-def test_who_turns_it_on_anew_is_told_anew(fake, shoot, monkeypatch):
-    """A failure that was reported is reported again to a program that turns the camera off and on."""
+def test_a_failure_is_reported_again_after_the_camera_was_turned_off_and_on(fake, shoot, monkeypatch):
+    """A known failure is reported again once the application has turned the camera off and on."""
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 60.0)
     session = shoot()
     fake.pictures.put(picture(1))
@@ -339,7 +339,7 @@ def test_who_turns_it_on_anew_is_told_anew(fake, shoot, monkeypatch):
 
 
 def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
-    """check() reports a camera from which no picture comes for 3 s; when one comes, all is well again."""
+    """check() reports a camera that delivers no frame for 3 s; `opened` is called with the next frame."""
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(LIMIT))
@@ -358,7 +358,7 @@ def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
 
 
 def test_a_camera_may_take_its_time_to_open(fake, shoot):
-    """The watchdog grants 10 s for the first picture."""
+    """The watchdog allows 10 s for the first frame."""
     session = shoot(on=False)
     with fake.hang():
         session.turn(True)
@@ -370,7 +370,7 @@ def test_a_camera_may_take_its_time_to_open(fake, shoot):
 
 
 def test_a_process_that_was_stopped(fake, shoot):
-    """Then the watchdog comes late, too, and says nothing of a camera that had no chance to answer."""
+    """If the process was suspended, the watchdog is late too, and does not report the camera."""
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(LIMIT))
@@ -381,8 +381,8 @@ def test_a_process_that_was_stopped(fake, shoot):
     assert session.errors == []
 
 
-def test_a_source_of_the_users_may_wait(shoot):
-    """The watchdog is for devices."""
+def test_a_source_of_the_application_may_block(shoot):
+    """The watchdog checks devices only."""
     album = Album(ends=False)
     session = shoot(album)
     watch(session, 60.0)
@@ -390,8 +390,8 @@ def test_a_source_of_the_users_may_wait(shoot):
     album.go_on.set()
 
 
-def test_a_hung_camera_is_abandoned_and_frees_itself(fake, shoot):
-    """join() gives up in time; when the library lets the thread go it releases what it had, and does nothing else."""
+def test_a_hung_camera_is_abandoned_and_releases_itself(fake, shoot):
+    """join() returns at its deadline; when the library call returns, the thread releases the camera and ends."""
     session = shoot()
     session.camera.start(lambda frame: None)
     fake.pictures.put(picture(1))
@@ -415,7 +415,7 @@ def test_a_hung_camera_is_abandoned_and_frees_itself(fake, shoot):
 
 
 def test_a_source_that_was_abandoned_serves_the_next_session(fake, shoot):
-    """A thread that comes back late releases its own capture, not the one that the next session reads."""
+    """An abandoned thread releases its own capture, not the one that the next session reads."""
     source = CameraSource(backend=fake)
     first = shoot(source)
     fake.pictures.put(picture(1))
@@ -425,7 +425,7 @@ def test_a_source_that_was_abandoned_serves_the_next_session(fake, shoot):
         given_up = first.end(0.05)
         second = shoot(source)
         fake.wait_for("try", 2)
-    while given_up.is_alive():  # both wait for pictures, and either may get one
+    while given_up.is_alive():  # both wait for frames, and either may get one
         fake.pictures.put(picture(2))
         given_up.join(0.01)
     fake.pictures.put(picture(3))
@@ -436,7 +436,7 @@ def test_a_source_that_was_abandoned_serves_the_next_session(fake, shoot):
 
 
 def test_a_camera_that_hangs_while_it_opens(fake, shoot):
-    """wait_opened() says so in time."""
+    """wait_opened() raises at its deadline."""
     session = shoot()
     with fake.hang():
         with pytest.raises(DeviceError, match="does not answer"):
@@ -445,11 +445,11 @@ def test_a_camera_that_hangs_while_it_opens(fake, shoot):
     fake.pictures.put(picture(1))
 
 
-# -- sources of the user's
+# -- sources of the application
 
 
 def test_a_source_is_read_and_closed_on_the_same_thread(shoot):
-    """It is read while the camera is on, and closed when it is turned off and at the end."""
+    """A source is read while the camera is on, and closed when it is turned off and at the end."""
     album = Album(picture(1), picture(2), ends=False, end=picture(3))
     session = shoot(album)
     session.camera.wait_opened(Deadline(LIMIT))  # nothing to wait for
@@ -463,7 +463,7 @@ def test_a_source_is_read_and_closed_on_the_same_thread(shoot):
     assert session.infos == []
 
 
-def test_a_source_that_is_never_on_is_not_touched(shoot):
+def test_a_source_that_is_never_on_is_not_read(shoot):
     """With the camera off a source is neither read nor closed."""
     album = Album(picture(1))
     shoot(album, on=False).end()
@@ -471,7 +471,7 @@ def test_a_source_that_is_never_on_is_not_touched(shoot):
 
 
 def test_a_source_that_ends_is_read_again_when_turned_on(shoot):
-    """None ends it; turned off and on it begins again."""
+    """None ends the source; turning the camera off and on reads it again."""
     album = Album(picture(1))
     session = shoot(album)
     session.until(lambda: session.published)
@@ -493,7 +493,7 @@ def test_a_source_that_ends_is_read_again_when_turned_on(shoot):
     ids=["exception", "exit", "type", "device error"],
 )
 def test_a_source_that_fails(shoot, album, message):
-    """An exception of whatever kind is reported, closes the source and does not end the thread's duty."""
+    """An exception of any type is reported and closes the source, and the thread continues."""
     session = shoot(album)
     session.until(lambda: session.errors)
     session.end()
@@ -504,7 +504,7 @@ def test_a_source_that_fails(shoot, album, message):
 
 
 def test_a_source_that_cannot_be_closed(shoot):
-    """What close() raises is reported."""
+    """An exception of close() is reported."""
 
     class Jammed(Album):
         def close(self) -> None:
@@ -516,7 +516,7 @@ def test_a_source_that_cannot_be_closed(shoot):
 
 
 def test_two_sessions_cannot_share_a_source(shoot):
-    """The second one is told; when the first has ended it may."""
+    """The second session raises; once the first has ended, it can use the source."""
     album = Album(picture(1), ends=False)
     first = shoot(album)
     with pytest.raises(DeviceError, match="used by another session") as caught:
@@ -528,7 +528,7 @@ def test_two_sessions_cannot_share_a_source(shoot):
 
 
 def test_a_source_that_hangs_is_not_closed(shoot):
-    """Given up, a source of the user's is left alone: the next session may be reading it."""
+    """An abandoned source of the application is not closed, because the next session may be reading it."""
     album = Album(ends=False)
     session = shoot(album)
     given_up = session.end(0.05)
@@ -538,8 +538,8 @@ def test_a_source_that_hangs_is_not_closed(shoot):
     assert album.closed == []
 
 
-def test_a_source_that_never_waits_is_held_back(shoot):
-    """One that returns at once is read at most 60 times a second, so that it takes no whole core."""
+def test_a_source_that_never_blocks_is_throttled(shoot):
+    """A source that never blocks is read at most 60 times per second, so that it does not occupy a whole core."""
 
     class Endless(Album):
         def read(self):
@@ -553,7 +553,7 @@ def test_a_source_that_never_waits_is_held_back(shoot):
 
 
 def test_many_short_sessions(fake, shoot):
-    """Turned on and off and ended at any moment, nothing is left open and no thread remains."""
+    """After sessions that are turned on and off and ended at any moment no camera is open and no thread runs."""
     before = threading.active_count()
     for number in range(60):
         fake.pictures.put(picture(number))

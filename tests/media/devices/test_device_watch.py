@@ -64,10 +64,10 @@ def test_coming_and_going(stub: Stub) -> None:
 
 def process_of_watches() -> subprocess.Popen[bytes]:
     """The one that is asked for the devices now."""
-    lookout = device_watch._lookout
-    assert lookout is not None
-    assert lookout._prober is not None
-    return lookout._prober
+    poller = device_watch._poller
+    assert poller is not None
+    assert poller._process is not None
+    return poller._process
 
 
 def test_closing_ends_thread_and_process(stub: Stub) -> None:
@@ -101,7 +101,7 @@ def test_watches_share_a_process(stub: Stub) -> None:
 
 
 def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
-    """The process is killed in the midst of its work."""
+    """close() kills the process during its work."""
     watch = DeviceWatch(Told(), INTERVAL)
     settle(watch)
     (before,) = children()

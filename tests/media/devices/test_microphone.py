@@ -1,4 +1,4 @@
-"""The microphone of a machine: opened, read, muted, failing, hanging, given up."""
+"""The microphone of a machine: open, read, mute, failure, hang, abandonment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GONE = DeviceError("It is gone", devices=("mic",), type="not-found")
 
 
 class Rig:
-    """One microphone on a machine in manual time, with all that it told."""
+    """One microphone on a machine in manual time, with all its calls of `report` and `opened`."""
 
     def __init__(self, *, enabled: bool = True, device_id: str | None = None) -> None:
         self.world = World()
@@ -33,10 +33,10 @@ class Rig:
         self.device_id = device_id
         self.sent: list[tuple[bytes, int, float]] = []
         self.heard: list[tuple[bytes, int, float]] = []
-        self.told: list[str] = []
+        self.statuses: list[str] = []
         self.errors: list[DeviceError] = []
         self.sending = lambda: None
-        self.timer = TimerThread()  # never begins
+        self.timer = TimerThread()  # never started
         self.mic: DeviceMic | None = None
 
     def make(self) -> Rig:
@@ -46,14 +46,14 @@ class Rig:
             enabled=lambda: self.enabled,
             publish=lambda *frame: self.heard.append(frame),
             report=lambda error: self.report(error),
-            opened=lambda device: self.told.append(device.label),
+            opened=lambda device: self.statuses.append(device.label),
             clock=self.world.now,
             wait=self.world.wait,
         )
         return self
 
     def begin(self) -> Rig:
-        """Make it, let it open its device, and send."""
+        """Make the microphone, let it open its device, and start sending."""
         self.make()
         self.world.settle()
         self.mic.wait_opened(Deadline(0))
@@ -61,7 +61,7 @@ class Rig:
         return self
 
     def report(self, error: DeviceError) -> None:
-        self.told.append("failed")
+        self.statuses.append("failed")
         self.errors.append(error)
 
     def send(self, pcm: bytes, rate: int) -> None:
@@ -73,7 +73,7 @@ class Rig:
         self.mic.look()
 
     def watch(self, seconds: float) -> None:
-        """Let time pass with the watchdog at work, four times a second."""
+        """Let time pass while the watchdog runs, four times per second."""
         for _ in range(round(seconds * 4)):
             self.world.advance(0.25)
             self.mic.check(self.world.time)
@@ -83,7 +83,7 @@ class Rig:
         return [pcm for pcm, _, _ in self.sent]
 
     def halt(self) -> None:
-        """Halt it and let its thread end, which needs the period that it is reading."""
+        """Halt the microphone and let its thread end, after the period that it is reading."""
         self.mic.halt()
         self.world.advance(0.02)
         assert self.mic.join(Deadline(LIMIT)) is None
@@ -98,13 +98,13 @@ class Rig:
 
 
 def gaps(rig: Rig) -> list[float]:
-    """The seconds between what was sent."""
-    return [later - sooner for (_, _, sooner), (_, _, later) in itertools.pairwise(rig.sent)]
+    """Return the seconds between consecutive sends."""
+    return [later - earlier for (_, _, earlier), (_, _, later) in itertools.pairwise(rig.sent)]
 
 
 @pytest.fixture
 def rig():
-    """Makes rigs; after the test each must have ended in order."""
+    """Return a factory of rigs; after the test each must end cleanly."""
     made: list[Rig] = []
 
     def make(**options) -> Rig:
@@ -116,11 +116,11 @@ def rig():
         each.end()
 
 
-# -- hearing and sending ---------------------------------------------------------------------------------------------
+# -- capture and sending ---------------------------------------------------------------------------------------------
 
 
 def test_each_period_is_sent_when_it_is_read(rig):
-    """Periods of 20 ms at 16 kHz leave in order, at the very time they are there, on the thread that reads."""
+    """Periods of 20 ms at 16 kHz are sent in order, when their read returns, on the thread that reads."""
     mic = rig().begin()
     start = mic.world.time
     threads: set[str] = set()
@@ -132,11 +132,11 @@ def test_each_period_is_sent_when_it_is_read(rig):
     assert mic.heard == mic.sent
     assert len(threads) == 1
     assert threads.pop().startswith("rtvi-mic-")
-    assert (mic.told, mic.mic.underruns, mic.mic.stale_dropped) == (["mic_a"], 0, 0)
+    assert (mic.statuses, mic.mic.underruns, mic.mic.stale_dropped) == (["mic_a"], 0, 0)
 
 
-def test_before_the_bot_is_ready_only_the_track_hears(rig):
-    """Until start() nothing is sent; what is heard after it is, and a second start() changes nothing."""
+def test_before_the_bot_is_ready_only_the_track_gets_audio(rig):
+    """Audio is sent from start() on, and a second start() has no effect."""
     mic = rig().make()
     mic.world.advance(0.1)
     assert [pcm for pcm, _, _ in mic.heard] == [frame(number) for number in range(1, 6)]
@@ -147,16 +147,16 @@ def test_before_the_bot_is_ready_only_the_track_hears(rig):
     assert mic.pcm == [frame(6), frame(7)]
 
 
-def test_a_device_of_the_users_choice(rig):
-    """The device is asked for by its id, and told."""
+def test_a_device_is_opened_by_its_id(rig):
+    """The device is opened by its id, and `opened` is called with it."""
     mic = rig(device_id="ALSA/mic_b").begin()
     assert mic.audio.asked[0][0] == "ALSA/mic_b"
-    assert mic.told == ["mic_b"]
+    assert mic.statuses == ["mic_b"]
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
 def test_a_device_that_refuses_16_khz(rig, rate):
-    """What is sent has the device's own rate, as it came; 1 s of silence has as many samples as a second has."""
+    """Audio is sent at the device's own rate, unconverted; 1 s of silence has exactly one second's samples."""
     mic = rig()
     mic.audio.rate = rate
     mic.begin().world.advance(0.1)
@@ -167,8 +167,8 @@ def test_a_device_that_refuses_16_khz(rig, rate):
     assert {sent_rate for _, sent_rate, _ in mic.sent} == {rate}
 
 
-def test_when_the_line_is_gone_the_track_goes_on(rig, caplog):
-    """The first refusal ends the sending, quietly; readers of the local track hear on."""
+def test_when_the_connection_is_lost_the_track_continues(rig, caplog):
+    """The first error ends the sending, without a log; readers of the local track still get audio."""
     mic = rig().begin()
     tries: list[int] = []
 
@@ -188,7 +188,7 @@ def test_when_the_line_is_gone_the_track_goes_on(rig, caplog):
 
 @pytest.mark.parametrize("moment", [0.0, 0.005, 0.0199])
 def test_muting_closes_the_device_within_100_ms(rig, moment):
-    """Muted in the midst of a period, the device is closed at its end, and of that period nothing is sent."""
+    """Muted during a period, the device is closed at its end, and that period is not sent."""
     mic = rig().begin()
     mic.world.advance(0.1 + moment)
     muted_at = mic.world.time
@@ -201,7 +201,7 @@ def test_muting_closes_the_device_within_100_ms(rig, moment):
 
 
 def test_muting_sends_a_second_of_silence_in_real_time(rig):
-    """After the last frame come 50 chunks of silence, 20 ms apart, and then nothing; readers of the track get them."""
+    """The last frame is followed by 50 chunks of silence, 20 ms apart, also on the track, and then by nothing."""
     mic = rig().begin()
     mic.world.advance(0.1)
     mic.enable(False)
@@ -211,20 +211,20 @@ def test_muting_sends_a_second_of_silence_in_real_time(rig):
     assert mic.heard == mic.sent
 
 
-def test_muted_from_the_start_no_device_is_touched(rig):
-    """With the microphone off nothing is opened, sent or waited for until it is on."""
+def test_muted_from_the_start_no_device_is_opened(rig):
+    """While the microphone is off nothing is opened or sent, and wait_opened() does not block."""
     mic = rig(enabled=False).make()
     mic.mic.wait_opened(Deadline(0))
     mic.mic.start(mic.timer, mic.send)
     mic.watch(10.0)
-    assert (mic.audio.asked, mic.sent, mic.told) == ([], [], [])
+    assert (mic.audio.asked, mic.sent, mic.statuses) == ([], [], [])
     mic.enable(True)
     mic.world.advance(0.04)
-    assert (mic.pcm, mic.told) == ([frame(1), frame(2)], ["mic_a"])
+    assert (mic.pcm, mic.statuses) == ([frame(1), frame(2)], ["mic_a"])
 
 
 def test_unmuting_opens_the_device_again(rig):
-    """The device is opened anew and told, and the silence of the muting ends with the first frame."""
+    """The device is opened again, `opened` is called, and the silence ends with the first frame."""
     mic = rig().begin()
     mic.world.advance(0.04)
     mic.enable(False)
@@ -232,12 +232,12 @@ def test_unmuting_opens_the_device_again(rig):
     mic.enable(True)
     mic.world.advance(0.06)
     assert mic.pcm == [frame(1), frame(2), *[SILENCE] * 5, frame(1), frame(2), frame(3)]
-    assert mic.told == ["mic_a", "mic_a"]
+    assert mic.statuses == ["mic_a", "mic_a"]
     assert len(mic.audio.asked) == 2
 
 
 def test_unmuted_before_the_period_ends(rig):
-    """Who mutes and unmutes within one period keeps the device, and loses nothing."""
+    """Muting and unmuting within one period keeps the device open and loses no audio."""
     mic = rig().begin()
     mic.world.advance(0.05)
     for enable in (False, True) * 5:
@@ -248,7 +248,7 @@ def test_unmuted_before_the_period_ends(rig):
 
 
 def test_muting_and_unmuting_fast_never_outruns_real_time(rig):
-    """However fast it is switched, no more audio is sent than time has passed, and the device is there in the end."""
+    """At any switching speed no more audio is sent than time has passed, and the device is open in the end."""
     mic = rig().begin()
     start = mic.world.time
     for enable in (False, True) * 100:
@@ -260,8 +260,8 @@ def test_muting_and_unmuting_fast_never_outruns_real_time(rig):
     assert set(mic.pcm[-4:]).isdisjoint({SILENCE})
 
 
-def test_the_second_muting_within_a_second_has_one_hush(rig):
-    """Muted, unmuted for a moment and muted again, the bot hears one second of silence, not two at once."""
+def test_the_second_muting_within_a_second_has_one_silence(rig):
+    """Muted, unmuted briefly and muted again, the bot gets one second of silence, not two."""
     mic = rig().begin()
     mic.world.advance(0.02)
     mic.enable(False)
@@ -275,7 +275,7 @@ def test_the_second_muting_within_a_second_has_one_hush(rig):
 
 
 def test_muted_while_it_opens(rig):
-    """A device that is slow to open is closed unread when the microphone was muted meanwhile."""
+    """If the microphone is muted while a slow device opens, the device is closed without a read."""
     mic = rig()
     mic.audio.open_takes = 0.5
     mic.make().world.advance(0.1)
@@ -288,7 +288,7 @@ def test_muted_while_it_opens(rig):
 
 
 def test_muted_before_the_first_open(rig):
-    """When the program mutes before the thread has come to it, nothing is opened and nobody waits for it."""
+    """If the application mutes before the thread opens the device, nothing is opened and wait_opened() returns."""
     mic = rig()
     asked = iter([True])
     mic.mic = DeviceMic(
@@ -311,7 +311,7 @@ def test_muted_before_the_first_open(rig):
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("A microphone", "audio")])
 def test_a_device_that_cannot_be_opened_at_first(rig, error):
-    """wait_opened() raises what the backend raised, each time; nothing is reported or tried again."""
+    """wait_opened() raises the backend's error, each time; nothing is reported or tried again."""
     mic = rig()
     mic.audio.open_error = error
     mic.make().world.settle()
@@ -326,11 +326,11 @@ def test_a_device_that_cannot_be_opened_at_first(rig, error):
     mic.mic.start(mic.timer, mic.send)
     mic.enable(False)
     mic.watch(5.0)
-    assert (len(mic.audio.asked), mic.told, mic.heard) == (1, [], [])
+    assert (len(mic.audio.asked), mic.statuses, mic.heard) == (1, [], [])
 
 
-def test_a_backend_with_a_fault(rig):
-    """An exception that the backend may not raise is a DeviceError that shows it."""
+def test_a_backend_with_a_bug(rig):
+    """An unexpected exception of the backend becomes a DeviceError that quotes it."""
     mic = rig()
     mic.audio.open_error = ZeroDivisionError("a fault")
     mic.make().world.settle()
@@ -340,7 +340,7 @@ def test_a_backend_with_a_fault(rig):
 
 
 def test_a_slow_device_is_waited_for(rig):
-    """wait_opened() returns when the device is open; the watchdog leaves the first open to it."""
+    """wait_opened() returns when the device is open; the watchdog does not check the first open."""
     mic = rig()
     mic.audio.open_takes = 3.0
     mic.make().watch(2.0)
@@ -351,11 +351,11 @@ def test_a_slow_device_is_waited_for(rig):
     mic.watch(1.0)
     thread.join(LIMIT)
     assert outcome == ["opened"]
-    assert mic.told == ["mic_a"]
+    assert mic.statuses == ["mic_a"]
 
 
 def test_a_first_open_that_hangs(rig):
-    """wait_opened() gives up at its deadline and says what to do; the thread is left behind and comes back harmless."""
+    """wait_opened() raises at its deadline and says what to do; the abandoned thread ends without side effects."""
     mic = rig()
     mic.audio.hangs = True
     mic.make().world.settle()
@@ -367,11 +367,11 @@ def test_a_first_open_that_hangs(rig):
     mic.audio.hangs = False
     thread.join(LIMIT)
     assert not thread.is_alive()
-    assert (mic.told, mic.heard, len(mic.audio.closed_at)) == ([], [], 1)
+    assert (mic.statuses, mic.heard, len(mic.audio.closed_at)) == ([], [], 1)
 
 
 def test_the_session_ends_during_the_first_open(rig):
-    """halt() wakes who waits for a device that hangs."""
+    """halt() wakes a thread that waits for a device that hangs."""
     mic = rig()
     mic.audio.hangs = True
     mic.make().world.settle()
@@ -386,7 +386,8 @@ def test_the_session_ends_during_the_first_open(rig):
 
 
 def test_a_device_that_fails(rig, caplog):
-    """One report and one line in the log, the device closed, 1 s of silence, then one try a second without noise."""
+    """A failure makes one report and one log line; the device is closed, 1 s of silence sent, then one silent try per
+    second."""
     mic = rig().begin()
     mic.world.advance(0.105)
     mic.audio.fail(GONE)
@@ -401,7 +402,7 @@ def test_a_device_that_fails(rig, caplog):
 
 
 def test_a_device_that_comes_back(rig):
-    """When a try succeeds frames flow again, and the device is told once the first of them has come."""
+    """When a try succeeds frames are sent again, and `opened` is called with the first of them."""
     mic = rig().begin()
     mic.audio.fail(GONE)
     mic.audio.open_error = GONE
@@ -410,28 +411,28 @@ def test_a_device_that_comes_back(rig):
     mic.audio.open_error = None
     mic.sent.clear()
     mic.world.advance(0.51)
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
     mic.world.advance(0.04)
-    assert mic.told == ["mic_a", "failed", "mic_a"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
     assert mic.pcm == [frame(1), frame(2)]
 
 
-def test_a_device_that_opens_and_fails_at_once(rig):
-    """A device that can be opened and not read is reported once, not each second anew."""
+def test_a_device_that_opens_and_fails_immediately(rig):
+    """A device that can be opened and not read is reported once, not every second."""
     mic = rig().begin()
     mic.audio.fail(GONE)
     mic.watch(9.5)
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
     assert len(mic.audio.asked) == 1 + 9
     mic.audio.fail(None)
     mic.watch(2.0)
     mic.audio.fail(GONE)
     mic.watch(2.0)
-    assert mic.told == ["mic_a", "failed", "mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a", "failed"]
 
 
-def test_a_failed_device_is_left_alone_while_muted(rig):
-    """Muted, it is not tried; unmuted, it is tried at once, and what is known is not reported again."""
+def test_a_failed_device_is_not_opened_while_muted(rig):
+    """While muted the device is not tried; unmuting tries it immediately, and a known failure is not reported again."""
     mic = rig().begin()
     mic.audio.fail(GONE)
     mic.audio.open_error = GONE
@@ -443,11 +444,11 @@ def test_a_failed_device_is_left_alone_while_muted(rig):
     mic.enable(True)
     mic.world.advance(0.01)
     assert len(mic.audio.asked) == 2
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
 
 
 def test_muting_and_unmuting_tries_a_failed_device(rig):
-    """Who mutes and unmutes need not wait until the second is over."""
+    """Muting and unmuting tries the device before the retry interval is over."""
     mic = rig().begin()
     mic.audio.fail(GONE)
     mic.world.advance(0.3)
@@ -456,11 +457,11 @@ def test_muting_and_unmuting_tries_a_failed_device(rig):
     mic.world.advance(0.1)
     mic.enable(True)
     mic.world.advance(0.05)
-    assert mic.told == ["mic_a", "failed", "mic_a"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
 
 
 def test_muted_in_the_silence_after_a_failure(rig):
-    """The silence goes on where it was: 1 s in all, at its pace."""
+    """The silence continues: 1 s in all, in real time."""
     mic = rig().begin()
     mic.world.advance(0.02)
     mic.audio.fail(GONE)
@@ -473,7 +474,7 @@ def test_muted_in_the_silence_after_a_failure(rig):
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("A microphone", "audio")])
 def test_a_microphone_that_is_first_unmuted_later_and_missing(rig, error):
-    """What goes wrong when a muted microphone is switched on is reported, and the device is waited for."""
+    """A failure after the first unmuting is reported, and the device is tried again until it works."""
     mic = rig(enabled=False)
     mic.audio.open_error = error
     mic.begin()
@@ -482,21 +483,21 @@ def test_a_microphone_that_is_first_unmuted_later_and_missing(rig, error):
     assert [(str(told), told.devices, told.type) for told in mic.errors] == [(str(error), ("mic",), "not-found")]
     mic.audio.open_error = None
     mic.world.advance(1.1)
-    assert mic.told == ["failed", "mic_a"]
+    assert mic.statuses == ["failed", "mic_a"]
 
 
 # -- hanging ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_device_that_hangs_is_reported_once(rig):
-    """A device without a frame for 1 s is reported with what to do, once, at 1.5 s the latest."""
+    """A device without a frame for 1 s is reported once, with what to do, after 1.5 s at the latest."""
     mic = rig().begin()
     mic.watch(1.0)
     mic.audio.hangs = True
     mic.watch(0.75)
-    assert mic.told == ["mic_a"]
+    assert mic.statuses == ["mic_a"]
     mic.watch(0.75)
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
     mic.watch(60.0)
     (error,) = mic.errors
     assert (error.devices, error.type) == (("mic",), "unknown")
@@ -504,8 +505,8 @@ def test_a_device_that_hangs_is_reported_once(rig):
     assert "update_mic()" in str(error)
 
 
-def test_a_device_that_hung_and_goes_on(rig):
-    """Its frames flow again without what was recorded meanwhile, the device is told, and may hang once more."""
+def test_a_device_that_hung_and_continues(rig):
+    """Frames are sent again without the stale audio, `opened` is called, and a second hang is reported again."""
     mic = rig().begin()
     mic.watch(1.0)
     for number in (1, 2):
@@ -514,20 +515,20 @@ def test_a_device_that_hung_and_goes_on(rig):
         mic.sent.clear()
         mic.audio.hangs = False
         mic.world.advance(0.1)
-        assert mic.told == ["mic_a", *["failed", "mic_a"] * number]
+        assert mic.statuses == ["mic_a", *["failed", "mic_a"] * number]
         assert mic.pcm == [frame(50 + 155 * number - back) for back in (4, 3, 2, 1, 0)]
         assert mic.mic.stale_dropped == 150 * number
 
 
-def test_a_device_goes_on_while_it_is_reported(rig):
-    """That all is well again is told after the report, even if it is while that is being made."""
+def test_a_device_continues_while_it_is_reported(rig):
+    """If the device works again during `report`, `opened` is called after it."""
     mic = rig().begin()
     entered, go = threading.Event(), threading.Event()
 
     def report(error: DeviceError) -> None:
         entered.set()
         assert go.wait(LIMIT)
-        mic.told.append("failed")
+        mic.statuses.append("failed")
 
     mic.report = report
     mic.watch(1.0)
@@ -538,16 +539,16 @@ def test_a_device_goes_on_while_it_is_reported(rig):
     assert entered.wait(LIMIT)
     mic.audio.hangs = False
     mic.world.advance(0.1)
-    assert mic.told == ["mic_a"]
+    assert mic.statuses == ["mic_a"]
     assert mic.pcm[-1] != mic.pcm[49]
     go.set()
     watchdog.join(LIMIT)
     mic.world.advance(0.02)
-    assert mic.told == ["mic_a", "failed", "mic_a"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
 
 
 def test_a_device_that_hung_and_fails(rig):
-    """A server that is killed while it hangs is one failure, not two; the silence is sent and the device tried."""
+    """A sound server that is killed while it hangs is one failure; silence is sent and the device tried again."""
     mic = rig().begin()
     mic.watch(1.0)
     mic.audio.hangs = True
@@ -555,17 +556,17 @@ def test_a_device_that_hung_and_fails(rig):
     mic.audio.fail(GONE)
     mic.audio.hangs = False
     mic.watch(1.0)
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
     assert mic.pcm[50:] == [SILENCE] * 50
     assert gaps(mic)[50:] == pytest.approx([0.02] * 49)
     mic.audio.fail(None)
     mic.watch(1.5)
-    assert mic.told == ["mic_a", "failed", "mic_a"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
 
 
 @pytest.mark.parametrize("step", ["open", "close"])
 def test_a_device_that_hangs_when_it_is_opened_or_closed(rig, step):
-    """The watchdog sees that too, and the microphone goes on when the library does."""
+    """The watchdog reports that too, and the microphone continues when the library does."""
     mic = rig().begin()
     mic.world.advance(0.03)
     mic.enable(False)
@@ -580,16 +581,16 @@ def test_a_device_that_hangs_when_it_is_opened_or_closed(rig, step):
         mic.audio.hangs = True
         mic.world.advance(0.01)
     mic.watch(2.0)
-    assert mic.told == ["mic_a", "failed"]
+    assert mic.statuses == ["mic_a", "failed"]
     mic.audio.hangs = False
     mic.enable(True)
     mic.watch(0.5)
-    assert mic.told == ["mic_a", "failed", "mic_a"]
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
     assert set(mic.pcm[-5:]).isdisjoint({SILENCE})
 
 
 def test_a_process_that_was_stopped_blames_no_device(rig):
-    """Stopped for 5 s in a read, the process does not take the device for hanging, and drops the backlog."""
+    """After a process was suspended for 5 s in a read, the device is not reported, and the backlog is dropped."""
     mic = rig().begin()
     mic.watch(1.0)
     mic.world.time += 5.0
@@ -601,7 +602,7 @@ def test_a_process_that_was_stopped_blames_no_device(rig):
 
 
 def test_muted_and_slow_microphones_do_not_hang(rig):
-    """Neither a muted microphone nor one whose reads are on time is reported, however long it takes."""
+    """Neither a muted microphone nor one whose reads are on time is ever reported."""
     mic = rig().begin()
     mic.watch(5.0)
     mic.enable(False)
@@ -614,7 +615,7 @@ def test_muted_and_slow_microphones_do_not_hang(rig):
 
 @pytest.mark.parametrize("told", [10.0, 0.06, 0.0])
 def test_a_backlog_is_dropped_to_the_newest(rig, told):
-    """Held up for 3 s, the reader goes on with what is heard now, whatever part of the backlog the library tells."""
+    """A reader that was blocked for 3 s continues with current audio, whatever backlog the library reports."""
     mic = rig()
     mic.audio.backlog_limit = told
     mic.begin().world.advance(0.1)
@@ -628,11 +629,11 @@ def test_a_backlog_is_dropped_to_the_newest(rig, told):
     mic.world.advance(0.1)
     assert mic.pcm == [frame(number) for number in (1, 2, 3, 4, 5, 6, 157, 158, 159, 160, 161)]
     assert mic.mic.stale_dropped == 150
-    assert mic.told == ["mic_a"]
+    assert mic.statuses == ["mic_a"]
 
 
 def test_a_short_delay_loses_nothing(rig):
-    """A reader that is late by 180 ms sends all, in a burst."""
+    """A reader that is late by 180 ms sends all frames, in a burst."""
     mic = rig().begin()
 
     def stall() -> None:
@@ -648,7 +649,7 @@ def test_a_short_delay_loses_nothing(rig):
 
 
 def test_a_backlog_that_grew_slowly_is_dropped(rig):
-    """A reader that falls behind by a little each time does not send ever older audio."""
+    """A reader that is a little too slow does not send ever older audio."""
     mic = rig().begin()
 
     def delay() -> None:
@@ -664,7 +665,7 @@ def test_a_backlog_that_grew_slowly_is_dropped(rig):
 
 
 def test_a_device_that_needs_a_second_to_begin_loses_nothing(rig):
-    """A headset that is slow to deliver its first frame has no backlog."""
+    """A headset that is slow to deliver its first frame loses no audio."""
     mic = rig()
     mic.audio.first_frame_after = 1.0
     mic.begin().world.advance(1.1)
@@ -676,7 +677,7 @@ def test_a_device_that_needs_a_second_to_begin_loses_nothing(rig):
 
 
 def test_after_halt_nothing_is_sent(rig):
-    """From the return of halt() on nothing is sent, published or told; the device is closed within a period."""
+    """From the return of halt() on nothing is sent, published or reported; the device is closed within a period."""
     mic = rig().begin()
     mic.world.advance(0.11)
     mic.mic.halt()
@@ -688,12 +689,12 @@ def test_after_halt_nothing_is_sent(rig):
     mic.mic.look()
     mic.mic.check(mic.world.time)
     mic.mic.start(mic.timer, mic.send)
-    assert (mic.told, len(mic.sent)) == (["mic_a"], 5)
+    assert (mic.statuses, len(mic.sent)) == (["mic_a"], 5)
 
 
 @pytest.mark.parametrize("muted", [True, False])
 def test_halt_ends_the_silence_too(rig, muted):
-    """Halted in the second after a muting or a failure, it ends at once."""
+    """Halted in the second after a muting or a failure, the thread ends immediately."""
     mic = rig().begin()
     mic.world.advance(0.02)
     if muted:
@@ -708,7 +709,7 @@ def test_halt_ends_the_silence_too(rig, muted):
 
 
 def test_halt_waits_for_what_is_being_sent(rig):
-    """While a chunk is on its way to the wire halt() does not return, on no thread but the microphone's own."""
+    """While a chunk is being sent halt() blocks, except on the microphone's own thread."""
     mic = rig().begin()
     entered, go = threading.Event(), threading.Event()
 
@@ -734,7 +735,7 @@ def test_halt_waits_for_what_is_being_sent(rig):
 
 @pytest.mark.parametrize("where", ["sending", "report", "just before"])
 def test_halt_on_its_own_thread(rig, where):
-    """A finalizer that strikes the microphone's thread, or who is told of a failure there, may halt it."""
+    """A finalizer on the microphone's thread, or the `report` callback, may call halt()."""
     mic = rig().begin()
     if where == "sending":
         mic.sending = lambda: mic.mic.halt()
@@ -750,7 +751,7 @@ def test_halt_on_its_own_thread(rig, where):
 
 
 def test_halt_while_locks_are_held(rig):
-    """A finalizer may halt the microphone in the midst of anything that holds its lock."""
+    """A finalizer may call halt() while the thread holds the lock."""
     mic = rig().begin()
     with mic.mic._lock:
         mic.mic.halt()
@@ -758,8 +759,8 @@ def test_halt_while_locks_are_held(rig):
     assert mic.mic.join(Deadline(LIMIT)) is None
 
 
-def test_a_hanging_device_is_given_up(rig):
-    """join() returns the thread at its deadline; when it comes back it closes the device and does nothing else."""
+def test_a_hanging_device_is_abandoned(rig):
+    """join() returns the thread at its deadline; when the library call returns, it only closes the device."""
     mic = rig().begin()
     mic.world.advance(0.1)
     mic.audio.hangs = True
@@ -774,12 +775,12 @@ def test_a_hanging_device_is_given_up(rig):
     mic.audio.hangs = False
     thread.join(LIMIT)
     assert mic.audio.open == []
-    assert (len(mic.sent), len(mic.heard), mic.told) == (5, 5, ["mic_a"])
+    assert (len(mic.sent), len(mic.heard), mic.statuses) == (5, 5, ["mic_a"])
     assert mic.mic.join(Deadline(0)) is None
 
 
-def test_a_hanging_device_that_fails_after_it_was_given_up(rig, caplog):
-    """Its late error is nobody's affair."""
+def test_a_hanging_device_that_fails_after_it_was_abandoned(rig, caplog):
+    """Its late error is neither reported nor logged."""
     mic = rig().begin()
     mic.audio.hangs = True
     mic.world.advance(0.1)
@@ -791,7 +792,7 @@ def test_a_hanging_device_that_fails_after_it_was_given_up(rig, caplog):
 
 
 def test_halted_before_it_has_opened(rig):
-    """Halted at once, it may have touched the device or not; it leaves nothing open."""
+    """Halted immediately, the microphone leaves no device open."""
     for _ in range(50):
         mic = rig().make()
         mic.mic.halt()
@@ -801,7 +802,7 @@ def test_halted_before_it_has_opened(rig):
 
 
 def test_many_devices_one_after_the_other(rig):
-    """50 microphones leave no thread behind."""
+    """After 50 microphones no thread is left."""
     before = threading.active_count()
     for _ in range(50):
         mic = rig().begin()
@@ -811,7 +812,7 @@ def test_many_devices_one_after_the_other(rig):
 
 
 def on_the_real_clock(mic: Rig) -> DeviceMic:
-    """A microphone whose device is in manual time, and nothing else."""
+    """Return a microphone of which only the device is in manual time."""
     return DeviceMic(
         mic.audio,
         None,
@@ -823,7 +824,7 @@ def on_the_real_clock(mic: Rig) -> DeviceMic:
 
 
 def test_silence_on_the_real_clock(rig):
-    """The silence after muting is sent in real time, on the clock of this machine too."""
+    """The silence after muting is sent in real time by the machine's clock too."""
     mic = rig()
     mic.mic = on_the_real_clock(mic)
     mic.world.advance(0.021)
@@ -835,7 +836,7 @@ def test_silence_on_the_real_clock(rig):
 
 
 def test_failures_are_waited_out_on_the_real_clock(rig, monkeypatch):
-    """The time between two tries is a constant of the module."""
+    """The time between two tries is the constant of the module."""
     monkeypatch.setattr(microphone, "RETRY_INTERVAL", 0.01)
     mic = rig(enabled=False)
     mic.audio.open_error = GONE
@@ -865,9 +866,9 @@ ACTIONS = {
     enabled=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), st.sampled_from([0, 0.003, 0.02, 0.25, 1.1]))),
 )
-def test_whatever_happens(enabled, steps):
-    """Whatever happens in whatever order: one stream at most, none while muted, frames while all is well, reports and
-    recoveries in turn, nothing sent after the end, and no thread or stream left."""
+def test_any_sequence_of_actions(enabled, steps):
+    """After any sequence of actions: at most one stream, none while muted, frames while the device works, alternating
+    reports and recoveries, nothing sent after the end, and no thread or stream left."""
     rig = Rig(enabled=enabled).make()
     try:
         rig.world.settle()
@@ -886,12 +887,12 @@ def test_whatever_happens(enabled, steps):
             before = len(rig.heard)
             rig.world.advance(0.2)
             assert len(rig.heard) == before + 10
-            assert rig.told[-1] == "mic_a"
+            assert rig.statuses[-1] == "mic_a"
     finally:
         rig.end()
-    assert all(pair != ("failed", "failed") for pair in itertools.pairwise(rig.told))
+    assert all(pair != ("failed", "failed") for pair in itertools.pairwise(rig.statuses))
 
 
 def wanted_and_well(rig: Rig) -> bool:
-    """Whether there is nothing that keeps the microphone from being heard."""
+    """Tell whether the microphone is enabled and its device works."""
     return rig.enabled and not (rig.audio.read_error or rig.audio.open_error or rig.audio.hangs)

@@ -1,4 +1,4 @@
-"""OpenCV as it is: what it imports, prints, refuses and calls its cameras."""
+"""The OpenCV backend: import, output, errors, names and ids of cameras."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.slowness import GUARD
 
 
 class Image:
-    """As much of an array as is needed."""
+    """Image with the parts of an array's interface that the backend uses."""
 
     def __init__(self, width: int, height: int) -> None:
         self.shape = (height, width, 3)
@@ -28,7 +28,7 @@ class Image:
 
 
 class FakeCapture:
-    """cv2.VideoCapture of a camera that has one image."""
+    """Fake of cv2.VideoCapture with one image."""
 
     opens = True
 
@@ -58,7 +58,7 @@ V4L2 = 200
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """`machine(name, ...)` has cameras of these names, whose device nodes are files of this test."""
+    """Return `machine(name, ...)`, which sets up cameras of these names, whose device nodes are files of this test."""
     made.clear()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(FakeCapture, "opens", True)
@@ -80,7 +80,7 @@ def machine(monkeypatch, tmp_path):
             SimpleNamespace(index=index, name=name, path=str(node))
             for index, (name, node) in enumerate(zip(names, nodes, strict=True))
         ]
-        # The library lists nodes in the order of the folder, which is any.
+        # The library lists nodes in the folder's order, which is undefined.
         enumerator = SimpleNamespace(enumerate_cameras=lambda api: listed[::-1] if api == V4L2 else None)
         monkeypatch.setitem(sys.modules, "cv2", cv2)
         monkeypatch.setitem(sys.modules, "cv2_enumerate_cameras", enumerator)
@@ -93,11 +93,11 @@ def open_camera(device_id: str | None = None, width: int = 640, height: int = 48
     return opencv_backend.open_camera(device_id, width=width, height=height, fps=30)
 
 
-# -- which cameras there are
+# -- list of cameras
 
 
 def test_cameras_have_names_and_ids(machine):
-    """The ids are made of names, in the order of the system; a second camera of a name has a number."""
+    """Ids are made of names, in the system's order; the id of a second camera of a name has a number."""
     machine("HD Webcam", "Infrared", "HD Webcam")
     assert opencv_backend.cameras() == [
         MediaDeviceInfo(device_id="V4L2/HD Webcam", kind="videoinput", label="HD Webcam"),
@@ -107,14 +107,14 @@ def test_cameras_have_names_and_ids(machine):
 
 
 def test_a_camera_without_a_name(machine):
-    """What the system has no name for goes by its path."""
+    """The label of a camera without a name is its path."""
     (node,) = machine(None)
     assert [info.label for info in opencv_backend.cameras()] == [str(node)]
 
 
 @pytest.mark.parametrize(("device_id", "index"), [(None, 0), ("V4L2/b", 1), ("V4L2/a#2", 2)])
 def test_a_camera_is_opened_by_its_id(machine, device_id, index):
-    """An id leads to where the camera is now; the default is the first one."""
+    """An id selects the current index of the camera; the default is the first camera."""
     machine("a", "b", "a")
     camera = open_camera(device_id)
     assert (made[0].index, made[0].api) == (index, V4L2)
@@ -129,7 +129,7 @@ def test_a_camera_is_opened_by_its_id(machine, device_id, index):
     ],
 )
 def test_no_such_camera(machine, names, device_id, message):
-    """The error names what there is, and OpenCV is not asked."""
+    """The error lists the cameras that exist, and OpenCV is not called."""
     machine(*names)
     with pytest.raises(DeviceError, match=message) as caught:
         open_camera(device_id)
@@ -140,8 +140,8 @@ def test_no_such_camera(machine, names, device_id, message):
 # -- reading
 
 
-def test_what_a_camera_is_asked_for(machine):
-    """Size, rate and no backlog; and compression, before the rest, for what USB does not carry without."""
+def test_settings_of_a_camera(machine):
+    """Size, rate and a buffer of one frame are set; compression first, for sizes that USB carries only compressed."""
     machine("a")
     open_camera()
     open_camera(None, 1280, 720)
@@ -149,8 +149,8 @@ def test_what_a_camera_is_asked_for(machine):
     assert made[1].set_to[:2] == [("FOURCC", "MJPG"), ("FRAME_WIDTH", 1280)]
 
 
-def test_a_frame_has_the_size_that_the_camera_took(machine):
-    """What was asked for is a wish."""
+def test_a_frame_has_the_size_that_the_camera_uses(machine):
+    """The requested size is a hint."""
     machine("a")
     camera = open_camera()
     frame = camera.read()
@@ -160,7 +160,7 @@ def test_a_frame_has_the_size_that_the_camera_took(machine):
 
 
 def test_a_camera_that_is_unplugged(machine):
-    """No picture and no device node: it is gone."""
+    """A camera without image and without device node was unplugged."""
     (node,) = machine("HD Webcam")
     camera = open_camera()
     camera.read()
@@ -176,13 +176,13 @@ def test_a_camera_that_is_unplugged(machine):
         (errno.EBUSY, "in-use", "another program is using it"),
         (errno.EACCES, "permissions", "usermod -aG video"),
         (errno.EPERM, "permissions", "container"),
-        (errno.ENODEV, "not-found", "unplugged"),
+        (errno.ENODEV, "not-found", "Plug it in again"),
         (errno.EIO, "unknown", "Input/output error"),
         (None, "unknown", "does not say why"),
     ],
 )
 def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice):
-    """OpenCV says only that it does not; the device node tells the reason."""
+    """OpenCV reports no reason, so the error has the one of the device node."""
     import fcntl
 
     machine("HD Webcam")
@@ -202,7 +202,7 @@ def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice)
     assert caught.value.type == type_
     assert "'HD Webcam' does not open" in str(caught.value)
     assert made[0].released
-    # VIDIOC_REQBUFS takes 20 bytes, as its number says; it asks for no buffers, so that it changes nothing.
+    # VIDIOC_REQBUFS takes 20 bytes, as its number encodes; it requests 0 buffers, so that it changes nothing.
     assert asked == [(0xC0145608, asked[0][1])]
     assert len(asked[0][1]) == (0xC0145608 >> 16) & 0x3FFF
     assert asked[0][1][:4] == bytes(4)
@@ -211,8 +211,8 @@ def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice)
 @pytest.mark.parametrize(
     ("platform", "advice"), [("darwin", "Privacy & Security"), ("win32", "settings of the system")]
 )
-def test_elsewhere_the_reason_cannot_be_told(machine, monkeypatch, platform, advice):
-    """The error says what it may be."""
+def test_on_other_platforms_the_reason_is_unknown(machine, monkeypatch, platform, advice):
+    """The error lists the likely reasons."""
     machine("a")
     cv2 = sys.modules["cv2"]
     cv2.CAP_AVFOUNDATION = cv2.CAP_DSHOW = V4L2
@@ -223,12 +223,12 @@ def test_elsewhere_the_reason_cannot_be_told(machine, monkeypatch, platform, adv
     assert caught.value.type == "unknown"
 
 
-# -- what is missing
+# -- missing libraries
 
 
 @pytest.mark.parametrize("module", ["cv2", "cv2_enumerate_cameras"])
 def test_without_the_extra(machine, monkeypatch, module):
-    """The error has the command that installs it."""
+    """The error has the command that installs the extra."""
     machine("a")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[video\]"'):
@@ -236,7 +236,7 @@ def test_without_the_extra(machine, monkeypatch, module):
 
 
 def python(code: str, folder: Path | None = None) -> tuple[str, str]:
-    """What a new process prints on stdout and on stderr; it has to end well."""
+    """Return what a new process prints to stdout and to stderr; it has to exit with status 0."""
     path = [str(Path(__file__).parents[3]), *([str(folder)] if folder else [])]
     code = f"import sys; sys.path[:0] = {path[::-1]}\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD)
@@ -245,8 +245,8 @@ def python(code: str, folder: Path | None = None) -> tuple[str, str]:
 
 
 def test_without_a_library_of_the_system(tmp_path):
-    """The error names the library and the packages that have it, the second time too: OpenCV would print then, and
-    say something else. What it adds to the module search path is taken back: there is a `typing` in it."""
+    """The error names the library and its packages, also at the second attempt, at which OpenCV would print and raise
+    another error. The folder that it adds to sys.path is removed: it contains a `typing`."""
     package = tmp_path / "cv2"
     package.mkdir()
     package.joinpath("__init__.py").write_text(
@@ -258,7 +258,7 @@ def test_without_a_library_of_the_system(tmp_path):
     )
     out, err = python(
         "from rtvi_sync.errors import DeviceError\n"
-        "from rtvi_sync.media import opencv_backend, FileVideoSource\n"
+        "from rtvi_sync.media.devices import opencv_backend\n"
         "before = sys.path.copy()\n"
         "for attempt in (opencv_backend.cameras, opencv_backend.cameras):\n"
         "    try: attempt()\n"
@@ -275,12 +275,11 @@ def test_without_a_library_of_the_system(tmp_path):
 
 
 def test_a_machine_without_cameras_is_silent():
-    """Looking for cameras, and for one that is not there, writes nothing to stderr. (None is found, or it is not
-    opened.)"""
+    """Listing cameras, and opening one that does not exist, writes nothing to stderr."""
     opencv()
     out, err = python(
         "from rtvi_sync.errors import DeviceError\n"
-        "from rtvi_sync.media import opencv_backend\n"
+        "from rtvi_sync.media.devices import opencv_backend\n"
         "opencv_backend.cameras()\n"
         "try: opencv_backend.open_camera('nowhere/none', width=640, height=480, fps=30)\n"
         "except DeviceError as error: print(error.type)\n"
@@ -290,11 +289,11 @@ def test_a_machine_without_cameras_is_silent():
     assert (out, err) == ("not-found\nFalse False\n", "")
 
 
-def test_the_program_decides_what_opencv_says():
-    """Whoever has imported OpenCV before, or has set its variable, keeps its level."""
+def test_the_application_sets_the_log_level_of_opencv():
+    """If the application has imported OpenCV before, or set its variable, the log level is not changed."""
     opencv()
     load = (
-        "from rtvi_sync.media import opencv_backend; opencv_backend.load('x'); import cv2\n"
+        "from rtvi_sync.media.devices import opencv_backend; opencv_backend.load('x'); import cv2\n"
         "print(cv2.utils.logging.getLogLevel() == cv2.utils.logging.LOG_LEVEL_SILENT)"
     )
     assert python(f"import cv2; {load}")[0] == "False\n"

@@ -63,27 +63,27 @@ def test_portaudio_hangs(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    """Where JACK has a list of programs that may be spoilt, the error says so."""
-    monkeypatch.setattr(audio_errors, "_JACK_LISTS", tmp_path)
+    """If JACK has a client registry, which may be corrupt, the error says so."""
+    monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
     if there:
         (tmp_path / f"jack_db-{os.getuid()}").mkdir()
     assert ("jack_db" in str(audio_errors.no_answer())) is there
 
 
 def test_a_process_that_hangs_ends_itself(stub: Stub) -> None:
-    """Nobody else may be there to do it."""
+    """The process ends itself at its limit, because its parent may have ended."""
     stub.set(hang=True)
     program = f"""
 import sys
-from rtvi_sync.media import device_probe
+from rtvi_sync.media.devices import device_probe
 device_probe.LIMIT = 0.3
 device_probe.main("always", {json.dumps(json.dumps(sys.path))})
 """
     prober = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    assert probing.ask(prober) == b""
+    assert probing.request_devices(prober) == b""
     with pytest.raises(DeviceError, match="does not answer"):
-        probing.answer_of(prober, b"")
-    probing.end(prober)
+        probing.parse_answer(prober, b"")
+    probing.end_process(prober)
 
 
 def test_it_ends_with_the_process_that_asks(stub: Stub) -> None:
@@ -91,9 +91,9 @@ def test_it_ends_with_the_process_that_asks(stub: Stub) -> None:
     program = f"""
 import sys
 sys.path[:] = {sys.path!r}
-from rtvi_sync.media import probing
-prober = probing.start("always")
-probing.ask(prober)
+from rtvi_sync.media.devices import probing
+prober = probing.start_process("always")
+probing.request_devices(prober)
 print(prober.pid, flush=True)
 sys.stdin.read()
 """
@@ -120,6 +120,6 @@ def test_a_frozen_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_answer_that_is_none(stub: Stub) -> None:
     """From an interpreter that starts in another way: as if none could be started."""
-    prober = probing.start("once")
-    assert probing.answer_of(prober, b"Welcome!\n") is None
-    probing.end(prober)
+    prober = probing.start_process("once")
+    assert probing.parse_answer(prober, b"Welcome!\n") is None
+    probing.end_process(prober)

@@ -1,4 +1,4 @@
-"""The backend with a PyAudio that says where the real one would crash: errors, conversions, threads, renewals."""
+"""The backend with a PyAudio that reports where the real one would crash: errors, conversions, threads, restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
 from rtvi_sync.media.devices.device_probe import describe
-from rtvi_sync.media.devices.probing import PortAudioDevice, described
+from rtvi_sync.media.devices.probing import PortAudioDevice, parse_devices
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput, backend
 from tests.support.fake_pyaudio import FakeDevice, FakeMachine, FakePyAudio
 from tests.support.forking import in_child
@@ -45,7 +45,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
 def probed(machine: FakeMachine) -> list[PortAudioDevice]:
     """What another process would find."""
     elsewhere = FakeMachine(devices=machine.devices, defaults=machine.defaults, hosts=machine.hosts)
-    return described(describe(FakePyAudio(elsewhere)))
+    return parse_devices(describe(FakePyAudio(elsewhere)))
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_there_is_one_backend() -> None:
 def test_where_no_process_can_be_started(
     machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a frozen program the devices are listed by this process: anew while nothing is open, else as they were."""
+    """In a frozen application this process lists the devices; while a stream is open the list does not change."""
     monkeypatch.setattr(portaudio, "probe", lambda: None)
     assert len(audio.devices()) == 2
     assert machine.alive == 0
@@ -232,7 +232,7 @@ def test_no_default_device(machine: FakeMachine, audio: PyAudioBackend) -> None:
 
 def test_no_device_at_all(machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a speaker."""
-    monkeypatch.setattr(audio_errors, "_SOUND_FILES", Path("/nonexistent"))
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", Path("/nonexistent"))
     machine.devices.clear()
     with pytest.raises(DeviceError, match="no speaker") as caught:
         audio.open_output(None, 24000, 0.04)
@@ -244,7 +244,7 @@ def test_devices_that_the_user_may_not_open(
 ) -> None:
     """PortAudio lists nothing then; the error says how to get the right."""
     tmp_path.joinpath("pcmC0D0c").touch()
-    monkeypatch.setattr(audio_errors, "_SOUND_FILES", tmp_path)
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", tmp_path)
     monkeypatch.setattr(os, "access", lambda *args: False)
     machine.devices.clear()
     with pytest.raises(DeviceError, match="usermod -aG audio") as caught:
@@ -530,8 +530,8 @@ def test_after_a_failure_another_process_tries_first(
 def test_a_new_device_is_opened_while_others_go_on(
     machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All make way, PortAudio begins anew, and what was written to the speaker and not heard is written again."""
-    monkeypatch.setattr(portaudio, "_MAKE_WAY_LIMIT", 60.0)  # nobody waits for its end
+    """All streams close, PortAudio is restarted, and the speaker's unplayed audio is written again."""
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 60.0)  # no test waits for its end
     speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     sound = counted(0, 4800)
     owner.do(speaker.write, sound[:3840])
@@ -556,7 +556,7 @@ def test_a_new_device_is_opened_while_others_go_on(
 
 
 def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
-    """An interruption before the others make way."""
+    """An interruption before the restart drops the unplayed audio."""
     speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     owner.do(speaker.write, counted(0, 960))
     owner.do(speaker.drop)
@@ -575,8 +575,8 @@ def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PyAudioBa
 def test_a_wrong_id_disturbs_nobody(
     machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that is in no list is no reason to begin anew, however old the list is."""
-    monkeypatch.setattr(portaudio, "_AGE", 0.0)
+    """A device that no list contains does not restart PortAudio, however old its list is."""
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
     speaker = audio.open_output(None, 24000, 0.04)
     with pytest.raises(DeviceError, match="no microphone 'ALSA/gone'"):
         audio.open_input("ALSA/gone", 16000, 0.02)
@@ -598,13 +598,13 @@ def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PyAudioBac
 def test_a_device_that_was_pulled_out_and_is_back(
     machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its old name and is another one to PortAudio, which begins anew for it, but only now and then."""
+    """A device that was plugged in again restarts PortAudio, but not more often than the minimum interval."""
     speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     machine.devices[0] = FakeDevice("desk", inputs=2)
     with pytest.raises(DeviceError, match="Unanticipated host error"):
         audio.open_input("ALSA/desk", 16000, 0.02)
     assert machine.begun == 1
-    monkeypatch.setattr(portaudio, "_AGE", 0.0)
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
     with ThreadPoolExecutor(1) as opening:
         future = opening.submit(audio.open_input, "ALSA/desk", 16000, 0.02)
         while not future.done():
@@ -615,11 +615,11 @@ def test_a_device_that_was_pulled_out_and_is_back(
     owner.do(speaker.close)
 
 
-def test_a_stream_that_does_not_make_way(
+def test_a_stream_that_does_not_close_for_a_restart(
     machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its device hangs: the new one is not opened, which is said in time; the others go on."""
-    monkeypatch.setattr(portaudio, "_MAKE_WAY_LIMIT", 0.1)
+    """If a device hangs, opening the new one raises in time, and the other streams continue."""
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 0.1)
     mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -640,10 +640,8 @@ def test_a_stream_that_does_not_make_way(
     owner.do(mic.close)
 
 
-def test_a_device_that_is_gone_when_all_have_made_way(
-    machine: FakeMachine, audio: PyAudioBackend, owner: Owner
-) -> None:
-    """The stream whose device was pulled out meanwhile fails, as it would without a renewal."""
+def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+    """A stream whose device was unplugged meanwhile fails, as it would without a restart."""
     mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     machine.devices[0] = FakeDevice("new", inputs=1)
     with ThreadPoolExecutor(1) as opening:
@@ -695,7 +693,7 @@ def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, 
 
 
 def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
-    """Nobody knows what state it is in there."""
+    """The state of PortAudio in the child is unknown, so devices are refused."""
     inside, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:

@@ -1,4 +1,4 @@
-"""The speaker of a machine: latency, a steady stream, interruption, rates, volume, failing, hanging, given up."""
+"""The speaker of a machine: latency, continuity, interruption, rates, volume, failure, hang, abandonment."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.support.fake_output import FakeOutput, FakeSpeakers
 RATE = 24000
 FRAME = 960  # samples of 40 ms
 GONE = DeviceError("It is gone", devices=("speaker",), type="not-found")
-_PERIOD = 30011  # prime: what was heard cannot be mistaken for what was said a while before
+_PERIOD = 30011  # prime, so that a sample is not confused with an earlier one of the same value
 
 
 class Rig:
-    """One speaker on a machine in manual time, a bot that says one number after the other, and all that was told."""
+    """One speaker on a machine in manual time, a bot whose samples count up, and the calls of `report` and `opened`."""
 
     def __init__(self, *, device_id: str | None = None) -> None:
         self.world = World()
         self.speakers = FakeSpeakers(self.world)
         self.device_id = device_id
         self.volume = 1.0
-        self.told: list[str] = []
+        self.statuses: list[str] = []
         self.errors: list[DeviceError] = []
         self.numbers = itertools.count()
         self.speaker: DeviceSpeaker | None = None
@@ -43,15 +43,15 @@ class Rig:
             self.device_id,
             volume=lambda: self.volume,
             report=self.report,
-            opened=lambda device: self.told.append(device.label),
+            opened=lambda device: self.statuses.append(device.label),
             clock=self.world.now,
             wait=self.wait,
-            turn=self.turn,
+            gil_wait=self.gil_wait,
         )
         return self
 
     def begin(self, idle: float = 1.0) -> Rig:
-        """Make it, let it open its device, and let time pass."""
+        """Make the speaker, let it open its device, and let time pass."""
         self.make()
         self.world.advance(idle)
         self.speaker.wait_opened(Deadline(0))
@@ -61,24 +61,24 @@ class Rig:
         self.world.wait(notifier, ready, timeout)
         self.speakers.sleep(self.speakers.late())
 
-    def turn(self) -> float:
+    def gil_wait(self) -> float:
         late = self.speakers.late()
         self.speakers.sleep(late)
         return late
 
     def report(self, error: DeviceError) -> None:
-        self.told.append("failed")
+        self.statuses.append("failed")
         self.errors.append(error)
 
     def say(self, samples: int = FRAME, rate: int = RATE) -> bytes:
-        """Have the bot say something new; none of its samples is 0."""
+        """Write the next samples of the bot, none of which is 0, and return them."""
         values = [next(self.numbers) % _PERIOD + 1 for _ in range(samples)]
         pcm = array.array("h", values).tobytes()
         self.speaker.write(pcm, rate)
         return pcm
 
     def stream(self, frames: int, pace: float = 0.04, samples: int = FRAME, lateness=lambda: 0.0) -> bytes:
-        """Have the bot speak in real time, with a head start of two frames."""
+        """Write frames in real time, with a head start of two frames, and return their samples."""
         said, begun = b"", self.world.time
         for number in range(frames):
             due = begun + pace * max(0, number - 1) + lateness()
@@ -88,7 +88,7 @@ class Rig:
         return said
 
     def watch(self, seconds: float) -> None:
-        """Let time pass with the watchdog at work, four times a second."""
+        """Let time pass while the watchdog runs, four times per second."""
         for _ in range(round(seconds * 4)):
             self.world.advance(0.25)
             self.speaker.check(self.world.time)
@@ -98,17 +98,17 @@ class Rig:
         return self.speakers.streams[-1]
 
     def heard(self) -> bytes:
-        """All that was heard, without the silence before and after it."""
+        """Return all that was played, without the silence before and after it."""
         samples = array.array("h", b"".join(bytes(stream.heard) for stream in self.speakers.streams))
         loud = [index for index, sample in enumerate(samples) if sample]
         return samples[loud[0] : loud[-1] + 1].tobytes() if loud else b""
 
     def heard_speech(self) -> bytes:
-        """All that was heard, without any silence."""
+        """Return all that was played, without any silence."""
         return array.array("h", [sample for sample in array.array("h", self.heard()) if sample]).tobytes()
 
     def end(self, seconds: float = 1.0) -> Rig:
-        """Halt it and let it play to the end."""
+        """Halt the speaker and let it play to the end."""
         self.speaker.halt()
         self.world.advance(seconds)
         assert self.speaker.join(Deadline(LIMIT)) is None
@@ -119,7 +119,7 @@ class Rig:
 
 @pytest.fixture
 def rig():
-    """A speaker that the test makes, ended after it."""
+    """Return a rig whose speaker the test makes; ended after the test."""
     rig = Rig()
     yield rig
     rig.speakers.hang(False)
@@ -131,8 +131,8 @@ def rig():
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.003, 0.011, 0.0199, 0.02, 0.0307, 0.04])
-def test_speech_is_heard_80_ms_after_it_came(rig, phase):
-    """Whenever it comes, speech begins after the same time."""
+def test_speech_is_played_80_ms_after_it_arrived(rig, phase):
+    """Speech begins after the same delay, at any phase of the silence."""
     rig.begin(1.0 + phase)
     came = rig.world.time
     said = rig.say() + rig.say()
@@ -144,9 +144,9 @@ def test_speech_is_heard_80_ms_after_it_came(rig, phase):
 
 @pytest.mark.parametrize("leap", [0.0, 0.01, 0.04])
 @pytest.mark.parametrize("pace", [0.0395, 0.04])
-def test_a_steady_stream_is_heard_bit_by_bit(rig, pace, leap):
-    """A minute of a bot that paces itself as Pipecat does: no sample is lost, changed or late; the device never runs
-    dry, also while nothing is said."""
+def test_a_steady_stream_is_played_bit_exact(rig, pace, leap):
+    """For a minute of a bot that paces its audio as Pipecat does, no sample is lost, changed or late; the device never
+    runs dry, also during silence."""
     rig.speakers.leap = leap
     rig.begin()
     said = rig.stream(1500, pace)
@@ -157,8 +157,8 @@ def test_a_steady_stream_is_heard_bit_by_bit(rig, pace, leap):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_steady_stream_beside_busy_threads(rig, seed):
-    """A minute beside threads that keep the interpreter: each time that this thread, or the one that receives, needs
-    it, it is late as was measured beside two of them (median 16 ms, 1 of 100 over 80 ms). Nothing is lost."""
+    """In a minute beside threads that keep the GIL nothing is lost: each wait for it, of this thread or the receiving
+    one, is as measured beside two such threads (median 16 ms, 1 of 100 over 80 ms)."""
     rng = random.Random(seed)
 
     def late() -> float:
@@ -173,7 +173,7 @@ def test_a_steady_stream_beside_busy_threads(rig, seed):
 
 
 def delay(rig: Rig) -> float:
-    """Have the bot say a word: after how many seconds it is heard."""
+    """Write one frame, and return after how many seconds it is played."""
     came, stream, before = rig.world.time, rig.stream_now, len(rig.stream_now.heard)
     rig.say()
     rig.world.advance(1.0)
@@ -183,12 +183,12 @@ def delay(rig: Rig) -> float:
 
 
 def periods(rig: Rig) -> list[float]:
-    """With which the device was opened, in order."""
+    """Return the periods with which the device was opened, in order."""
     return [period for _, _, period in rig.speakers.asked]
 
 
 def test_busy_threads_from_the_beginning(rig):
-    """They are noticed before the device is opened for the first time: speech that comes at once is not broken."""
+    """Busy threads are detected before the first open, so that immediate speech is not interrupted."""
     rig.speakers.late = lambda: 0.016
     rig.begin(0.3)
     assert periods(rig) == [0.2]
@@ -197,8 +197,8 @@ def test_busy_threads_from_the_beginning(rig):
 
 
 def test_busy_threads_come_and_go(rig):
-    """Where the thread is late again and again the device is opened with more room, and speech begins later, until it
-    is on time again. What was said is heard to its end before."""
+    """If the thread is late repeatedly, the device is reopened with a larger buffer and speech begins later, until the
+    thread is on time again. Speech is played to its end before."""
     rig.begin()
     rig.speakers.late = lambda: 0.016
     rig.world.advance(3.0)
@@ -214,12 +214,12 @@ def test_busy_threads_come_and_go(rig):
     assert delay(rig) == pytest.approx(0.08, abs=0.001)
     rig.end(2.0)
     assert periods(rig) == [0.08, 0.2, 0.08]
-    assert rig.told == ["speaker_a"] * 3  # each time; `DeviceStatusReporter` passes on what is new
+    assert rig.statuses == ["speaker_a"] * 3  # each time; `DeviceStatusReporter` passes on what is new
     assert rig.speaker.underruns == 0
 
 
-def test_threads_that_get_busy_while_the_bot_speaks(rig):
-    """They are noticed at once. The device is opened anew when all has been heard, and silence has followed."""
+def test_threads_that_become_busy_while_the_bot_speaks(rig):
+    """Busy threads are detected immediately; the device is reopened once all speech was played and silence follows."""
     rig.begin(3.0)
     rig.speakers.late = lambda: 0.016
     said = rig.stream(50, lateness=lambda: 0.016)
@@ -230,7 +230,7 @@ def test_threads_that_get_busy_while_the_bot_speaks(rig):
 
 
 def test_speech_that_breaks_off_beside_busy_threads(rig):
-    """The device is opened anew at once: it is silent anyway. The gap counts, and nothing is lost."""
+    """The device, silent anyway, is reopened immediately. The gap counts as an underrun, and nothing is lost."""
     rig.begin(3.0)
     rig.speakers.late = lambda: 0.016
     said = rig.stream(50, lateness=lambda: 0.016)
@@ -243,8 +243,8 @@ def test_speech_that_breaks_off_beside_busy_threads(rig):
 
 
 @pytest.mark.parametrize("gap", [0.15, 0.152, 0.154, 0.156, 0.158, 0.16, 0.18, 0.2, 0.23])
-def test_speech_that_goes_on_at_the_last_moment_beside_busy_threads(rig, gap):
-    """What is left of it in the device is heard, and the device opened anew later."""
+def test_speech_that_continues_at_the_last_moment_beside_busy_threads(rig, gap):
+    """The audio left in the device is played, and the device is reopened later."""
     rig.begin(3.0)
     rig.speakers.late = lambda: 0.016
     said = rig.stream(50, lateness=lambda: 0.016)
@@ -256,7 +256,7 @@ def test_speech_that_goes_on_at_the_last_moment_beside_busy_threads(rig, gap):
 
 
 def test_a_short_buffer_can_wait(rig):
-    """When the threads are idle again, speech that begins is not held up for that."""
+    """When the threads are idle again, beginning speech is not delayed by reopening the device."""
     rig.speakers.late = lambda: 0.016
     rig.begin(1.0)
     rig.speakers.late = lambda: 0.0
@@ -271,7 +271,7 @@ def test_a_short_buffer_can_wait(rig):
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("share", [0.3, 0.4])
 def test_threads_that_are_busy_now_and_then(rig, share, seed):
-    """A load between that of one thread and that of two does not have the device opened again and again."""
+    """A load between that of one thread and that of two does not reopen the device repeatedly."""
     rng = random.Random(seed)
     rig.speakers.late = lambda: 0.010 if rng.random() < share else 0.005
     rig.begin(300.0)
@@ -279,7 +279,7 @@ def test_threads_that_are_busy_now_and_then(rig, share, seed):
 
 
 def test_an_interruption_beside_busy_threads(rig):
-    """What comes after it is heard as late as all else; the device stays open."""
+    """Speech after an interruption has the same delay; the device stays open."""
     rig.speakers.late = lambda: 0.016
     rig.begin(1.0)
     for _ in range(3):
@@ -292,7 +292,7 @@ def test_an_interruption_beside_busy_threads(rig):
 
 
 def test_a_device_that_refuses_a_long_buffer(rig):
-    """It goes on with what it has, once tried. The error is not the program's affair."""
+    """After one attempt the short buffer is used again. The error is not reported."""
     rig.begin()
     rig.speakers.longest = 0.1
     rig.speakers.late = lambda: 0.016
@@ -309,7 +309,7 @@ def test_a_device_that_refuses_a_long_buffer(rig):
 
 
 def test_a_device_that_fails_with_a_long_buffer(rig, monkeypatch):
-    """It is opened with it, and takes nothing then: it goes on with what it had."""
+    """If the device opens with the long buffer and then fails to write, the short buffer is used again."""
     write = FakeOutput.write
 
     def refuse(stream: FakeOutput, pcm: bytes) -> None:
@@ -326,8 +326,8 @@ def test_a_device_that_fails_with_a_long_buffer(rig, monkeypatch):
     assert rig.errors == []
 
 
-def test_another_device_is_asked_for_a_long_buffer(rig):
-    """What one device refuses the next may have, after a failure."""
+def test_another_device_is_opened_with_a_long_buffer(rig):
+    """After a failure another device is tried with the buffer that the first one refused."""
     rig.begin()
     rig.speakers.longest = 0.1
     rig.speakers.late = lambda: 0.016
@@ -343,7 +343,7 @@ def test_another_device_is_asked_for_a_long_buffer(rig):
 
 
 def test_a_failure_beside_busy_threads_refuses_no_buffer(rig):
-    """A device that is gone for a while has the long buffer when it is back."""
+    """A device that fails temporarily is opened with the long buffer again."""
     rig.begin()
     rig.speakers.open_error = GONE
     rig.speakers.late = lambda: 0.016
@@ -351,20 +351,19 @@ def test_a_failure_beside_busy_threads_refuses_no_buffer(rig):
     rig.speakers.open_error = None
     rig.world.advance(3.0)
     assert periods(rig)[-1] == 0.2
-    assert rig.told == ["speaker_a", "failed", "speaker_a"]
+    assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
 
 
 def test_a_small_device_beside_busy_threads(rig):
-    """Speech begins no sooner than on an idle machine, however little room there is."""
+    """With a small buffer, speech begins no earlier than on an idle machine."""
     rig.speakers.most = 0.12
     rig.speakers.late = lambda: 0.016
     rig.begin(1.0)
     assert 0.08 <= delay(rig) < 0.12
 
 
-def test_opening_anew_stays_with_the_device(rig):
-    """When the default changes meanwhile, speech does not move to another device in its midst; after a failure it
-    does."""
+def test_reopening_keeps_the_device(rig):
+    """If the default changes, reopening does not switch to another device; after a failure it does."""
     rig.begin()
     rig.speakers.outputs.reverse()
     rig.speakers.late = lambda: 0.016
@@ -379,8 +378,8 @@ def test_opening_anew_stays_with_the_device(rig):
     assert rig.stream_now.device.label == "speaker_b"
 
 
-def test_the_end_opens_nothing(rig):
-    """A thread that finds itself late when all has been said does not open the device for silence."""
+def test_the_end_does_not_reopen_the_device(rig):
+    """A thread that detects busy threads at the end of all speech does not reopen the device."""
     rig.begin(3.0)
     rig.speakers.late = lambda: 0.016
     rig.stream(50, lateness=lambda: 0.016)
@@ -390,8 +389,8 @@ def test_the_end_opens_nothing(rig):
     assert periods(rig) == [0.08]
 
 
-def test_a_thread_that_was_given_up_opens_nothing(rig):
-    """When the library refuses the long buffer only after that, it is not asked for another one."""
+def test_an_abandoned_thread_opens_no_device(rig):
+    """If the library refuses the long buffer after the thread was abandoned, no other open follows."""
     rig.speakers.late = lambda: 0.016
     rig.speakers.longest = 0.1
     rig.make()
@@ -409,7 +408,7 @@ def test_a_thread_that_was_given_up_opens_nothing(rig):
 
 @pytest.mark.parametrize("late", [0.0052, 0.0065])
 def test_beside_one_busy_thread(rig, late):
-    """It hands the interpreter over each 5 ms: no reason to let speech begin much later."""
+    """One busy thread releases the GIL every 5 ms, so speech does not begin much later."""
     rig.speakers.late = lambda: late
     rig.begin(5.0)
     assert delay(rig) == pytest.approx(0.08, abs=0.025)
@@ -421,10 +420,10 @@ def test_beside_one_busy_thread(rig, late):
 
 @pytest.mark.parametrize("usual", [0.0, 0.0052])
 @pytest.mark.parametrize("pause", [0.03, 0.2])
-@pytest.mark.parametrize("turns_before", [0, 5, 60])
-def test_one_pause_of_the_machine(rig, usual, pause, turns_before):
-    """The thread is late once, by however much, also beside one busy thread: the device stays as it is."""
-    lates = itertools.chain([usual] * turns_before, [pause], itertools.repeat(usual))
+@pytest.mark.parametrize("waits_before", [0, 5, 60])
+def test_one_pause_of_the_machine(rig, usual, pause, waits_before):
+    """If the thread is late once, by any time, also beside one busy thread, the device is not reopened."""
+    lates = itertools.chain([usual] * waits_before, [pause], itertools.repeat(usual))
     rig.speakers.late = lambda: next(lates)
     rig.begin(3.0)
     rig.stream(20)
@@ -434,7 +433,7 @@ def test_one_pause_of_the_machine(rig, usual, pause, turns_before):
 
 @pytest.mark.parametrize("pause", [0.2, 30.0])
 def test_a_process_that_was_stopped(rig, pause):
-    """Time leaps: the device stays as it is."""
+    """After a leap in time the device is not reopened."""
     rig.begin(3.0)
     rig.world.leap(pause)
     rig.world.advance(3.0)
@@ -442,8 +441,8 @@ def test_a_process_that_was_stopped(rig, pause):
     assert periods(rig) == [0.08]
 
 
-def test_a_bot_that_is_ahead_holds_nobody_up(rig):
-    """What waits because there is much of it says nothing about the thread."""
+def test_a_bot_that_is_ahead_reopens_nothing(rig):
+    """The age of frames that were queued ahead is not counted as a wait of the thread."""
     rig.begin()
     rig.say(10 * RATE)
     rig.world.advance(12.0)
@@ -452,7 +451,7 @@ def test_a_bot_that_is_ahead_holds_nobody_up(rig):
 
 @pytest.mark.parametrize("speed", [0.9995, 1.0005])
 def test_clocks_that_differ(rig, speed):
-    """After ten minutes beside a device whose clock differs by 500 ppm, speech is heard as soon as before, whole."""
+    """After ten minutes with a device whose clock differs by 500 ppm, speech has the same delay and is complete."""
     rig.speakers.speed = speed
     rig.begin(600.0)
     came = rig.world.time
@@ -475,7 +474,7 @@ def test_frames_of_any_size(rig, samples):
 
 
 def test_a_bot_that_sends_all_at_once(rig):
-    """Of ten seconds at once five are heard after five, as soon as anything else, and in the device is its buffer."""
+    """Of 10 s sent at once 5 s are played after 5 s, with the usual delay, and the device has a full buffer."""
     rig.begin()
     said = rig.say(10 * RATE)
     rig.world.advance(5.0)
@@ -487,8 +486,8 @@ def test_a_bot_that_sends_all_at_once(rig):
 
 
 @pytest.mark.parametrize("samples", [1, 17, 959])
-def test_the_tail_of_an_utterance_is_heard(rig, samples):
-    """What is shorter than a period is heard though nothing follows, and the device does not run dry after it."""
+def test_the_tail_of_an_utterance_is_played(rig, samples):
+    """A last frame shorter than a period is played without a following one, and the device does not run dry."""
     rig.begin()
     said = rig.say() + rig.say() + rig.say(samples)
     rig.world.advance(1.0)
@@ -496,20 +495,20 @@ def test_the_tail_of_an_utterance_is_heard(rig, samples):
     assert rig.stream_now.dry == 0
 
 
-def test_what_comes_too_fast_is_dropped(rig):
-    """Of more than two minutes that wait the oldest is dropped, and counted in seconds."""
+def test_audio_beyond_the_queue_is_dropped(rig):
+    """If more than two minutes are queued, the oldest audio is dropped and counted in seconds."""
     rig.begin()
-    assert rig.speaker.write(b"\1\1" * (122 * RATE), RATE) > 0  # told when it begins
+    assert rig.speaker.write(b"\1\1" * (122 * RATE), RATE) > 0  # reported when it begins
     assert 1.75 < rig.speaker.dropped_seconds < 2.01  # the thread may have fetched the first by then
     assert rig.speaker.write(b"\1\1" * RATE, RATE) == 0
     rig.speaker.interrupt()
 
 
-# -- what counts as an underrun --------------------------------------------------------------------------------------
+# -- underruns -------------------------------------------------------------------------------------------------------
 
 
 def test_speech_that_breaks_off_is_counted(rig):
-    """A frame that is 150 ms late leaves a gap, which is counted once, and after it nothing is lost."""
+    """A frame that is 150 ms late makes a gap, which is counted once, and no audio is lost."""
     rig.begin()
     said = rig.stream(10)
     rig.world.advance(0.19 + 0.08)
@@ -520,7 +519,7 @@ def test_speech_that_breaks_off_is_counted(rig):
 
 
 def test_a_thread_that_was_late_is_counted(rig):
-    """The device has run dry though the bot was in time: that counts, and after it nothing is lost."""
+    """If the device runs dry though the bot was on time, that is an underrun, and no audio is lost."""
     rig.begin()
     said = rig.stream(10)
     lates = itertools.chain([0.3], itertools.repeat(0.0))
@@ -532,7 +531,7 @@ def test_a_thread_that_was_late_is_counted(rig):
 
 
 def test_a_pause_is_no_underrun(rig):
-    """Sentences with a second between them are not broken speech, nor is what follows an interruption."""
+    """Neither a pause between sentences nor the audio after an interruption is an underrun."""
     rig.begin()
     for pause in (1.0, 0.6, 0.6):
         rig.stream(5)
@@ -545,8 +544,8 @@ def test_a_pause_is_no_underrun(rig):
     assert rig.speaker.underruns == 0
 
 
-def test_a_late_frame_within_the_head_start_is_not_noticed(rig):
-    """A frame that comes 90 ms late makes no gap."""
+def test_a_late_frame_within_the_head_start_makes_no_gap(rig):
+    """A frame that arrives 90 ms late makes no gap."""
     rig.begin()
     said = rig.stream(10)
     rig.world.advance(0.04 + 0.09)
@@ -561,8 +560,8 @@ def test_a_late_frame_within_the_head_start_is_not_noticed(rig):
 # -- interruption ----------------------------------------------------------------------------------------------------
 
 
-def test_an_interruption_is_heard_at_once(rig):
-    """Within one period the device is silent; what comes afterwards is heard from its beginning."""
+def test_an_interruption_takes_effect_immediately(rig):
+    """Within one period the device is silent; audio that follows is played from its beginning."""
     rig.begin()
     rig.say(5 * RATE)
     rig.world.advance(1.0)
@@ -581,7 +580,7 @@ def test_an_interruption_is_heard_at_once(rig):
 
 
 def test_an_interruption_of_silence(rig):
-    """An interruption while nothing is said changes nothing."""
+    """An interruption during silence has no effect."""
     rig.begin()
     rig.speaker.interrupt()
     rig.world.advance(0.3)
@@ -593,7 +592,7 @@ def test_an_interruption_of_silence(rig):
 # -- rates and volume ------------------------------------------------------------------------------------------------
 
 
-def test_another_rate_opens_the_device_anew(rig):
+def test_another_rate_reopens_the_device(rig):
     """Each part is played to its end at its own rate, by a stream of its own; no stream is open beside another."""
     rig.begin()
     first, second, third = rig.say(5000), rig.say(3000, 16000), rig.say(700, 48000)
@@ -605,7 +604,7 @@ def test_another_rate_opens_the_device_anew(rig):
 
 
 def test_another_rate_begins_as_late_as_all_speech(rig):
-    """80 ms of silence are before the first word of each stream."""
+    """Each stream begins with 80 ms of silence."""
     rig.begin()
     rig.say(5000)
     rig.say(3000, 16000)
@@ -615,7 +614,7 @@ def test_another_rate_begins_as_late_as_all_speech(rig):
 
 
 def test_volume(rig):
-    """At half of the volume each sample is half; the change is heard with the next period, without a gap."""
+    """At half volume each sample is halved; the change takes effect with the next period, without a gap."""
     rig.begin()
     first = rig.stream(10)
     rig.volume = 0.5
@@ -629,8 +628,8 @@ def test_volume(rig):
     assert 10 * FRAME - 4 * FRAME <= changed <= 11 * FRAME
 
 
-def test_silent_time_goes_on(rig):
-    """At volume 0 nothing is heard of what is said, and when it is louder again speech is where it would have been."""
+def test_muted_speech_keeps_its_time(rig):
+    """Speech at volume 0 is played silently, so that later speech keeps its position."""
     rig.begin()
     rig.volume = 0.0
     rig.stream(15)
@@ -646,8 +645,8 @@ def test_silent_time_goes_on(rig):
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_end_plays_what_has_come(rig):
-    """After halt() all is heard to its last sample, nothing more is taken, and the device is closed 0.3 s later."""
+def test_the_end_plays_all_audio(rig):
+    """After halt() all audio is played, none is taken, and the device is closed 0.3 s later."""
     rig.begin()
     said = rig.stream(10)
     rig.speaker.halt()
@@ -658,16 +657,16 @@ def test_the_end_plays_what_has_come(rig):
     assert rig.heard() == said
 
 
-def test_a_silent_speaker_ends_at_once(rig):
-    """Where nothing was said nothing has to be played to its end."""
+def test_a_silent_speaker_ends_immediately(rig):
+    """Without speech there is no buffer to play to its end."""
     rig.begin()
     rig.speaker.halt()
     rig.world.settle()
     assert rig.speaker.join(Deadline(LIMIT)) is None
 
 
-def test_what_is_not_played_at_the_deadline_is_cut_off(rig):
-    """join() returns in time though a minute is queued, and the device is closed then."""
+def test_audio_not_played_at_the_deadline_is_cut_off(rig):
+    """join() returns at its deadline though a minute is queued, and the device is closed then."""
     rig.begin()
     rig.say(60 * RATE)
     rig.speaker.halt()
@@ -682,8 +681,8 @@ def test_what_is_not_played_at_the_deadline_is_cut_off(rig):
     assert 0 < len(rig.heard()) < 30 * RATE
 
 
-def test_a_hanging_device_is_given_up(rig):
-    """join() returns the thread at its deadline; when the device comes back the thread closes it and says nothing."""
+def test_a_hanging_device_is_abandoned(rig):
+    """join() returns the thread at its deadline; when the device answers, the thread closes it and reports nothing."""
     rig.begin()
     rig.stream(5)
     rig.speakers.hang(True)
@@ -696,11 +695,11 @@ def test_a_hanging_device_is_given_up(rig):
     rig.world.advance(1.0)
     thread.join(LIMIT)
     assert not rig.stream_now.open
-    assert rig.told == ["speaker_a"]
+    assert rig.statuses == ["speaker_a"]
 
 
 def test_surrender(rig):
-    """What the device has not got is given back in order; the device plays what it has, and nothing more is taken."""
+    """surrender() returns the queued audio in order; the device plays its buffer, and no audio is taken."""
     rig.begin()
     said = rig.say(RATE)
     rig.world.advance(0.5)
@@ -715,8 +714,8 @@ def test_surrender(rig):
 
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("Devices", "audio")])
-def test_the_first_open_is_the_callers_affair(rig, error):
-    """Its error is raised by wait_opened(), each time anew, and nothing is told; the thread has ended."""
+def test_an_error_of_the_first_open_is_raised(rig, error):
+    """wait_opened() raises a new copy of the error each time, and nothing is reported; the thread has ended."""
     rig.speakers.open_error = error
     rig.make()
     for _ in range(2):
@@ -725,11 +724,11 @@ def test_the_first_open_is_the_callers_affair(rig, error):
         assert raised.value is not error
         assert str(raised.value) == str(error)
     assert rig.speaker.join(Deadline(LIMIT)) is None
-    assert rig.told == []
+    assert rig.statuses == []
 
 
-def test_a_device_that_hangs_at_first(rig):
-    """wait_opened() gives up at its deadline; the thread closes the device whenever it is opened, and tells nothing."""
+def test_a_first_open_that_hangs(rig):
+    """wait_opened() raises at its deadline; once the device opens, the thread closes it and reports nothing."""
     rig.speakers.hang(True)
     rig.make()
     with pytest.raises(DeviceError, match=r"'default' does not answer.*update_speaker") as raised:
@@ -741,25 +740,25 @@ def test_a_device_that_hangs_at_first(rig):
     rig.world.settle()
     thread.join(LIMIT)
     assert not rig.stream_now.open
-    assert rig.told == []
+    assert rig.statuses == []
 
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("Devices", "audio")])
 def test_a_failing_device_is_tried_again(rig, error):
-    """It is reported once and closed, tried again each second, told of once it works, and time has gone on: what would
-    have been heard meanwhile is dropped and counted."""
+    """A device that fails is reported once, closed, and tried again every second until `opened` is called; audio that
+    it would have played meanwhile is dropped and counted."""
     rig.begin()
     said = rig.stream(26)
     rig.speakers.open_error = error
     rig.speakers.fail(error)
     said += rig.stream(80)
-    assert rig.told == ["speaker_a", "failed"]
+    assert rig.statuses == ["speaker_a", "failed"]
     assert rig.errors[0].devices == ("speaker",)
     assert len(rig.speakers.asked) == 4
     rig.speakers.open_error = None
     rig.speakers.fail(None)
     said += rig.stream(50)
-    assert rig.told == ["speaker_a", "failed", "speaker_a"]
+    assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
     rig.end()
     after = bytes(rig.stream_now.heard).strip(b"\0")
     assert said.strip(b"\0").endswith(after)
@@ -770,23 +769,23 @@ def test_a_failing_device_is_tried_again(rig, error):
 
 
 def test_a_device_that_refuses_a_rate(rig):
-    """The failure is reported; when the bot is back at a rate that the device has, it is heard again."""
+    """The failure is reported; once the bot uses a supported rate again, its audio is played."""
     rig.begin()
     rig.speakers.open_error = DeviceError("Invalid sample rate", devices=("speaker",))
     rig.say(FRAME, 16000)
     rig.world.advance(0.5)
-    assert rig.told == ["speaker_a", "failed"]
+    assert rig.statuses == ["speaker_a", "failed"]
     rig.speakers.open_error = None
     said = rig.stream(30)
     rig.world.advance(1.0)
     assert [rate for _, rate, _ in rig.speakers.asked] == [24000, 16000, 24000]
     assert said.strip(b"\0").endswith(bytes(rig.stream_now.heard).strip(b"\0"))
     assert rig.stream_now.heard.strip(b"\0")
-    assert rig.told == ["speaker_a", "failed", "speaker_a"]
+    assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
 
 
 def test_a_failed_device_does_not_delay_the_end(rig):
-    """halt() ends the waiting for another try."""
+    """halt() ends the wait for the next try."""
     rig.begin()
     rig.speakers.fail(GONE)
     rig.world.advance(0.2)
@@ -796,42 +795,42 @@ def test_a_failed_device_does_not_delay_the_end(rig):
 
 
 def test_a_device_that_hangs_is_reported(rig):
-    """The watchdog tells of it once after a second; when it answers again that is told, and stale speech is dropped."""
+    """The watchdog reports a hang once, after 1 s; when the device answers, `opened` is called, stale audio dropped."""
     rig.begin()
     said = rig.stream(20)
     rig.speakers.hang(True)
     rig.watch(0.75)
-    assert rig.told == ["speaker_a"]
+    assert rig.statuses == ["speaker_a"]
     rig.watch(2.25)
-    assert rig.told == ["speaker_a", "failed"]
+    assert rig.statuses == ["speaker_a", "failed"]
     assert "has stopped answering" in str(rig.errors[0])
     said += rig.stream(50)
     rig.speakers.hang(False)
     said += rig.stream(50)
     rig.end()
-    assert rig.told == ["speaker_a", "failed", "speaker_a"]
+    assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
     assert said.strip(b"\0").endswith(rig.heard()[-RATE:])
     assert 1.19 < rig.speaker.dropped_seconds < 2.09
 
 
 def test_a_process_that_was_stopped_blames_no_device(rig):
-    """After a leap in time, as after a suspended process, nothing is reported."""
+    """After a leap in time, as of a suspended process, nothing is reported."""
     rig.begin()
     rig.speaker.check(rig.world.time)
     rig.world.leap(30.0)
     rig.watch(0.5)
-    assert rig.told == ["speaker_a"]
+    assert rig.statuses == ["speaker_a"]
 
 
 def test_a_device_by_its_id(rig):
-    """The device that was asked for is opened, with 24 kHz and periods of 80 ms."""
+    """The device is opened by its id, with 24 kHz and periods of 80 ms."""
     rig.device_id = "ALSA/speaker_b"
     rig.begin()
     assert rig.speakers.asked == [("ALSA/speaker_b", 24000, 0.08)]
-    assert rig.told == ["speaker_b"]
+    assert rig.statuses == ["speaker_b"]
 
 
-# -- everything at once ----------------------------------------------------------------------------------------------
+# -- any sequence of actions -----------------------------------------------------------------------------------------
 
 _STEPS = st.one_of(
     st.tuples(st.just("say"), st.integers(1, 6000)),
@@ -847,14 +846,14 @@ _STEPS = st.one_of(
     leap=st.sampled_from([0.0, 0.01, 0.04]),
     lateness=st.lists(st.floats(0.0, 0.05), min_size=1, max_size=8),
 )
-def test_what_is_heard_was_said(steps, leap, lateness):
-    """Whatever is said, interrupted and waited for, and however late the thread is: of each generation its beginning is
-    heard, of the last one all, in order, once; and nothing of an interrupted one after the thread could know it."""
+def test_played_audio_is_what_was_written(steps, leap, lateness):
+    """After any sequence of writes, interruptions and pauses, at any lateness: the beginning of each generation is
+    played, the last one completely, in order, once; and none of an interrupted one after the thread could know it."""
     rig = Rig()
     lates = itertools.cycle(lateness)
     rig.speakers.leap, rig.speakers.late = leap, lambda: next(lates)
     rig.begin()
-    rate, spoken = RATE, [0]  # and how many samples had been said when each generation began
+    rate, spoken = RATE, [0]  # `spoken`: how many samples had been written when each generation began
     interruptions: list[float] = []
     total = 0
     for step, amount in steps:
@@ -874,13 +873,13 @@ def test_what_is_heard_was_said(steps, leap, lateness):
     for stream in rig.speakers.streams:
         for index, sample in enumerate(array.array("h", bytes(stream.heard))):
             if sample:
-                # 6000 samples at a time are said, so the number that was wrapped around is the nearest one.
+                # At most 6000 samples are written at a time, so the number that was wrapped around is the nearest one.
                 number = sample - 1 + (heard[-1] // _PERIOD * _PERIOD if heard else 0)
                 number += _PERIOD if heard and number < heard[-1] else 0
                 heard.append(number)
                 generation = sum(begin <= number for begin in spoken[1:])
                 if generation < len(interruptions):
-                    # The call that the thread is in may take all of a period, and it may be late before and after.
+                    # The current call may take a whole period, and the thread may be late before and after it.
                     assert stream.heard_at(index) <= interruptions[generation] + 0.04 + leap + 3 * max(lateness)
     ends = [*spoken[1:], total]
     expected: list[int] = []

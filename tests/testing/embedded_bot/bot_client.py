@@ -1,4 +1,4 @@
-"""The other end for tests of the embedded bot: raw frames over a library that the SDK does not use."""
+"""A client for tests of the embedded bot: raw frames over a library that the SDK does not use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.slowness import GUARD
 
 RATE = 16000
 LIMIT = GUARD
-# Seconds of silence that end a turn here: short, so that the tests are.
+# The hangover of most tests, in seconds: short, to keep the tests fast.
 QUICK = 0.2
 
 
@@ -34,7 +34,7 @@ def silence(seconds: float) -> bytes:
 
 
 class Client:
-    """The other end: raw frames over `websockets`."""
+    """A client that sends and receives raw frames over `websockets`."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -61,7 +61,7 @@ class Client:
         return frame
 
     def until(self, type: str) -> list[Any]:
-        """Everything up to the first message of a type: messages as objects, other frames as they are."""
+        """Return everything up to the first message of a type: messages as objects, other frames as they are."""
         items: list[Any] = []
         while True:
             frame = self.receive()
@@ -70,7 +70,7 @@ class Client:
                 return items
 
     def until_id(self, id: str) -> list[Any]:
-        """Everything up to the first message with this id."""
+        """Return everything up to the first message with this id."""
         items: list[Any] = []
         while not items or not isinstance(items[-1], dict) or items[-1].get("id") != id:
             frame = self.receive()
@@ -78,7 +78,7 @@ class Client:
         return items
 
     def rest(self) -> list[Any]:
-        """Everything up to the end of the connection."""
+        """Return everything up to the end of the connection."""
         items: list[Any] = []
         with contextlib.suppress(ConnectionClosed):
             while True:
@@ -87,7 +87,7 @@ class Client:
         return items
 
     def ask(self, type: str, data: Any = None) -> Any:
-        """Send a message, and return its answer; what comes before that is dropped."""
+        """Send a message and return its answer; drop what arrives before it."""
         number = f"ask-{next(self._numbers)}"
         self.send(type, data, number)
         return self.until_id(number)[-1]
@@ -97,14 +97,14 @@ class Client:
         self.send("action", action(name, **arguments), id)
 
     def message(self, type: str) -> dict[str, Any]:
-        """The next message, which must be of this type."""
+        """Return the next message, which must be of this type."""
         (item,) = self.until(type)
         assert isinstance(item, dict)
         return item
 
 
 def action(name: str, /, **arguments: Any) -> dict[str, Any]:
-    """The data of an action, "service:action"."""
+    """Return the data of an action, "service:action"."""
     service, _, called = name.partition(":")
     given = [{"name": name, "value": value} for name, value in arguments.items()]
     return {"service": service, "action": called, "arguments": given}
@@ -114,13 +114,13 @@ Talk = Callable[[EmbeddedBot], Client]
 
 
 def names(items: list[Any]) -> list[str]:
-    """Types of messages and kinds of frames; what is repeated comes once."""
+    """Return types of messages and kinds of frames, without repetitions."""
     kinds = [item["type"] if isinstance(item, dict) else type(item).__name__ for item in items]
     return [kind for kind, _ in groupby(kinds)]
 
 
 def outline(items: list[Any]) -> list[str]:
-    """As `names`, with the texts of the messages."""
+    """Return the same as `names()`, with the texts of the messages."""
     lines = []
     for item in items:
         data = item.get("data") if isinstance(item, dict) else None
@@ -138,7 +138,7 @@ def threads_of_bots() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-bot")]
 
 
-# The answer to a user who said something, when it is the one word "Yes."
+# The messages of the reply "Yes." to the user's speech or text.
 ANSWER = [
     "user-llm-text",
     "bot-llm-started",

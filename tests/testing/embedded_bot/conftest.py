@@ -1,4 +1,4 @@
-"""What the tests of the embedded bot share."""
+"""Fixtures of the tests of the embedded bot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .bot_client import Client, Talk
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    """Connects clients, and closes them at the end."""
+    """Return a function that connects clients; close them at the end."""
     with contextlib.ExitStack() as stack:
 
         def connect_to(bot: EmbeddedBot) -> Client:

@@ -1,4 +1,4 @@
-"""The actions of the embedded bot in a session: described, performed one by one, refused, and left unanswered."""
+"""Actions of the embedded bot in a session: described, performed one by one, refused, and left unanswered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(a: float, b: int = 1) -> float:
 
 
 def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
-    """The user's actions stand behind those that every bot has, with the types of their annotations."""
+    """The application's actions follow those that every bot has, with the types of their annotations."""
     with EmbeddedBot(version="0.3.0", actions={("math", "add"): add}) as bot:
         client = talk(bot)
         answer = client.ask("describe-actions")
@@ -46,13 +46,13 @@ def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
 
 @pytest.mark.parametrize("name", ["add", "math:", ":add", "", ("math",), ("", "add")])
 def test_an_action_without_a_service_is_refused_at_once(name: Any) -> None:
-    """No client could call it."""
+    """No client could call an action without a service."""
     with pytest.raises(ValueError, match=r"key of actions must be 'service:action' or"):
         EmbeddedBot(actions={name: add})
 
 
 def test_an_action_that_is_no_function_is_refused_at_once() -> None:
-    """A result in its place is a mistake: `on_request` takes such, actions do not."""
+    """A value in the place of a function is an error: `on_request` takes values, `actions` does not."""
     with pytest.raises(TypeError, match=r"actions\['math:add'\] must be a function, not int"):
         EmbeddedBot(actions={"math:add": 3})  # type: ignore[dict-item]
 
@@ -96,7 +96,7 @@ def with_hints_for_type_checkers(text: "OnlyKnownThere") -> None:  # type: ignor
     ],
 )
 def test_types_of_arguments(function: Callable[..., Any], types: str, result: str) -> None:
-    """Annotations tell, then defaults; what neither tells is an object. Any function can be described."""
+    """Types come from annotations, then from defaults, else they are "object". Any function can be described."""
     told = describe("service:action", function)
 
     assert (told["service"], told["action"], told["result"]) == ("service", "action", result)
@@ -121,7 +121,7 @@ def test_types_of_arguments(function: Callable[..., Any], types: str, result: st
     ],
 )
 def test_an_action_is_answered(talk: Talk, function: Any, arguments: dict[str, Any], answer: tuple[str, Any]) -> None:
-    """With its result (True for none), or with the text of what it raised; arguments come by name."""
+    """The answer is its result (True for None) or the text of its exception; arguments are passed by name."""
     with EmbeddedBot(version="1.0.0", actions={"my:own": function}) as bot:
         client = talk(bot)
         client.act("my:own", id="abc", **arguments)
@@ -151,7 +151,7 @@ def test_an_action_is_answered(talk: Talk, function: Any, arguments: dict[str, A
     ],
 )
 def test_an_action_is_refused(talk: Talk, data: Any, error: str) -> None:
-    """One that is not there, is asked for wrongly, or gets what it cannot use."""
+    """An unknown action, a malformed call and arguments that do not fit are refused."""
     with EmbeddedBot(version="0.3.0", actions={"my:own": add}) as bot:
         answer = talk(bot).ask("action", data)
 
@@ -160,7 +160,7 @@ def test_an_action_is_refused(talk: Talk, data: Any, error: str) -> None:
 
 
 def test_arguments_can_be_left_out(talk: Talk) -> None:
-    """An action without arguments need not say so."""
+    """A call without arguments may omit the field."""
     with EmbeddedBot(version="0.3.0") as bot:
         client = talk(bot)
         for data in ({"service": "llm", "action": "get_context"}, action("llm:get_context") | {"arguments": None}):
@@ -168,7 +168,7 @@ def test_arguments_can_be_left_out(talk: Talk) -> None:
 
 
 def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
-    """A slow action delays the next one, and nothing else."""
+    """A slow action delays only the next one."""
     go_on = threading.Event()
     running: list[str] = []
 
@@ -193,7 +193,7 @@ def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
 
 @pytest.mark.parametrize("function", [lambda: None, lambda: {}[0]])
 def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]) -> None:
-    """As with real bots: an action that fails is never answered, nor is any later one; the session lives."""
+    """As with real bots, an action that fails is never answered, nor is any later one; the session stays open."""
     with EmbeddedBot(version="0.3.0", actions={"my:own": function, "my:good": add}, quirks=True) as bot:
         client = talk(bot)
         assert client.ask("action", action("my:good", a=1))["data"] == {"result": 2}
@@ -201,7 +201,7 @@ def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]
         client.act("my:own")
         client.act("my:good", a=1)
         assert client.ask("describe-actions")["type"] == "actions-available"
-        until(lambda: not any("bot-action" in thread.name for thread in threading.enumerate()))  # it has given up
+        until(lambda: not any("bot-action" in thread.name for thread in threading.enumerate()))  # the thread ended
         bot.stop()
         sessions_thread_ended = bot.wait_for_session().wait_ended()
         rest = client.rest()
@@ -211,7 +211,7 @@ def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]
 
 
 def test_stop_waits_for_an_action_and_runs_no_more(talk: Talk) -> None:
-    """The action under way comes to its end; those that wait are dropped with the session."""
+    """The current action completes; queued ones are dropped with the session."""
     began, go_on = threading.Event(), threading.Event()
     ran: list[int] = []
 
@@ -233,7 +233,7 @@ def test_stop_waits_for_an_action_and_runs_no_more(talk: Talk) -> None:
 
 
 def test_the_context_of_a_session(talk: Talk) -> None:
-    """What is said and answered is in the context, which actions read, replace, add to and run."""
+    """Questions and replies are in the context, which actions read, replace, extend and run."""
     with EmbeddedBot(version="0.3.0", replies=str.upper) as bot:
         client = talk(bot)
         assert client.ask("action", action("llm:append_to_messages", messages=[USER]))["data"] == {"result": True}
@@ -264,8 +264,8 @@ def test_a_run_that_fails_is_an_error(talk: Talk) -> None:
     assert items[-1]["data"] == {"error": "Error processing frame: ''", "fatal": False}
 
 
-def test_the_bot_can_be_made_to_speak_and_to_be_quiet(talk: Talk) -> None:
-    """tts:say speaks without the language model; tts:interrupt silences, and only the end of speech tells of it."""
+def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
+    """tts:say speaks without the language model; tts:interrupt stops it, and only the end of speech is reported."""
     with EmbeddedBot(version="0.3.0") as bot:
         client = talk(bot)
         client.act("tts:say", text="A very long text of many words. " * 20)
@@ -290,7 +290,7 @@ def test_the_bot_can_be_made_to_speak_and_to_be_quiet(talk: Talk) -> None:
 
 
 def test_each_session_has_a_context_of_its_own(talk: Talk) -> None:
-    """What one client adds, another does not see."""
+    """A message that one client adds is not in another client's context."""
     with EmbeddedBot(version="0.3.0") as bot:
         first, second = talk(bot), talk(bot)
         first.ask("action", action("llm:append_to_messages", messages=[USER]))

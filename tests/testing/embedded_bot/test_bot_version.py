@@ -1,4 +1,4 @@
-"""What a bot of each version knows, and how it answers the version of a client."""
+"""The messages of each version of bot, and its answer to the version of a client."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, VERSIONS, supports
 from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.bot_version import Greeting, Mode, greet
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
 
 from .bot_client import Client, Talk, names, outline
 
 WARNED = "Compatibility issues may occur."
 ABOUT = {"version", "about"}
 CAPABLE = {"version", "about", "capabilities"}
-# What came to turns with some version.
+# Messages of a turn that some version introduced.
 CHANGING = {"user-input", "bot-output", "bot-interrupted"}
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
 
@@ -26,7 +26,7 @@ def incompatible(client: str, server: str) -> str:
 
 
 def greeted(client: Client, version: str | None) -> tuple[list[Any], Any]:
-    """The errors before bot-ready, and bot-ready."""
+    """Return the errors before bot-ready, and bot-ready."""
     client.send("client-ready", None if version is None else {"version": version}, id="abc")
     *warnings, ready = client.until("bot-ready")
     assert {item["id"] for item in [*warnings, ready]} == {"abc"}
@@ -68,7 +68,7 @@ def greeted(client: Client, version: str | None) -> tuple[list[Any], Any]:
 def test_version_negotiation(
     talk: Talk, bot_version: str, client_version: str | None, warning: str | None, version: str, fields: set[str]
 ) -> None:
-    """bot-ready has the id of client-ready; a version that does not fit is an error-response before it, no more."""
+    """bot-ready has the id of client-ready; a version that does not fit only causes an error-response before it."""
     with EmbeddedBot(version=bot_version) as bot:
         warnings, ready = greeted(talk(bot), client_version)
 
@@ -77,19 +77,19 @@ def test_version_negotiation(
 
 
 @pytest.mark.parametrize(
-    ("client_version", "tells_config"),
+    ("client_version", "includes_config"),
     [(None, True), ("abc", True), ("0.3.0", True), ("1.0.0", False), ("2.1", False), ("2.2.0", False)],
 )
-def test_old_bots_of_1_x_warn_nobody(client_version: str | None, tells_config: bool) -> None:
-    """A bot of 1.x that has a config takes who says nothing for a client of 0.3, and gives that one its config."""
+def test_old_bots_of_1_x_warn_no_client(client_version: str | None, includes_config: bool) -> None:
+    """A bot of 1.x with a config takes a client without a version for one of 0.3, and sends it the config."""
     for version in ("1.0.0", "1.2.0"):
-        greeting = greet(Mode(version), client_version, has_services=True)
+        negotiation = negotiate(BotVersion(version), client_version, has_services=True)
 
-        assert greeting == Greeting(version=version, generation=1, tells_config=tells_config)
+        assert negotiation == Negotiation(version=version, generation=1, includes_config=includes_config)
 
 
 def test_config_in_bot_ready(talk: Talk) -> None:
-    """Bots of 0.3 send it to all, bots of 1.x to clients before 1.0, later ones to nobody."""
+    """Bots of 0.3 send it to all clients, bots of 1.x to clients before 1.0, later ones to none."""
     for version, client_version, told in [
         ("0.3.0", "2.2.0", True),
         ("1.2.0", "0.3.0", True),
@@ -132,7 +132,7 @@ def test_a_bot_accepts_what_the_table_says(talk: Talk, version: str) -> None:
 def test_bots_of_1_x_have_what_they_are_given(
     talk: Talk, version: str, config: Any, actions: Any, unsupported: set[str]
 ) -> None:
-    """Config and actions: of 0.3 always there, of 1.x when the bot has any, later never."""
+    """Config and actions: always in 0.3, in 1.x if the bot has any, later never."""
     with EmbeddedBot(version=version, config=config, actions=actions) as bot:
         client = talk(bot)
         answers = {kind: client.ask(kind) for kind in ("get-config", "describe-actions")}
@@ -142,8 +142,8 @@ def test_bots_of_1_x_have_what_they_are_given(
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.0.0", "1.1.0", "1.4.0", "2.0.0", "2.2.0"])
 def test_a_bot_sends_what_the_table_says(talk: Talk, version: str) -> None:
-    """A turn that is heard, answered and interrupted holds only what bots of the version know."""
-    number = Mode(version).number
+    """A turn with speech, answer and interruption has only messages that bots of the version know."""
+    number = BotVersion(version).number
     with EmbeddedBot(version=version, actions={}, metrics=True, replies=["Long enough. " * 9, ""]) as bot:
         client = talk(bot)
         client.send_frame(TranscriptionFrame(text="Hello", user_id="", timestamp=""))
@@ -168,7 +168,7 @@ def test_a_bot_sends_what_the_table_says(talk: Talk, version: str) -> None:
 
 
 def test_clients_of_protocol_1_get_words(talk: Talk) -> None:
-    """After a client-ready of 1.x bot-output comes word by word; so it does from a bot of 1.x to any client."""
+    """After a client-ready of 1.x bot-output is sent word by word; a bot of 1.x sends it so to any client."""
     for bot_version, client_version in [("2.2.0", "1.4.0"), ("1.4.0", "2.2.0")]:
         with EmbeddedBot(replies="Yes sir.", version=bot_version) as bot:
             client = talk(bot)
@@ -185,7 +185,7 @@ def test_clients_of_protocol_1_get_words(talk: Talk) -> None:
 
 
 def test_a_turn_of_0_3(talk: Talk) -> None:
-    """Its spoken text comes by the sentence, each after its sound; silence is told of a moment later."""
+    """Its spoken text is sent by sentence, each after its audio; the end of speech is reported a moment later."""
     with EmbeddedBot(version="0.3.0", replies="One two. Three.") as bot:
         client = talk(bot)
         client.send_frame(TranscriptionFrame(text="Hello", user_id="", timestamp=""))

@@ -1,4 +1,4 @@
-"""What the embedded bot makes of each message and frame, good and bad."""
+"""The embedded bot's handling of each message and frame, valid and invalid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_bot_that_never_gets_ready(talk: Talk) -> None:
 
 
 def test_requests_are_answered_from_the_script(talk: Talk) -> None:
-    """A value, a function's result, nothing at all, or the request's own data where the script has no answer."""
+    """The answer is a value, a function's result, nothing, or the request's own data if the script has none."""
     script = {"time": "noon", "double": lambda data: data * 2, "void": lambda data: None}
     with EmbeddedBot(on_request=script) as bot:
         client = talk(bot)
@@ -87,7 +87,7 @@ def test_requests_are_refused_by_raising(talk: Talk) -> None:
     ],
 )
 def test_bad_messages_get_an_error_response(talk: Talk, type: str, data: Any, error: str) -> None:
-    """Unknown types and bad payloads are refused with the id of the message, and the session lives."""
+    """Unknown types and bad payloads are refused with the id of the message, and the session stays open."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.send(type, data, id="abc")
@@ -109,7 +109,7 @@ def test_bad_messages_get_an_error_response(talk: Talk, type: str, data: Any, er
     ],
 )
 def test_envelopes_that_are_wrong_get_an_error(talk: Talk, message: Any) -> None:
-    """Without a proper id there is nothing to respond to: a general error that is not fatal."""
+    """A message without a valid id gets a general error that is not fatal."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.send_json(message)
@@ -119,8 +119,8 @@ def test_envelopes_that_are_wrong_get_an_error(talk: Talk, message: Any) -> None
     assert answer["data"]["error"].startswith("Invalid RTVI transport message")
 
 
-def test_what_is_not_for_it_is_ignored(talk: Talk) -> None:
-    """Other labels, JSON that is no object, no JSON, empty and unknown frames, odd audio: no answer, no harm."""
+def test_foreign_data_is_ignored(talk: Talk) -> None:
+    """Other labels, JSON that is no object, no JSON, empty and unknown frames, odd audio are ignored."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.send_json({"label": "other", "type": "client-message", "id": "1", "data": {"t": "x"}})
@@ -162,7 +162,7 @@ URL = {"content": "look", "file": {"format": "text/plain", "name": "a", "source"
     ],
 )
 def test_messages_that_are_taken(talk: Talk, type: str, data: Any, version: str) -> None:
-    """What has the form that its version has is accepted, and kept for the test."""
+    """A message in the form of its version is accepted, and kept for the test."""
     with EmbeddedBot(version=version, quirks=True) as bot:
         client = talk(bot)
         client.send(type, data, id="abc")
@@ -197,7 +197,7 @@ def test_messages_that_are_taken(talk: Talk, type: str, data: Any, version: str)
     ],
 )
 def test_messages_that_are_refused(talk: Talk, type: str, data: Any, version: str, name: str) -> None:
-    """What has another form is invalid, and the answer names the field."""
+    """A message in another form is invalid, and the answer names the field."""
     with EmbeddedBot(version=version) as bot:
         answer = talk(bot).ask(type, data)
 
@@ -206,7 +206,7 @@ def test_messages_that_are_refused(talk: Talk, type: str, data: Any, version: st
 
 
 def test_append_to_context(talk: Talk) -> None:
-    """Bots of 1.x take messages into their context, answer with a result, and run when they are asked to."""
+    """Bots of 1.x add messages to their context, answer with a result, and run if requested."""
     with EmbeddedBot(version="1.0.0", replies="Yes.") as bot:
         client = talk(bot)
         silent = client.ask("append-to-context", {"role": "system", "content": "Be brief."})
@@ -225,7 +225,7 @@ def test_append_to_context(talk: Talk) -> None:
 
 
 def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:
-    """A client's own transcription comes back as what the user said."""
+    """A client's own transcription is returned as the user's transcript."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.send_frame(TranscriptionFrame(text="Hello", user_id="me", timestamp="now"))
@@ -238,7 +238,7 @@ def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:
 
 
 def test_a_file_is_answered_without_user_input(talk: Talk) -> None:
-    """send-file runs a turn that no user-input announces."""
+    """send-file runs a turn without a user-input."""
     source = {"type": "bytes", "bytes": "aGVsbG8="}
     with EmbeddedBot(replies="Yes.") as bot:
         client = talk(bot)
@@ -248,7 +248,7 @@ def test_a_file_is_answered_without_user_input(talk: Talk) -> None:
 
 
 def test_audio_without_a_rate_is_an_error(talk: Talk) -> None:
-    """A frame without a sample rate gets an error, and the session lives."""
+    """A frame without a sample rate gets an error, and the session stays open."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.send_frame(AudioRawFrame(audio=b"\1\2", sample_rate=0))
@@ -268,7 +268,7 @@ def test_audio_without_a_rate_is_an_error(talk: Talk) -> None:
     ],
 )
 def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
-    """Undecodable frames and disconnect-bot alike: closed with 1000 and no reason."""
+    """Undecodable frames and disconnect-bot close the session with 1000 and no reason."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.connection.send(data)

@@ -1,4 +1,4 @@
-"""The config of the embedded bot: read, described, changed, and wished for with the connect request."""
+"""Config of the embedded bot: read, described, changed, and requested with the connect request."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONFIG = [
 
 
 def change(service: str, interrupt: bool | None = None, **options: Any) -> dict[str, Any]:
-    """The data of an update-config."""
+    """Return the data of an update-config."""
     given = [{"name": name, "value": value} for name, value in options.items()]
     data: dict[str, Any] = {"config": [{"service": service, "options": given}]}
     return data if interrupt is None else data | {"interrupt": interrupt}
 
 
 def changed(service: str, name: str, value: Any) -> list[dict[str, Any]]:
-    """`CONFIG` with another value."""
+    """Return `CONFIG` with another value."""
     return [
         {
             "service": entry["service"],
@@ -40,8 +40,8 @@ def changed(service: str, name: str, value: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_config_is_told_and_described(talk: Talk) -> None:
-    """get-config has it as it was given; describe-config calls a service "name" and has the type of each value."""
+def test_a_config_is_sent_and_described(talk: Talk) -> None:
+    """get-config returns it as given; describe-config has services by "name", and the type of each value."""
     with EmbeddedBot(version="0.3.0", config=CONFIG) as bot:
         client = talk(bot)
         told, described = client.ask("get-config"), client.ask("describe-config")
@@ -61,7 +61,7 @@ def test_a_config_is_told_and_described(talk: Talk) -> None:
 
 
 def test_types_can_be_given(talk: Talk) -> None:
-    """`config_types` wins over the values, and adds options that have no value yet."""
+    """`config_types` overrides the types of values, and adds options that have no value yet."""
     types = {"tts": {"voice": "object", "pitch": "number"}, "stt": {"language": "string"}}
     with EmbeddedBot(version="0.3.0", config=CONFIG[1:2], config_types=types) as bot:
         client = talk(bot)
@@ -79,12 +79,12 @@ def test_types_can_be_given(talk: Talk) -> None:
         {"name": "stt", "options": [{"name": "language", "type": "string"}]},
     ]
     assert added[0]["options"][-1] == {"name": "pitch", "value": 2}
-    # So it is with real bots: what was not in the config in the beginning does not come into it.
+    # As with real bots, options of a service that is not in the initial config are not kept.
     assert [entry["service"] for entry in unknown_to_config] == ["tts"]
 
 
 def test_an_update_changes_what_it_names(talk: Talk) -> None:
-    """The answer is the whole config in its order; the hook and the session see the change, other sessions do not."""
+    """The answer is the complete config in its order; hook and session see the change, other sessions do not."""
     calls: list[tuple[str, str, Any]] = []
     with EmbeddedBot(version="0.3.0", config=CONFIG, on_config=lambda *call: calls.append(call)) as bot:
         client = talk(bot)
@@ -112,7 +112,7 @@ def test_an_update_changes_what_it_names(talk: Talk) -> None:
     ],
 )
 def test_an_update_that_fails_midway(talk: Talk, data: Any, error: str) -> None:
-    """An unknown service or option, or a hook that raises, is an error-response; what came before it stays."""
+    """An unknown service or option, or a hook that raises, is an error-response; earlier changes stay."""
 
     def refuse(service: str, name: str, value: Any) -> None:
         if value == "refused":
@@ -138,7 +138,7 @@ def test_an_update_that_fails_midway(talk: Talk, data: Any, error: str) -> None:
         ({"config": [], "interrupt": "yes"}, "interrupt"),
     ],
 )
-def test_an_update_that_makes_no_sense(talk: Talk, data: Any, name: str) -> None:
+def test_a_malformed_update(talk: Talk, data: Any, name: str) -> None:
     """A payload of another shape is invalid, and changes nothing."""
     with EmbeddedBot(version="1.0.0", config=CONFIG) as bot:
         client = talk(bot)
@@ -149,7 +149,7 @@ def test_an_update_that_makes_no_sense(talk: Talk, data: Any, name: str) -> None
 
 
 def test_an_update_can_interrupt(talk: Talk) -> None:
-    """With `interrupt` the bot falls silent, and only the end of its speech tells of it."""
+    """With `interrupt` the bot stops speaking, and only the end of its speech is reported."""
     with EmbeddedBot(version="0.3.0", config=CONFIG, replies="A very long reply of many words " * 20) as bot:
         client = talk(bot)
         client.act("llm:run")
@@ -172,20 +172,20 @@ def test_an_update_can_run_the_language_model(talk: Talk) -> None:
         assert names(client.until("bot-llm-stopped"))[:3] == ["config", "user-llm-text", "bot-llm-started"]
 
 
-def test_a_config_that_is_none_is_refused_at_once() -> None:
-    """A test with a mistake in its config hears of it where it makes the bot."""
+def test_a_malformed_config_is_refused_immediately() -> None:
+    """A malformed config raises where the bot is made."""
     with pytest.raises(TypeError, match=r"config\[0\]\.options must be a list of options, not dict"):
         EmbeddedBot(config=[{"service": "tts", "options": {"voice": "x"}}])
 
 
-def test_a_version_that_is_a_number_is_refused_at_once() -> None:
-    """It is a text, "2.2.0"."""
+def test_a_version_that_is_a_number_is_refused_immediately() -> None:
+    """The version is a string, "2.2.0"."""
     with pytest.raises(TypeError, match="version"):
         EmbeddedBot(version=2.2)  # type: ignore[arg-type]
 
 
 def greet(bot: EmbeddedBot, body: bytes) -> tuple[list[str], Any]:
-    """What comes of a client-ready and a get-config after such a connect request, and the config of the session."""
+    """Return the answers to client-ready and get-config after such a connect request, and the session's config."""
     address = ask(f"{bot.base_url}/connect", body=body)[1]["ws_url"]
     with connect(address, compression=None, close_timeout=1) as connection:
         client = Client(connection)
@@ -194,8 +194,8 @@ def greet(bot: EmbeddedBot, body: bytes) -> tuple[list[str], Any]:
         return names(client.until_id("last")), bot.wait_for_session().config
 
 
-def test_a_connect_request_can_wish_for_a_config() -> None:
-    """What the request's body says is set before bot-ready, in that session alone, through the hook."""
+def test_a_connect_request_can_set_the_config() -> None:
+    """The config in the request's body is set before bot-ready, in that session only, through the hook."""
     calls: list[tuple[str, str, Any]] = []
     with EmbeddedBot(version="0.3.0", config=CONFIG, on_config=lambda *call: calls.append(call)) as bot:
         wish = b'{"config": [{"service": "tts", "options": [{"name": "voice", "value": "alto"}]}]}'
@@ -215,16 +215,16 @@ def test_a_connect_request_can_wish_for_a_config() -> None:
         b'{"config": 7}',
     ],
 )
-def test_a_wish_that_cannot_be_met_leaves_the_bot_unready(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """As with real bots bot-ready never comes, and the session lives; the bot's log says why."""
+def test_a_config_that_cannot_be_set_leaves_the_bot_unready(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """As with real bots, bot-ready is never sent and the session stays open; the bot's log has the reason."""
     with EmbeddedBot(version="0.3.0", config=CONFIG) as bot:
         assert greet(bot, body)[0] == ["config"]
 
-    assert "no bot-ready" in caplog.text
+    assert "No bot-ready" in caplog.text
 
 
-def test_bots_of_2_x_do_not_look_at_the_wish() -> None:
-    """They know no config: what a connect request says about it changes nothing."""
+def test_bots_of_2_x_ignore_the_requested_config() -> None:
+    """They have no config, so the one in a connect request changes nothing."""
     with EmbeddedBot(config=CONFIG) as bot:
         answers, config = greet(bot, b'{"config": [{"service": "nosuch", "options": []}]}')
 
@@ -232,7 +232,7 @@ def test_bots_of_2_x_do_not_look_at_the_wish() -> None:
 
 
 def test_an_address_that_no_request_led_to(talk: Talk) -> None:
-    """A number in the WebSocket's path that was never handed out means no wish."""
+    """An unknown request number in the WebSocket's path means that no config was requested."""
     with EmbeddedBot(version="0.3.0", config=CONFIG) as bot:
         for query in ("request=7", "request=x", "request=-1", "request=99999999999999999999"):
             with connect(f"{bot.ws_url}?{query}", compression=None, close_timeout=1) as connection:

@@ -16,7 +16,7 @@ from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
 
 
 def test_a_text_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
-    """send-text interrupts, is acknowledged with its id and answered in text and sound."""
+    """send-text interrupts, is acknowledged with its id and answered in text and audio."""
     with EmbeddedBot(replies="Yes.") as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Hello"}, id="abc")
@@ -51,7 +51,7 @@ def test_a_spoken_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
 
 
 def test_the_users_own_voice_comes_back_bit_exact(talk: Talk) -> None:
-    """The answer to speech is what was said, at the rate at which it was said, padded to whole chunks of 40 ms."""
+    """The answer to speech is the user's audio at its own rate, padded to a multiple of 40 ms."""
     with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(silence(0.5) + tone(0.33) + silence(0.4))
@@ -62,8 +62,8 @@ def test_the_users_own_voice_comes_back_bit_exact(talk: Talk) -> None:
     assert {item.sample_rate for item in items if isinstance(item, AudioRawFrame)} == {RATE}
 
 
-def test_who_stops_sending_has_spoken(talk: Talk) -> None:
-    """A user whose audio ends in the middle, without any silence, is answered too."""
+def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:
+    """Speech that ends without any silence is answered too."""
     with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(tone(0.3))
@@ -73,7 +73,7 @@ def test_who_stops_sending_has_spoken(talk: Talk) -> None:
 
 
 def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
-    """raw-audio and raw-audio-batch messages are as good as audio frames."""
+    """raw-audio and raw-audio-batch messages have the effect of audio frames."""
     pcm = base64.b64encode(tone(0.3)).decode()
     quiet = base64.b64encode(silence(0.3)).decode()
     with EmbeddedBot(hangover=QUICK) as bot:
@@ -86,7 +86,7 @@ def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
 
 
 def test_the_script_is_followed_and_begins_again(talk: Talk) -> None:
-    """Transcripts and replies go on turn by turn, and from the first when they are used up."""
+    """Transcripts and replies are used turn by turn, and from the first again after the last."""
     with EmbeddedBot(transcripts=["A", "B"], replies=["1", "2", "3"], echo=False, hangover=QUICK) as bot:
         client = talk(bot)
         turns = []
@@ -98,8 +98,8 @@ def test_the_script_is_followed_and_begins_again(talk: Talk) -> None:
     assert turns == ["A", "1", "B", "2", "A", "3", "B", "1"]
 
 
-def test_without_a_script_it_tells_what_it_heard(talk: Talk) -> None:
-    """The transcript then is the length of the speech, and the reply repeats it."""
+def test_without_a_script_the_transcript_states_the_duration(talk: Talk) -> None:
+    """The transcript is the length of the speech, and the reply repeats it."""
     with EmbeddedBot(hangover=QUICK) as bot:
         client = talk(bot)
         client.say(tone(0.3) + silence(0.3))
@@ -133,7 +133,7 @@ def test_audio_can_have_a_fixed_rate(talk: Talk) -> None:
 
 @pytest.mark.parametrize(("speech_first", "rate"), [(True, RATE), (False, 24000)])
 def test_audio_has_one_rate_a_session(talk: Talk, speech_first: bool, rate: int) -> None:
-    """Without a fixed rate the bot takes the user's, or its own if it speaks before it hears, and keeps it."""
+    """Without a fixed rate the bot uses the user's, or its own if it speaks before the user, and keeps it."""
     with EmbeddedBot(replies="Yes.", hangover=QUICK) as bot:
         client = talk(bot)
         items = []
@@ -170,7 +170,7 @@ def test_text_that_does_not_run_is_only_acknowledged(talk: Talk) -> None:
 
 
 def test_speech_interrupts_speech(talk: Talk) -> None:
-    """Who speaks while the bot speaks silences it: no audio of the old turn comes after the interruption."""
+    """Speech interrupts the bot's speech: no audio of the old turn follows the interruption."""
     with EmbeddedBot(replies=["A very long reply of many words " * 20, "Yes."], echo=False, hangover=QUICK) as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Talk"})
@@ -188,7 +188,7 @@ def test_speech_interrupts_speech(talk: Talk) -> None:
 
 
 def test_text_interrupts_speech(talk: Talk) -> None:
-    """send-text while the bot speaks silences it as well."""
+    """send-text interrupts the bot's speech as well."""
     with EmbeddedBot(replies=["A very long reply of many words " * 20, "Yes."]) as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Talk"})
@@ -200,7 +200,7 @@ def test_text_interrupts_speech(talk: Talk) -> None:
 
 
 def test_audio_is_not_faster_than_real_time(talk: Talk) -> None:
-    """No chunk comes before its time: 40 ms for each but the two of the head start."""
+    """No chunk arrives before it is due: 40 ms for each but the two of the head start."""
     with EmbeddedBot(replies="One two three four.") as bot:
         client = talk(bot)
         began, arrivals = time.monotonic(), []
@@ -217,7 +217,7 @@ def test_audio_is_not_faster_than_real_time(talk: Talk) -> None:
 
 
 def test_no_silence_is_sent_between_turns(talk: Talk) -> None:
-    """A quiet bot sends nothing, however much silence it hears."""
+    """A silent bot sends nothing, however much silence it receives."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         client.say(silence(3))

@@ -1,4 +1,4 @@
-"""Functions of the client that the embedded bot calls."""
+"""The embedded bot's calls of the client's functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answer(client: Client, call_id: str, result: Any) -> None:
 
 @pytest.mark.parametrize("version", ["1.2.0", "1.4.0", "2.2.0", "3.1.0"])
 def test_a_call_is_reported_in_three_steps(talk: Talk, version: str) -> None:
-    """From RTVI 1.2 on: started, in progress with an id, and stopped with the client's result, which is returned."""
+    """From RTVI 1.2 on a call is started, in progress with an id, and stopped with the result, which is returned."""
     with EmbeddedBot(version=version) as bot:
         client = talk(bot)
         future = calling(bot.wait_for_session(), "weather", CITY)
@@ -60,7 +60,7 @@ def test_a_call_is_reported_in_three_steps(talk: Talk, version: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.0.0", "1.1.0"])
 def test_a_call_of_an_old_bot(talk: Talk, version: str) -> None:
-    """Before RTVI 1.2: its start by name, the call with `args`, and no word about its end."""
+    """Before RTVI 1.2 the bot sends its start by name and the call with `args`, and does not report its end."""
     with EmbeddedBot(version=version) as bot:
         client = talk(bot)
         future = calling(bot.wait_for_session(), "weather", CITY, report_level="none")
@@ -84,7 +84,7 @@ def test_a_call_of_an_old_bot(talk: Talk, version: str) -> None:
     ],
 )
 def test_report_levels(talk: Talk, level: Any, started: set[str], in_progress: set[str], stopped: set[str]) -> None:
-    """Each level tells more, as the setting of real bots: the id always, then name, arguments and result."""
+    """Each level reports more, as the setting of real bots: always the id, then name, arguments and result."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         future = calling(bot.wait_for_session(), "weather", CITY, report_level=level)
@@ -101,7 +101,7 @@ def test_report_levels(talk: Talk, level: Any, started: set[str], in_progress: s
 
 
 def test_a_falsy_result_is_left_out(talk: Talk) -> None:
-    """An empty result comes to the test, and is not in the report."""
+    """An empty result is returned to the test, and is not in the report."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         future = calling(bot.wait_for_session(), "weather")
@@ -112,7 +112,7 @@ def test_a_falsy_result_is_left_out(talk: Talk) -> None:
 
 
 def test_a_call_that_is_not_answered(talk: Talk) -> None:
-    """It is cancelled in time and the client is told, unless the call is hidden; the session's end ends it at once."""
+    """It is cancelled in time and reported, unless reports are disabled; the session's end cancels it immediately."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         session = bot.wait_for_session()
@@ -134,8 +134,8 @@ def test_a_call_that_is_not_answered(talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("function_name", 1), ("tool_call_id", None), ("arguments", []), ("result", 7)]
 )
-def test_a_result_that_makes_no_sense(talk: Talk, field: str, value: Any) -> None:
-    """A result of another shape is invalid, as real bots have it."""
+def test_a_malformed_result(talk: Talk, field: str, value: Any) -> None:
+    """A result of another shape is invalid, as with real bots."""
     data = {"function_name": "weather", "tool_call_id": "call_1", "arguments": {}, "result": {}}
     with EmbeddedBot() as bot:
         refused = talk(bot).ask("llm-function-call-result", data | {field: value})

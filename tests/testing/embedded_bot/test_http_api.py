@@ -1,4 +1,4 @@
-"""Actions without a session: `POST /action` of the embedded bot. And what a test sees of HTTP requests."""
+"""Actions without a session (`POST /action` of the embedded bot), and the record of HTTP requests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def double(number: int) -> int:
 
 
 def posted(data: Any, id: str = "abc") -> dict[str, Any]:
-    """The message of an action."""
+    """Return the message of an action."""
     return {"id": id, "label": "rtvi-ai", "type": "action", "data": data}
 
 
 def post(bot: EmbeddedBot, body: Any, **headers: str) -> tuple[int, str, bytes]:
-    """Status, content type and body of the answer to a request for actions."""
+    """Return status, content type and body of the response to a request for actions."""
     connection = http.client.HTTPConnection(bot.base_url.removeprefix("http://"), timeout=LIMIT)
     try:
         connection.request("POST", "/action", json.dumps(body), headers)
@@ -39,7 +39,7 @@ def post(bot: EmbeddedBot, body: Any, **headers: str) -> tuple[int, str, bytes]:
 
 
 def events(bot: EmbeddedBot, *actions: Any, **headers: str) -> list[dict[str, Any]]:
-    """The messages that come of actions."""
+    """Return the messages that actions cause."""
     status, kind, body = post(bot, {"actions": list(actions)}, **headers)
     assert (status, kind) == (200, "text/event-stream; charset=utf-8")
     lines = body.decode().split("\n\n")
@@ -48,8 +48,8 @@ def events(bot: EmbeddedBot, *actions: Any, **headers: str) -> list[dict[str, An
     return [json.loads(base64.b64decode(line[6:])) for line in lines[:-1]]
 
 
-def test_a_single_turn() -> None:
-    """The action is answered, the server's own end leaks out, and then the language model answers, without a voice."""
+def test_one_action() -> None:
+    """The action is answered, then the server's own action, and then the language model replies in text."""
     with EmbeddedBot(version="0.3.0", replies="One two. Three.") as bot:
         messages = events(bot, posted(HELLO))
 
@@ -68,7 +68,7 @@ def test_a_single_turn() -> None:
 
 
 def test_several_actions_in_one_request() -> None:
-    """They share a context, are answered in their order, and one that is refused harms no other."""
+    """They share a context and are answered in their order; a refused one does not affect the others."""
     read = action("llm:get_context")
     with EmbeddedBot(actions={"my:double": double}, replies="Hi.") as bot:
         for _ in range(2):
@@ -109,7 +109,7 @@ def test_several_actions_in_one_request() -> None:
     ],
 )
 def test_one_document_instead_of_a_stream(stream: bool, accept: str | None, kind: str) -> None:
-    """Clients that take nothing but JSON, and all clients if the bot is made so, get the answer to the action alone."""
+    """Clients that accept JSON only, and all clients with `action_stream=False`, get the first answer only."""
     headers = {} if accept is None else {"Accept": accept}
     with EmbeddedBot(version="0.3.0", actions={"my:double": double}, action_stream=stream) as bot:
         status, got, body = post(bot, {"actions": [posted(action("my:double", number=2))]}, **headers)
@@ -122,8 +122,8 @@ def test_one_document_instead_of_a_stream(stream: bool, accept: str | None, kind
 @pytest.mark.parametrize(
     "body", [None, [], {}, {"actions": {}}, {"actions": [1]}, {"actions": [{"type": "action"}]}, {"actions": []}]
 )
-def test_a_request_that_makes_no_sense(body: Any) -> None:
-    """It is refused with 422 and a reason, and the bot goes on."""
+def test_a_malformed_request(body: Any) -> None:
+    """It is refused with 422 and a reason, and the bot keeps running."""
     with EmbeddedBot(version="0.3.0") as bot:
         status, kind, answer = post(bot, body)
 
@@ -132,7 +132,7 @@ def test_a_request_that_makes_no_sense(body: Any) -> None:
 
 
 def test_a_bot_without_actions() -> None:
-    """There is no such endpoint, whatever the method."""
+    """It has no such endpoint, for any method."""
     with EmbeddedBot() as bot:
         assert post(bot, {"actions": [posted(HELLO)]})[0] == 404
         assert ask(f"{bot.base_url}/action", "GET", None)[:2] == (404, {"detail": "Not Found"})
@@ -142,7 +142,7 @@ def test_a_bot_without_actions() -> None:
 
 @pytest.mark.parametrize("path", ["/connect", "/start", "/action"])
 def test_required_headers(path: str) -> None:
-    """Without each of them, with its value, the answer is 401; a browser's preflight needs none."""
+    """If one is missing or has another value, the response is 401; a browser's preflight needs none."""
     body = json.dumps({"actions": [posted(HELLO)]}).encode()
     with EmbeddedBot(actions={}, action_stream=False, headers={"Authorization": "Bearer x", "X-Key": "k"}) as bot:
         url = bot.base_url + path
@@ -159,7 +159,7 @@ def test_required_headers(path: str) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_quirks_leave_a_request_unanswered(stream: bool) -> None:
-    """As with real servers: an action that fails is never answered, nor is any later one; stop() ends the wait."""
+    """As with real servers, an action that fails is never answered, nor is any later one; stop() ends the wait."""
     actions = [
         posted(action("my:double", number=1)),
         posted(action("my:double")),
@@ -185,7 +185,7 @@ def test_quirks_leave_a_request_unanswered(stream: bool) -> None:
 
 
 def test_requests_are_kept() -> None:
-    """A test can see method, path, headers and body of all that came over HTTP; only its repr hides the latter two."""
+    """A test can read method, path, headers and body of all HTTP requests; the repr hides headers and body."""
     with EmbeddedBot() as bot:
         ask(f"{bot.base_url}/connect/?a=1", body=b'{"rtvi_client_version": "0.3.2"}', X_Key="k")
         ask(f"{bot.base_url}/nosuch", body=b"no json")

@@ -1,4 +1,4 @@
-"""The HTTP side of the embedded bot, and TLS on both of its sides."""
+"""The HTTP server of the embedded bot, and TLS on both of its servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .bot_client import LIMIT, Client, threads_of_bots
 
 
 def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:
-    """Status, JSON body and headers of an HTTP request, whatever the status."""
+    """Return status, JSON body and headers of the response to an HTTP request."""
     names_and_values = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, data=body, method=method, headers=names_and_values)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -34,7 +34,7 @@ def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: s
 
 
 def test_connect_endpoint() -> None:
-    """POST /connect tells the address of the WebSocket, whatever the body, the query and the slash at its end."""
+    """POST /connect returns the WebSocket's address, with any body and query, with and without a trailing slash."""
     with EmbeddedBot() as bot:
         answers = [ask(f"{bot.base_url}/connect", body=body)[:2] for body in (b'{"a": 1}', b"", b"no json")]
         answers += [ask(f"{bot.base_url}{path}")[:2] for path in ("/connect/", "/connect?a=1")]
@@ -64,7 +64,7 @@ def test_start_endpoint() -> None:
     ],
 )
 def test_refused_requests(method: str, path: str, body: bytes | None, status: int) -> None:
-    """What cannot be answered gets the status and the `detail` of a real server."""
+    """A refused request gets the status and the `detail` of a real server."""
     with EmbeddedBot() as bot:
         answer = ask(bot.base_url + path, method, body)
 
@@ -94,7 +94,7 @@ def test_pages_of_every_origin_may_ask() -> None:
 
 
 def test_tls() -> None:
-    """With a server context both addresses are secure; a client that stalls its handshake holds up nobody."""
+    """With a server context both addresses are secure; a client that stalls its handshake blocks no other."""
     authority = trustme.CA()
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("127.0.0.1").configure_cert(server)

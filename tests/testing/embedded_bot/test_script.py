@@ -1,4 +1,4 @@
-"""A bot's turn: what is sent, in which order, when; and what it sounds like."""
+"""A bot's turn: the messages, their order and times; and its audio."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing.embedded_bot.script import Step, bot_turn, sentences_of, words_of
-from rtvi_sync.testing.embedded_bot.tones import Speech, echo, tones
+from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 RATE = 16000
 REPLY = "One two. Three."
 
 
-def speech(seconds: float, *word_starts: float) -> Speech:
-    return Speech(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
+def speech(seconds: float, *word_starts: float) -> ReplyAudio:
+    return ReplyAudio(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
 
 
-def play(reply: str, sound: Speech | None, *, generation: int = 2) -> list[Step]:
+def play(reply: str, sound: ReplyAudio | None, *, generation: int = 2) -> list[Step]:
     return list(bot_turn(reply, sound, first_segment_id=7, generation=generation))
 
 
 def outline(steps: list[Step]) -> list[str]:
-    """One word per step: the type, with what tells bot-output messages apart; neighbouring audio is one entry."""
+    """Return one word per step: the type, and the kind of a bot-output; adjacent audio is one entry."""
     return [name for name, _ in groupby(map(name_of, steps))]
 
 
@@ -54,7 +54,7 @@ LLM = [
 
 
 def test_order_of_a_spoken_turn() -> None:
-    """The order is that of a real 2.x bot, its first progress before bot-started-speaking included."""
+    """The order is that of a real 2.x bot, including its first progress before bot-started-speaking."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8))) == [
         *LLM,
         "bot-tts-started",
@@ -99,8 +99,8 @@ def test_order_for_clients_of_protocol_1() -> None:
     ]
 
 
-def test_order_of_a_turn_without_sound() -> None:
-    """A reply that is not spoken has no speech events, and each sentence comes once."""
+def test_order_of_a_turn_without_audio() -> None:
+    """A reply that is not spoken has no speech events, and each sentence is sent once."""
     steps = play(REPLY, None)
 
     assert outline(steps) == [*LLM, "bot-output new"]
@@ -108,7 +108,7 @@ def test_order_of_a_turn_without_sound() -> None:
 
 
 def test_a_reply_of_nothing() -> None:
-    """An empty reply is a turn without words, whatever it sounds like."""
+    """An empty reply is a turn without words, with any audio."""
     assert outline(play("", speech(1.0))) == ["bot-llm-started", "bot-llm-stopped"]
 
 
@@ -137,7 +137,7 @@ def test_fields_of_bot_output() -> None:
 
 
 def test_audio_is_due_in_real_time_with_a_head_start_of_two_frames() -> None:
-    """Whole chunks of 40 ms, the last padded with silence; two at once, then one every 40 ms."""
+    """Complete chunks of 40 ms, the last padded with silence; two immediately, then one every 40 ms."""
     steps = play("Hi.", speech(0.21, 0.0))
     audio = [(due, item) for due, item in steps if isinstance(item, AudioRawFrame)]
 
@@ -147,8 +147,8 @@ def test_audio_is_due_in_real_time_with_a_head_start_of_two_frames() -> None:
     assert steps[-1][0] == pytest.approx(0.20)
 
 
-def test_bots_of_0_3_notice_late_that_they_are_silent() -> None:
-    """`bot-stopped-speaking` comes 0.35 s after the last sound, where later bots tell it at once."""
+def test_bots_of_0_3_report_the_end_of_speech_late() -> None:
+    """`bot-stopped-speaking` follows 0.35 s after the last audio; later bots send it immediately."""
     ends = [play("Hi.", speech(0.2, 0.0), generation=generation)[-1] for generation in (0, 1, 2)]
 
     assert [item["type"] for _, item in ends if isinstance(item, dict)] == ["bot-stopped-speaking"] * 3
@@ -161,7 +161,7 @@ texts = st.text(st.sampled_from("ab .!?"), max_size=60)
 
 @given(texts, st.floats(0.01, 1.0), st.integers(0, 2))
 def test_every_word_is_said_once_and_nothing_goes_back_in_time(reply: str, seconds: float, generation: int) -> None:
-    """Whatever the reply and however short its sound: all words in order, time that does not go back."""
+    """With any reply and any length of audio, all words are in order and time never goes back."""
     words = words_of(reply)
     sound = speech(seconds, *(index * 0.3 for index in range(len(words))))
     steps = play(reply, sound, generation=generation)
@@ -179,10 +179,10 @@ def test_sentences_hold_all_words(reply: str) -> None:
 
 
 def test_echo_is_bit_exact_at_the_users_rate() -> None:
-    """The user's own sound comes back unchanged, its length shared among the words."""
+    """The user's own audio is returned unchanged, its length divided among the words."""
     said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"], RATE)
 
-    assert said == Speech(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
+    assert said == ReplyAudio(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
 
 
 @pytest.mark.parametrize("rate", [8000, 24000, 44100])
@@ -199,7 +199,7 @@ def test_echo_at_another_rate_sounds_the_same(rate: int) -> None:
 
 
 def test_tones_differ_by_word_and_have_soft_edges() -> None:
-    """The same word is the same tone wherever it stands, another word another, and no tone begins with a click."""
+    """The same word is the same tone at any position, another word another, and no tone begins with a click."""
     said = tones(["hello", "you", "hello"], 24000)
     starts = [round(start * 24000) * 2 for start in said.word_starts]
     first, second, third = said.pcm[: starts[1]], said.pcm[starts[1] : starts[2]], said.pcm[starts[2] :]

@@ -1,4 +1,4 @@
-"""What a test can do with the sessions of an embedded bot, and how the bot ends."""
+"""Control of an embedded bot's sessions by tests, and the end of the bot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.threads import descriptors
 from .bot_client import LIMIT, QUICK, RATE, Client, Talk, pcm_of, silence, threads_of_bots, tone
 
 
-def test_a_test_can_speak_for_the_bot(talk: Talk) -> None:
+def test_a_test_can_send_as_the_bot(talk: Talk) -> None:
     """A session sends any message, frame or bytes, from any thread."""
     with EmbeddedBot() as bot:
         client = talk(bot)
@@ -38,8 +38,8 @@ def test_a_test_can_speak_for_the_bot(talk: Talk) -> None:
         assert client.connection.recv(LIMIT) == b"\xff"
 
 
-def test_a_test_can_see_what_came() -> None:
-    """A session keeps messages and audio, and knows the client's request."""
+def test_a_test_can_read_what_arrived() -> None:
+    """A session keeps messages and audio, and has the client's request."""
     headers = {"X-Test": "yes"}
     with EmbeddedBot() as bot, connect(f"{bot.ws_url}?token=x", additional_headers=headers) as connection:
         client = Client(connection)
@@ -65,15 +65,15 @@ def test_a_test_can_see_what_came() -> None:
 
 
 def test_waiting_has_a_limit(talk: Talk) -> None:
-    """What does not come raises in time; what can no longer come raises at once."""
+    """A wait raises when its limit passes, and immediately if the session has ended."""
     with EmbeddedBot() as bot:
-        with pytest.raises(RequestTimeoutError, match=r"no client connected within 0\.01 s"):
+        with pytest.raises(RequestTimeoutError, match=r"No client connected to the bot within 0\.01 s"):
             bot.wait_for_session(0.01)
         client = talk(bot)
         session = bot.wait_for_session()
         with pytest.raises(RequestTimeoutError, match="'send-text'"):
             session.wait_for_message("send-text", 0.01)
-        with pytest.raises(RequestTimeoutError, match="still lives"):
+        with pytest.raises(RequestTimeoutError, match="still open"):
             session.wait_ended(0.01)
         client.connection.close()
         with pytest.raises(DisconnectedError, match="'send-text'") as caught:
@@ -84,7 +84,7 @@ def test_waiting_has_a_limit(talk: Talk) -> None:
 
 
 def test_a_test_can_close_with_any_code(talk: Talk) -> None:
-    """`close` performs the closing handshake with the code and the reason it is given."""
+    """`close()` performs the closing handshake with the given code and reason."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         session = bot.wait_for_session()
@@ -97,8 +97,8 @@ def test_a_test_can_close_with_any_code(talk: Talk) -> None:
     assert session.wait_ended().initiator == "server"
 
 
-def test_a_test_can_drop_the_line(talk: Talk) -> None:
-    """`drop` ends the stream without a close frame; both ends see a broken line."""
+def test_a_test_can_drop_the_connection(talk: Talk) -> None:
+    """`drop()` ends the stream without a close frame; both ends see a broken connection."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         session = bot.wait_for_session()
@@ -110,7 +110,7 @@ def test_a_test_can_drop_the_line(talk: Talk) -> None:
 
 
 def test_a_handler_comes_first(talk: Talk) -> None:
-    """`handler` sees every message; True means done, an exception is an error-response."""
+    """`handler` gets every message first; True consumes it, an exception is an error-response."""
 
     def handle(session: BotSession, message: dict[str, Any]) -> bool:
         if message["type"] == "action":
@@ -132,7 +132,7 @@ def test_a_handler_comes_first(talk: Talk) -> None:
 
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
-    """Every one of many clients has its own conversation, and all of them go on at the same time."""
+    """Each of many clients has its own conversation, and all of them run at the same time."""
     with EmbeddedBot(replies="Yes.", hangover=QUICK) as bot:
         clients = [talk(bot) for _ in range(100)]
         for number, client in enumerate(clients):
@@ -147,7 +147,7 @@ def test_a_hundred_clients_at_once(talk: Talk) -> None:
 
 
 def test_stop_leaves_nothing_behind() -> None:
-    """Whatever the clients are doing, after `stop()` there is no thread and no descriptor more than before."""
+    """With clients in any state, `stop()` leaves no more threads and descriptors than before."""
     before = descriptors()
     bot = EmbeddedBot(replies="A very long reply of many words " * 20)
     bot.start()
@@ -205,7 +205,7 @@ def test_stop_does_not_wait_for_a_client_that_does_not_read() -> None:
 
 
 def test_a_bot_can_be_started_again() -> None:
-    """A stopped bot starts anew; a running one refuses."""
+    """A stopped bot can be started again; a running one raises."""
     bot = EmbeddedBot()
     for _ in range(2):
         with bot:
@@ -217,7 +217,7 @@ def test_a_bot_can_be_started_again() -> None:
 
 
 def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
-    """`start()` that fails has ended what it had begun."""
+    """A `start()` that fails leaves no thread and no descriptor."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bot = EmbeddedBot(port=taken.getsockname()[1])
         with pytest.raises(OSError, match="in use"):
@@ -227,7 +227,7 @@ def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
 
 
 def test_a_missing_library_is_named() -> None:
-    """Importing needs no WebSocket library; starting says which extra brings it."""
+    """The import needs no WebSocket library; `start()` names the extra that installs it."""
     code = (
         "import sys; sys.modules['websockets'] = None\n"
         "from rtvi_sync.testing import EmbeddedBot\n"

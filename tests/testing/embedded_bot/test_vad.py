@@ -1,4 +1,4 @@
-"""Where speech begins and ends."""
+"""The beginning and end of speech."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.testing.embedded_bot.vad import Heard, SpeechDetector, SpeechGoesOn, SpeechStarted, Utterance
+from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted, Utterance
 
 RATE = 16000
 
@@ -26,38 +26,48 @@ def detector(hangover: float = 0.6, max_speech: float = 60.0) -> SpeechDetector:
     return SpeechDetector(threshold=500, hangover=hangover, max_speech=max_speech)
 
 
-def hear(ear: SpeechDetector, pcm: bytes, chunk: int = 640) -> list[Heard]:
-    return [heard for start in range(0, len(pcm), chunk) for heard in ear.hear(pcm[start : start + chunk], RATE)]
+def feed(vad: SpeechDetector, pcm: bytes, chunk: int = 640) -> list[SpeechEvent]:
+    return [event for start in range(0, len(pcm), chunk) for event in vad.feed(pcm[start : start + chunk], RATE)]
 
 
-def utterances(heard: list[Heard]) -> list[Utterance]:
-    return [event for event in heard if isinstance(event, Utterance)]
+def utterances(events: list[SpeechEvent]) -> list[Utterance]:
+    return [event for event in events if isinstance(event, Utterance)]
 
 
-def test_speech_between_silences_is_found_whole() -> None:
-    """An utterance is the exact slice from just before the first sound to just after the last."""
+def test_speech_between_silences_is_complete() -> None:
+    """An utterance is the exact slice from just before the speech to just after it."""
     pcm = silence(1) + tone(1) + silence(1)
 
-    heard = hear(detector(), pcm)
+    events = feed(detector(), pcm)
 
-    assert heard == [SpeechStarted(), SpeechGoesOn(0.5), SpeechGoesOn(1.0), SpeechGoesOn(1.5), *utterances(heard)]
-    assert [said.pcm for said in utterances(heard)] == [silence(0.1) + tone(1) + silence(0.1)]
+    assert events == [
+        SpeechStarted(),
+        SpeechContinues(0.5),
+        SpeechContinues(1.0),
+        SpeechContinues(1.5),
+        *utterances(events),
+    ]
+    assert [said.pcm for said in utterances(events)] == [silence(0.1) + tone(1) + silence(0.1)]
 
 
-def test_a_pause_shorter_than_the_hang_over_is_part_of_the_speech() -> None:
-    """Breathing does not end an utterance."""
+def test_a_pause_shorter_than_the_hangover_is_part_of_the_speech() -> None:
+    """A pause for breath does not end an utterance."""
     pcm = tone(0.5) + silence(0.5) + tone(0.5) + silence(0.6)
 
-    assert [said.pcm for said in utterances(hear(detector(), pcm))] == [
+    assert [said.pcm for said in utterances(feed(detector(), pcm))] == [
         tone(0.5) + silence(0.5) + tone(0.5) + silence(0.1)
     ]
 
 
 def test_each_utterance_comes_by_itself() -> None:
-    """After one utterance the next is found from its own beginning."""
-    said = utterances(hear(detector(), (tone(0.3) + silence(1)) * 3))
+    """After one utterance the next is detected from its own beginning."""
+    said = utterances(feed(detector(), (tone(0.3) + silence(1)) * 3))
 
-    assert [len(utterance.pcm) for utterance in said] == [len(silence(0.4)), len(silence(0.5)), len(silence(0.5))]
+    assert [len(utterance.pcm) for utterance in said] == [
+        len(silence(0.4)),
+        len(silence(0.5)),
+        len(silence(0.5)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,47 +79,47 @@ def test_each_utterance_comes_by_itself() -> None:
     ],
 )
 def test_what_is_no_speech(pcm: bytes) -> None:
-    """Silence, hum below the threshold and clicks begin nothing."""
-    assert hear(detector(), pcm) == []
+    """Silence, hum below the threshold and clicks start no utterance."""
+    assert feed(detector(), pcm) == []
 
 
 def test_endless_noise_ends_at_the_limit() -> None:
-    """Without a pause the utterance is cut, so that a noisy line does not fill the memory."""
-    said = utterances(hear(detector(max_speech=1.0), tone(2.5)))
+    """Without a pause the utterance is cut, so that constant noise does not fill the memory."""
+    said = utterances(feed(detector(max_speech=1.0), tone(2.5)))
 
     assert [round(utterance.duration, 2) for utterance in said] == [1.0, 1.0]
 
 
 def test_speech_that_just_stops_coming_is_ended_by_the_caller() -> None:
-    """Every sample up to the last is part of the utterance when the sender falls silent without sending silence."""
-    ear = detector()
+    """Every sample up to the last is part of the utterance if the sender stops without sending silence."""
+    vad = detector()
     pcm = tone(0.5) + b"\1\2"
-    assert hear(ear, pcm) == [SpeechStarted(), SpeechGoesOn(0.5)]
-    assert ear.speaking
+    assert feed(vad, pcm) == [SpeechStarted(), SpeechContinues(0.5)]
+    assert vad.speaking
 
-    assert ear.end() == Utterance(pcm=pcm, sample_rate=RATE)
-    assert not ear.speaking
+    assert vad.end() == Utterance(pcm=pcm, sample_rate=RATE)
+    assert not vad.speaking
 
 
 def test_a_new_rate_ends_the_utterance() -> None:
-    """Sound of two rates is never mixed into one utterance."""
-    ear = detector()
-    hear(ear, tone(0.5))
+    """Audio of two rates is never mixed into one utterance."""
+    vad = detector()
+    feed(vad, tone(0.5))
 
-    heard = list(ear.hear(tone(0.5, rate=8000) + silence(1, rate=8000), 8000))
+    events = list(vad.feed(tone(0.5, rate=8000) + silence(1, rate=8000), 8000))
 
-    assert [(said.sample_rate, said.duration) for said in utterances(heard)] == [(16000, 0.5), (8000, 0.6)]
+    assert [(said.sample_rate, said.duration) for said in utterances(events)] == [(16000, 0.5), (8000, 0.6)]
 
 
 @given(st.lists(st.integers(1, 20000), max_size=30))
 def test_chunk_sizes_make_no_difference(sizes: list[int]) -> None:
     """Real time, bursts and odd frame sizes give the same events."""
     pcm = silence(0.2) + tone(0.4) + silence(0.9) + tone(0.2) + silence(0.7)
-    ear, rest = detector(), pcm
-    heard: list[Heard] = []
+    vad, rest = detector(), pcm
+    events: list[SpeechEvent] = []
     for size in sizes:
-        heard += ear.hear(rest[: 2 * size], RATE)
+        events += vad.feed(rest[: 2 * size], RATE)
         rest = rest[2 * size :]
-    heard += ear.hear(rest, RATE)
+    events += vad.feed(rest, RATE)
 
-    assert heard == hear(detector(), pcm, len(pcm))
+    assert events == feed(detector(), pcm, len(pcm))

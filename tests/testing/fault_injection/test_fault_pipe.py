@@ -1,4 +1,4 @@
-"""One direction of a faulty connection, with a clock that the test turns."""
+"""One direction of a connection with faults, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.testing import faults
-from rtvi_sync.testing.fault_injection.fault_pipe import End, Pipe
+from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, Fault
 
 
 @attrs.define
-class Ordered:
-    """A fault, as somebody ordered it."""
+class Injected:
+    """An injected fault."""
 
     fault: Fault
     directions: tuple[faults.Direction, ...] = DIRECTIONS
@@ -24,52 +24,52 @@ class Ordered:
         self.strikes += 1
 
 
-def pipe_with(*ordered: Fault) -> Pipe:
-    """A pipe on which faults act from the beginning."""
-    pipe = Pipe()
-    for fault in ordered:
-        pipe.strike(Ordered(fault), 0.0)
+def pipe_with(*injected: Fault) -> FaultPipe:
+    """Return a pipe with faults from the beginning."""
+    pipe = FaultPipe()
+    for fault in injected:
+        pipe.strike(Injected(fault), 0.0)
     return pipe
 
 
-def out_of(pipe: Pipe, now: float) -> list[bytes]:
-    """The pieces that come out by `now`."""
-    pieces = []
+def out_of(pipe: FaultPipe, now: float) -> list[bytes]:
+    """Return the chunks that are sent by `now`."""
+    chunks = []
     while isinstance(item := pipe.next(now), memoryview):
-        pieces.append(bytes(item))
+        chunks.append(bytes(item))
         pipe.sent(len(item), now)
-    return pieces
+    return chunks
 
 
-def over_time(pipe: Pipe, now: float, until: float) -> dict[float, bytes]:
-    """What comes out, by its time, if one comes whenever the pipe says."""
+def over_time(pipe: FaultPipe, now: float, until: float) -> dict[float, bytes]:
+    """Return the sent bytes by time, if `next()` is called whenever the pipe is due."""
     came: dict[float, bytes] = {}
     while now <= until:
         came[now] = b"".join(out_of(pipe, now))
         due = pipe.due()
         if due is None:
             break
-        assert due > now, "it asks to come again at once, though it gave all it had"
+        assert due > now, "the pipe is due again immediately, though it has no more bytes"
         now = due
     return {when: data for when, data in came.items() if data}
 
 
 def test_nothing_happens_without_a_fault() -> None:
-    """What comes in comes out, in the same pieces, and then the end."""
-    pipe = Pipe()
+    """Bytes are sent in the same chunks, and then the end."""
+    pipe = FaultPipe()
     pipe.feed(b"abc", 0.0)
     pipe.feed(b"de", 0.0)
     pipe.end(reset=False, now=0.0)
 
     assert out_of(pipe, 0.0) == [b"abc", b"de"]
-    assert pipe.next(0.0) == End(reset=False)
-    assert pipe.over
+    assert pipe.next(0.0) == StreamEnd(reset=False)
+    assert pipe.ended
     assert not pipe.wants_input
 
 
-def test_a_piece_that_did_not_go_whole() -> None:
-    """What the receiver did not take comes again."""
-    pipe = Pipe()
+def test_a_chunk_that_was_sent_in_part() -> None:
+    """The rest of the chunk is sent next."""
+    pipe = FaultPipe()
     pipe.feed(b"abcdef", 0.0)
     pipe.sent(4, 0.0)
 
@@ -77,7 +77,7 @@ def test_a_piece_that_did_not_go_whole() -> None:
 
 
 def test_delay() -> None:
-    """Each piece comes so much later, however much came before it."""
+    """Each chunk is sent later by the same time, however many precede it."""
     pipe = pipe_with(faults.Delay(2.0))
     pipe.feed(b"a", 0.0)
     pipe.feed(b"b", 1.5)
@@ -86,8 +86,8 @@ def test_delay() -> None:
 
 
 def test_a_delay_that_ends_lets_nothing_overtake() -> None:
-    """What comes after a delay waits for what was delayed."""
-    pipe, delay = Pipe(), Ordered(faults.Delay(5.0))
+    """Bytes after a delay wait for the delayed ones."""
+    pipe, delay = FaultPipe(), Injected(faults.Delay(5.0))
     pipe.strike(delay, 0.0)
     pipe.feed(b"a", 0.0)
     delay.lifted = True
@@ -98,7 +98,7 @@ def test_a_delay_that_ends_lets_nothing_overtake() -> None:
 
 
 def test_split() -> None:
-    """Every piece goes on in parts of the size given."""
+    """Every chunk is sent in parts of the given size."""
     pipe = pipe_with(faults.Split(2))
     pipe.feed(b"abcde", 0.0)
 
@@ -106,7 +106,7 @@ def test_split() -> None:
 
 
 def test_coalesce_by_size() -> None:
-    """Pieces are held back until they are large enough together."""
+    """Chunks are buffered until they reach the size together."""
     pipe = pipe_with(faults.Coalesce(4, 10.0))
     pipe.feed(b"ab", 0.0)
     pipe.feed(b"c", 1.0)
@@ -117,7 +117,7 @@ def test_coalesce_by_size() -> None:
 
 
 def test_coalesce_by_time() -> None:
-    """The first byte is held back no longer than so; the end lets all go."""
+    """The first byte is buffered no longer than the limit; the end releases all bytes."""
     pipe = pipe_with(faults.Coalesce(100, 3.0))
     pipe.feed(b"a", 0.0)
     pipe.feed(b"b", 2.0)
@@ -127,12 +127,12 @@ def test_coalesce_by_time() -> None:
     pipe.feed(b"c", 4.0)
     pipe.end(reset=False, now=4.0)
     assert out_of(pipe, 4.0) == [b"c"]
-    assert pipe.next(4.0) == End(reset=False)
+    assert pipe.next(4.0) == StreamEnd(reset=False)
 
 
 def test_what_was_held_back_is_not_overtaken() -> None:
-    """When coalescing ends, what it held goes before what comes then."""
-    pipe, coalesce = Pipe(), Ordered(faults.Coalesce(100, 10.0))
+    """When coalescing ends, the buffered bytes are sent before later ones."""
+    pipe, coalesce = FaultPipe(), Injected(faults.Coalesce(100, 10.0))
     pipe.strike(coalesce, 0.0)
     pipe.feed(b"a", 0.0)
     coalesce.lifted = True
@@ -142,7 +142,7 @@ def test_what_was_held_back_is_not_overtaken() -> None:
 
 
 def test_throttle() -> None:
-    """So many bytes come in a second, and not in one piece."""
+    """The rate is kept, in more than one chunk."""
     pipe = pipe_with(faults.Throttle(1000.0))
     pipe.feed(bytes(500), 0.0)
 
@@ -153,8 +153,8 @@ def test_throttle() -> None:
     assert max(map(len, came.values())) <= 10
 
 
-def test_a_slow_line_slows_its_sender() -> None:
-    """When much waits to go out, nothing more is taken in."""
+def test_a_slow_connection_slows_its_sender() -> None:
+    """If many bytes are queued, the pipe accepts no more."""
     pipe = pipe_with(faults.Throttle(1000.0))
     pipe.feed(bytes(1_000_000), 0.0)
     assert not pipe.wants_input
@@ -164,7 +164,7 @@ def test_a_slow_line_slows_its_sender() -> None:
 
 
 def test_drop() -> None:
-    """So many bytes are gone, and no more."""
+    """Exactly `size_bytes` bytes are dropped."""
     pipe = pipe_with(faults.Drop(3))
     pipe.feed(b"ab", 0.0)
     pipe.feed(b"cdef", 0.0)
@@ -173,16 +173,16 @@ def test_drop() -> None:
 
 
 def test_drop_all() -> None:
-    """Everything is gone, and the end comes all the same."""
+    """All bytes are dropped, and the end arrives."""
     pipe = pipe_with(faults.Drop())
     pipe.feed(b"abc", 0.0)
     pipe.end(reset=False, now=0.0)
 
-    assert pipe.next(0.0) == End(reset=False)
+    assert pipe.next(0.0) == StreamEnd(reset=False)
 
 
 def test_corrupt() -> None:
-    """The bits of so many bytes are flipped."""
+    """The bits of exactly `size_bytes` bytes are flipped."""
     pipe = pipe_with(faults.Corrupt(2, 0x20))
     pipe.feed(b"abcd", 0.0)
 
@@ -190,8 +190,8 @@ def test_corrupt() -> None:
 
 
 def test_black_hole() -> None:
-    """Nothing gets through or is taken in, until it is lifted; what was before it still arrives."""
-    pipe, hole = Pipe(), Ordered(faults.BlackHole())
+    """No byte is sent or accepted until the fault is lifted; earlier bytes still arrive."""
+    pipe, hole = FaultPipe(), Injected(faults.BlackHole())
     pipe.feed(b"a", 0.0)
     pipe.strike(hole, 0.0)
     pipe.feed(b"b", 0.0)
@@ -207,14 +207,14 @@ def test_black_hole() -> None:
     assert pipe.wants_input
 
 
-def test_half_close_and_reset_come_after_what_was_before() -> None:
-    """The end that a fault makes follows the bytes that came before it; what comes later vanishes."""
+def test_half_close_and_reset_follow_earlier_bytes() -> None:
+    """The end that a fault causes follows earlier bytes; later bytes are dropped."""
     for fault, is_reset in ((faults.HalfClose(), False), (faults.Reset(), True)):
-        pipe, order = pipe_with(faults.Delay(1.0)), Ordered(fault)
+        pipe, injected = pipe_with(faults.Delay(1.0)), Injected(fault)
         pipe.feed(b"a", 0.0)
-        pipe.strike(order, 0.0)
+        pipe.strike(injected, 0.0)
         assert out_of(pipe, 1.0) == [b"a"]
-        assert pipe.next(1.0) == End(is_reset, order)
+        assert pipe.next(1.0) == StreamEnd(is_reset, injected)
 
         pipe.close()
         assert pipe.wants_input, "or the sender's own end would never be seen"
@@ -225,26 +225,26 @@ def test_half_close_and_reset_come_after_what_was_before() -> None:
 
 
 def test_a_fault_that_was_lifted_before_its_moment() -> None:
-    """It does not strike."""
-    pipe, order = Pipe(), Ordered(faults.Reset(), lifted=True)
-    pipe.strike(order, 0.0)
+    """It never takes effect."""
+    pipe, injected = FaultPipe(), Injected(faults.Reset(), lifted=True)
+    pipe.strike(injected, 0.0)
     pipe.feed(b"a", 0.0)
 
     assert out_of(pipe, 0.0) == [b"a"]
     assert pipe.next(0.0) is None
-    assert order.strikes == 0
+    assert injected.strikes == 0
 
 
 def test_the_moment_is_exact() -> None:
-    """An action comes between two bytes of one piece."""
-    pipe = Pipe()
-    pipe.at(3, lambda now: pipe.strike(Ordered(faults.Corrupt(1, 0x20)), now), 0.0)
-    pipe.at(5, lambda now: pipe.strike(Ordered(faults.HalfClose()), now), 0.0)
+    """A trigger runs between two bytes of one chunk."""
+    pipe = FaultPipe()
+    pipe.add_trigger(3, lambda now: pipe.strike(Injected(faults.Corrupt(1, 0x20)), now), 0.0)
+    pipe.add_trigger(5, lambda now: pipe.strike(Injected(faults.HalfClose()), now), 0.0)
     pipe.feed(b"ab", 0.0)
     pipe.feed(b"cdefg", 0.0)
 
     assert b"".join(out_of(pipe, 0.0)) == b"abcDe"
-    assert isinstance(pipe.next(0.0), End)
+    assert isinstance(pipe.next(0.0), StreamEnd)
 
 
 HARMLESS = [
@@ -260,35 +260,34 @@ HARMLESS = [
 @given(
     st.lists(
         st.one_of(
-            st.binary(min_size=1, max_size=300),  # comes in
-            st.tuples(st.sampled_from(HARMLESS), st.integers(0, 500)),  # strikes, so many bytes later
-            st.just("lift"),  # all that was ordered so far
+            st.binary(min_size=1, max_size=300),  # is received
+            st.tuples(st.sampled_from(HARMLESS), st.integers(0, 500)),  # takes effect after this many bytes
+            st.just("lift"),  # all faults so far
             st.floats(0.0, 1.0),  # seconds pass
         ),
         max_size=30,
     )
 )
 def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | str | float]) -> None:
-    """Whatever is delayed, split, held up and slowed down, at whatever moments: every byte arrives, in order."""
-    pipe, orders = Pipe(), []
+    """With any delays, splits, black holes and throttles at any moments, every byte arrives, in order."""
+    pipe, all_injected = FaultPipe(), []
     sent, came, now = b"", b"", 0.0
     for step in steps:
         if isinstance(step, bytes):
             pipe.feed(step, now)
             sent += step
         elif isinstance(step, tuple):
-            order = Ordered(step[0])
-            orders.append(order)
-            # type: ignore[misc]
-            pipe.at(pipe.received + step[1], lambda now, order=order: pipe.strike(order, now), now)
+            injected = Injected(step[0])
+            all_injected.append(injected)
+            pipe.add_trigger(pipe.received + step[1], lambda now, injected=injected: pipe.strike(injected, now), now)  # type: ignore[misc]
         elif isinstance(step, float):
             now += step
         else:
-            for order in orders:
-                order.lifted = True
+            for injected in all_injected:
+                injected.lifted = True
         came += b"".join(out_of(pipe, now))
-    for order in orders:
-        if isinstance(order.fault, faults.BlackHole):
-            order.lifted = True
+    for injected in all_injected:
+        if isinstance(injected.fault, faults.BlackHole):
+            injected.lifted = True
 
     assert came + b"".join(over_time(pipe, now, 1000.0).values()) == sent

@@ -18,19 +18,19 @@ from tests.support.loopback import LIMIT, Peer, Server, serving, trusting
 from tests.support.slowness import takes
 from tests.support.threads import package_threads
 
-#: Longer than anything takes on its way through the proxy, shorter than a test may last.
+#: Longer than any byte takes through the proxy, shorter than the limit of a test.
 A_WHILE = 0.3
 
 
 def echo(peer: Peer) -> None:
-    """Send back what comes, until the client ends its stream."""
+    """Echo all bytes until the client ends its stream."""
     while part := peer.sock.recv(65536):
         peer.send(part)
 
 
 @contextlib.contextmanager
 def line_to(server: Server) -> Iterator[tuple[socket.socket, ProxyConnection, FaultProxy]]:
-    """A client's socket, its connection through a proxy, and the proxy; one byte has gone there and back."""
+    """Yield a client's socket, its connection through a proxy, and the proxy; one byte has been echoed."""
     with FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
         client.sendall(b".")
         assert client.recv(1) == b"."
@@ -42,7 +42,7 @@ def connect(proxy: FaultProxy) -> socket.socket:
 
 
 def read(sock: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes, or fewer at the end of the stream."""
+    """Return exactly `size` bytes, or fewer at the end of the stream."""
     data = b""
     while len(data) < size and (part := sock.recv(size - len(data))):
         data += part
@@ -50,7 +50,7 @@ def read(sock: socket.socket, size: int) -> bytes:
 
 
 def read_all(sock: socket.socket) -> bytes:
-    """Everything up to the end of the stream."""
+    """Return all bytes up to the end of the stream."""
     return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
@@ -65,11 +65,11 @@ def nothing_comes(sock: socket.socket) -> bool:
     return False
 
 
-# Without a fault
+# -- without a fault --------------------------------------------------------------------------------------------------
 
 
 def test_everything_passes_unharmed() -> None:
-    """Many bytes arrive as they are; the end of each stream is passed on, and then the connection is over."""
+    """Many bytes arrive unchanged; the end of each stream is forwarded, and then the connection has ended."""
     sent = bytes(range(256)) * 20_000
     received = queue.SimpleQueue[bytes]()
 
@@ -89,7 +89,7 @@ def test_everything_passes_unharmed() -> None:
 
 
 def test_a_receiver_that_does_not_read_slows_the_sender() -> None:
-    """The proxy holds a little and no more."""
+    """The proxy buffers a limited number of bytes."""
     with Server(Peer.hold) as server, FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
         client.settimeout(A_WHILE)
         with pytest.raises(TimeoutError):
@@ -120,7 +120,7 @@ def test_a_reset_is_passed_on() -> None:
 
 
 def test_tls_passes() -> None:
-    """What the proxy sees is what is on the wire: it needs no certificate."""
+    """The proxy forwards the bytes on the wire, so it needs no certificate."""
     with (
         Server(echo, tls=serving()) as server,
         FaultProxy(server.host, server.port) as proxy,
@@ -130,11 +130,11 @@ def test_tls_passes() -> None:
         assert read(client, 6) == b"secret"
 
 
-# Each fault
+# -- each fault -------------------------------------------------------------------------------------------------------
 
 
 def test_delay() -> None:
-    """A live connection gets slow in one direction, and quick again."""
+    """An open connection gets slow in one direction, and fast again."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         delay = connection.inject(faults.Delay(A_WHILE), "to_client")
         assert delay.struck
@@ -149,7 +149,7 @@ def test_delay() -> None:
 
 
 def test_split() -> None:
-    """A receiver that is quick enough sees each byte alone."""
+    """A fast receiver gets each byte by itself."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         connection.inject(faults.Split(), "to_client")
         connection.inject(faults.Throttle(1 / A_WHILE), "to_client")
@@ -158,7 +158,7 @@ def test_split() -> None:
 
 
 def test_coalesce() -> None:
-    """What comes in pieces arrives as one, when there is enough of it."""
+    """Small chunks arrive as one when they reach the size."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         connection.inject(faults.Coalesce(4, LIMIT), "to_client")
         for piece in (b"a", b"b", b"c", b"d"):
@@ -167,7 +167,7 @@ def test_coalesce() -> None:
 
 
 def test_throttle() -> None:
-    """So many bytes take so long."""
+    """The bytes take the time of their rate."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         connection.inject(faults.Throttle(1000 / A_WHILE), "to_server")
         began = time.monotonic()
@@ -177,7 +177,7 @@ def test_throttle() -> None:
 
 
 def test_drop_and_corrupt() -> None:
-    """Bytes vanish on the way there, and are changed on the way back."""
+    """Bytes are dropped on the way to the server, and changed on the way back."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         connection.inject(faults.Drop(2), "to_server", after_bytes=1)
         connection.inject(faults.Corrupt(2, 0x20), "to_client", after_bytes=2)
@@ -186,7 +186,7 @@ def test_drop_and_corrupt() -> None:
 
 
 def test_black_hole() -> None:
-    """Nothing comes and nothing ends; when the hole is lifted all is there."""
+    """No byte arrives and no stream ends; when the fault is lifted, all bytes arrive."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         hole = connection.inject(faults.BlackHole())
         client.sendall(b"abc")
@@ -198,7 +198,7 @@ def test_black_hole() -> None:
 
 
 def test_half_close() -> None:
-    """The client's stream ends; what it says still arrives."""
+    """The client's incoming stream ends; the bytes that it sends still arrive."""
     heard = queue.SimpleQueue[bytes]()
 
     def hear(peer: Peer) -> None:
@@ -216,7 +216,7 @@ def test_half_close() -> None:
 
 @pytest.mark.parametrize("direction", [*DIRECTIONS, None])
 def test_reset(direction: Direction | None) -> None:
-    """Who receives the reset sees it, for the other one the stream ends; both ways, both see it."""
+    """The receiver sees a reset, the other side the end of the stream; with both directions, both see a reset."""
     ends = queue.SimpleQueue[str]()
 
     def end_of(sock: socket.socket) -> str:
@@ -238,7 +238,7 @@ def test_reset(direction: Direction | None) -> None:
 
 
 def test_refuse() -> None:
-    """Nobody gets in any longer, who is in stays; then the same port is open again."""
+    """New connections are refused and existing ones stay open; then the same port accepts again."""
     with Server(echo) as server, line_to(server) as (client, _, proxy):
         proxy.refuse()
         with pytest.raises(ConnectionRefusedError):
@@ -253,11 +253,11 @@ def test_refuse() -> None:
             assert second.recv(1) == b"b"
 
 
-# When
+# -- moments ----------------------------------------------------------------------------------------------------------
 
 
-def test_after_so_many_bytes() -> None:
-    """The bytes before the moment get through, to the last one."""
+def test_after_a_number_of_bytes() -> None:
+    """All bytes before the moment arrive, to the last one."""
     with Server(echo) as server, FaultProxy(server.host, server.port) as proxy:
         cut = proxy.inject(faults.HalfClose(), "to_client", after_bytes=5)
         with connect(proxy) as client:
@@ -270,7 +270,7 @@ def test_after_so_many_bytes() -> None:
 
 
 def test_counted_in_the_other_direction() -> None:
-    """What comes back can be harmed by what goes there."""
+    """A fault in one direction can be triggered by bytes in the other."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
         hole = connection.inject(faults.BlackHole(), "to_client", after_bytes=3, counted_in="to_server")
         client.sendall(b"ab")
@@ -280,8 +280,8 @@ def test_counted_in_the_other_direction() -> None:
         assert hole.wait(LIMIT)
 
 
-def test_on_connections_to_come() -> None:
-    """What is ordered of the proxy does not touch the connection that is there, and strikes each later one."""
+def test_on_later_connections() -> None:
+    """A fault of the proxy does not affect an existing connection, and affects each later one."""
     with Server(echo) as server, line_to(server) as (first, _, proxy):
         proxy.inject(faults.Reset())
         for _ in range(2):
@@ -292,7 +292,7 @@ def test_on_connections_to_come() -> None:
 
 
 def test_lifted_before_its_moment() -> None:
-    """A fault that was lifted strikes nobody."""
+    """A fault that was lifted before its moment never takes effect."""
     with Server(echo) as server, line_to(server) as (client, connection, proxy):
         for line in (proxy, connection):
             line.inject(faults.Reset(), after_bytes=3).lift()
@@ -303,8 +303,8 @@ def test_lifted_before_its_moment() -> None:
             assert read(second, 6) == b"abcdef"
 
 
-def test_orders_that_make_no_sense() -> None:
-    """They are refused where they are given."""
+def test_invalid_arguments_of_inject() -> None:
+    """They raise in `inject()`."""
     proxy = FaultProxy("127.0.0.1", 1)
     with pytest.raises(ValueError, match=r"direction must be .*, not 'up'"):
         proxy.inject(faults.Reset(), "up")  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ def test_orders_that_make_no_sense() -> None:
         proxy.inject(faults.Reset(), after_bytes=-1)
 
 
-# The proxy itself
+# -- the proxy itself -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -331,20 +331,20 @@ def test_orders_that_make_no_sense() -> None:
         (faults.Corrupt, {"mask": 256}),
     ],
 )
-def test_faults_that_make_no_sense(kind: Callable[..., faults.Fault], arguments: dict[str, float]) -> None:
-    """They are refused when they are made, and do not end the proxy's thread when they strike."""
+def test_faults_with_invalid_numbers(kind: Callable[..., faults.Fault], arguments: dict[str, float]) -> None:
+    """They raise when they are made, so they cannot end the proxy's thread later."""
     with pytest.raises(ValueError, match=next(reversed(arguments))):
         kind(**arguments)
 
 
 def test_what_is_no_fault() -> None:
-    """A class in the place of a fault, for instance, is refused, and not passed over in silence."""
+    """A class in the place of a fault, for instance, raises."""
     with FaultProxy("127.0.0.1", 1) as proxy, pytest.raises(TypeError, match=r"such as Reset\(\)"):
         proxy.inject(faults.Reset)  # type: ignore[arg-type]
 
 
 def test_urls() -> None:
-    """The address of a server becomes that of the proxy; all else stays."""
+    """The server's address is replaced by the proxy's; the rest of the URL stays."""
     with Server(echo) as server, FaultProxy.before(f"wss://{server.authority}/ws") as proxy:
         assert proxy.url("wss://user@example.org:1234/ws?a=b#c") == f"wss://127.0.0.1:{proxy.port}/ws?a=b#c"
         with connect(proxy) as client:
@@ -353,7 +353,7 @@ def test_urls() -> None:
 
 
 def test_ipv6() -> None:
-    """It listens and connects there too."""
+    """The proxy listens and connects on IPv6 too."""
     with Server(echo, host="::1") as server, FaultProxy.before(f"ws://{server.authority}", host="::1") as proxy:
         assert proxy.url("ws://x/") == f"ws://[::1]:{proxy.port}/"
         with connect(proxy) as client:
@@ -362,7 +362,7 @@ def test_ipv6() -> None:
 
 
 def test_stop_ends_everything() -> None:
-    """It returns at once, whatever state the connections are in; no thread is left, and orders come to nothing."""
+    """It returns immediately with connections in any state; no thread is left, and later faults have no effect."""
     with Server(Peer.hold) as server:
         proxy = FaultProxy(server.host, server.port)
         proxy.stop()
@@ -387,7 +387,7 @@ def test_stop_ends_everything() -> None:
         proxy.stop()
 
 
-def test_a_second_life() -> None:
+def test_start_after_stop() -> None:
     """A proxy that was stopped can be started again, at the same port."""
     with Server(echo) as server:
         proxy = FaultProxy(server.host, server.port)
@@ -398,8 +398,8 @@ def test_a_second_life() -> None:
         assert len(proxy.connections) == 2
 
 
-def test_orders_from_many_threads() -> None:
-    """Faults come and go while bytes flow, and none of them is lost."""
+def test_inject_from_many_threads() -> None:
+    """Faults are injected and lifted while bytes flow, and no byte is lost."""
     sent = bytes(range(256)) * 400
     with Server(echo) as server, line_to(server) as (client, connection, proxy):
 

@@ -1,4 +1,4 @@
-"""Many sessions in one process: rows, limits, Ctrl-C, and what the report says."""
+"""Many sessions in one process: rows, limits, Ctrl-C, and the report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def never(client: MeasuredClient) -> None:
 
 
 def no_thread(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
-    """Let the system have none for some roles."""
+    """Make threads of some roles fail to start."""
 
     def start(role: str, *call: Any) -> threading.Thread:
         if refused(role):
@@ -62,7 +62,7 @@ def no_thread(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -
 
 class TestRunning:
     def test_all_pass(self, bot: EmbeddedBot) -> None:
-        """A row for each session, in order, with what was measured in it; and nothing of them is left."""
+        """The report has a row for each session, in order, with its measurements; no thread is left."""
         rows: list[Row] = []
         report = run_many(ask, 30, bot.ws_url, spawn_rate=math.inf, on_row=rows.append)
         assert sorted(rows, key=lambda row: row.number) == list(report.rows)
@@ -71,13 +71,13 @@ class TestRunning:
         ]
         assert report.failed == ()
         for row in report.rows:
-            assert list(row.durations) == ["connect", "request order", "answer first text", "answer whole"]
+            assert list(row.durations) == ["connect", "request order", "answer first text", "answer complete"]
             assert 0 <= row.began < row.began + row.seconds <= report.seconds
             assert sum(row.durations.values()) - row.durations["answer first text"] <= row.seconds
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-scenario")]
 
     def test_one_fails(self, bot: EmbeddedBot) -> None:
-        """What a scenario raises, be it an exit, fails its session and no other, and says where."""
+        """An exception of a scenario, even SystemExit, fails its session only, and its traceback is reported."""
         numbers = iter(range(4))
 
         def scenario(client: MeasuredClient) -> None:
@@ -95,7 +95,7 @@ class TestRunning:
         assert second.error == "SystemExit: enough [31mred"
 
     def test_no_session(self) -> None:
-        """A bot that cannot be reached, and a client that cannot be made."""
+        """A bot that cannot be reached and a client that cannot be made are rows."""
         report = run_many(ask, 2, "ws://127.0.0.1:9", spawn_rate=math.inf)
         assert [row.outcome for row in report.rows] == ["not connected"] * 2
         assert [(of.name, of.count, of.failed, of.p50) for of in report.percentiles] == [("connect", 2, 2, None)]
@@ -107,7 +107,7 @@ class TestRunning:
         assert (row.outcome, row.error) == ("not connected", "OSError: no such file")
 
     def test_another_way_to_connect(self, bot: EmbeddedBot) -> None:
-        """The client is made and connected as the caller says."""
+        """The caller's functions make and connect the client."""
 
         def start(client: MeasuredClient) -> None:
             client.start_bot_and_connect(f"{bot.base_url}/start")
@@ -117,18 +117,21 @@ class TestRunning:
         assert report.percentiles[0].name == "start_bot_and_connect"
 
     def test_not_a_measured_client(self) -> None:
-        """Another client is refused, by name."""
+        """Any other client is refused, and the error names its class."""
         (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
-        assert row.error == "TypeError: run_many() needs what makes a MeasuredClient, not object"
+        assert row.error == (
+            "TypeError: `client` of run_many() must return a MeasuredClient, not object; "
+            "make the client with MeasuredClient(...)"
+        )
 
     @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"concurrency": 0}), (1, {"spawn_rate": 0})])
     def test_impossible(self, n: int, options: dict[str, Any]) -> None:
-        """Numbers that make no sense are refused at once."""
+        """Numbers out of range are refused immediately."""
         with pytest.raises(ValueError, match="must be"):
             run_many(ask, n, "ws://127.0.0.1:9", **options)
 
-    def test_at_once(self, bot: EmbeddedBot) -> None:
-        """No more sessions than allowed are there at a time, and as many as allowed are."""
+    def test_concurrency(self, bot: EmbeddedBot) -> None:
+        """As many sessions as allowed run at a time, and no more."""
         together = threading.Barrier(3)
         lock, now, most = threading.Lock(), [0], [0]
 
@@ -145,13 +148,13 @@ class TestRunning:
         assert most == [3]
 
     def test_ramp_up(self, bot: EmbeddedBot) -> None:
-        """They begin one after the other, at the rate that is asked for."""
+        """Sessions begin one after the other, at the given rate."""
         with takes(2.0):
             report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
         assert all(row.began >= row.number / 50 for row in report.rows)
 
     def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
-        """Those that waited for others begin at that rate, too, and not all at once to catch up."""
+        """Sessions that waited for others begin at that rate, too."""
         together = threading.Barrier(4)
 
         def scenario(_: MeasuredClient) -> None:
@@ -163,7 +166,7 @@ class TestRunning:
         assert report.rows[7].began - report.rows[4].began > 0.04
 
     def test_no_thread(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A session that finds no thread is a row, and the others go on."""
+        """A session without a thread is a failed row, and the others continue."""
         started = iter([False, True, False])
         no_thread(monkeypatch, lambda _: next(started))
         rows: list[Row] = []
@@ -172,10 +175,10 @@ class TestRunning:
         assert report.rows[1].error == "NoThreadError: can't start new thread"
         assert len(rows) == 3
 
-    def test_who_is_told_fails(
+    def test_on_row_raises(
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """What `on_row` raises, on whatever thread, is logged, and costs nothing else."""
+        """An exception of `on_row`, on any thread, is only logged."""
         started = iter([False, True, False])
         no_thread(monkeypatch, lambda _: next(started))
 
@@ -189,14 +192,14 @@ class TestRunning:
         ]
 
     def test_none(self) -> None:
-        """No sessions are soon held."""
+        """Zero sessions give an empty report."""
         report = run_many(ask, 0, "ws://127.0.0.1:9")
         assert (report.rows, report.percentiles, str(report).splitlines()[0]) == ((), (), "0 sessions in 0.0 s: none")
 
 
 class TestEnding:
     def test_too_long(self, bot: EmbeddedBot) -> None:
-        """A session whose time is up is closed; its calls end, and it has failed whatever the scenario makes of it."""
+        """A session that exceeds its limit is closed; its calls end, and it has failed even if the scenario returns."""
 
         def stubborn(client: MeasuredClient) -> None:
             with contextlib.suppress(ConnectionError):
@@ -204,15 +207,15 @@ class TestEnding:
 
         report = run_many(stubborn, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
         assert [(row.outcome, row.error) for row in report.rows] == [
-            ("failed", "TimeoutError: the session was not over within 0.2 s")
+            ("failed", "TimeoutError: the session did not end within 0.2 s")
         ] * 3
         assert all(0.2 <= row.seconds < SOON for row in report.rows)
 
-    def test_given_up(
+    def test_abandoned(
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A scenario that is at something of its own is left to it, and where it is gets logged."""
-        monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.1)
+        """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
+        monkeypatch.setattr(many, "_END_TIMEOUT", 0.1)
         free = threading.Event()
         report = run_many(lambda _: free.wait(SOON), 1, bot.ws_url, session_timeout=0.1)
         assert [row.outcome for row in report.rows] == ["failed"]
@@ -220,15 +223,15 @@ class TestEnding:
         free.set()
 
     def test_no_thread_to_close_on(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Then the calling one closes."""
+        """Without a thread, the calling thread closes the client."""
         no_thread(monkeypatch, "scenario-end".__eq__)
         report = run_many(never, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
-        assert [row.error for row in report.rows] == ["TimeoutError: the session was not over within 0.2 s"] * 3
+        assert [row.error for row in report.rows] == ["TimeoutError: the session did not end within 0.2 s"] * 3
         assert all(row.seconds < SOON for row in report.rows)
 
-    def test_given_up_while_its_row_is_told(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Who takes too long over the row of a session that was closed is left to it."""
-        monkeypatch.setattr(many, "_LEAVE_TIMEOUT", 0.2)
+    def test_abandoned_during_on_row(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An `on_row` that takes too long after its session was closed is abandoned."""
+        monkeypatch.setattr(many, "_END_TIMEOUT", 0.2)
         free = threading.Event()
         with takes(5.0):
             report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
@@ -236,7 +239,7 @@ class TestEnding:
         assert len(report.rows) == 1
 
     def test_ctrl_c(self, bot: EmbeddedBot) -> None:
-        """It ends the sessions there are, begins no others, and has the rows so far."""
+        """It ends the current sessions, begins no others, and its argument has the rows so far."""
         begun = threading.Semaphore(0)
 
         def scenario(client: MeasuredClient) -> None:
@@ -258,7 +261,7 @@ class TestEnding:
         assert all(row.durations.keys() == {"connect"} for row in rows)
 
     def test_ctrl_c_twice(self, bot: EmbeddedBot) -> None:
-        """The second one does not wait for sessions that take their time to end, and has the rows of all."""
+        """The second one does not wait for sessions that end slowly, and its argument has the rows of all."""
         ready, free = threading.Semaphore(0), threading.Event()
 
         def scenario(client: MeasuredClient) -> None:
@@ -283,8 +286,8 @@ class TestEnding:
         rows = caught.value.args[0].rows
         assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
 
-    def test_ctrl_c_in_a_program(self, bot: EmbeddedBot) -> None:
-        """A program that does not look for them ends as by Ctrl-C, and shows what there was."""
+    def test_ctrl_c_in_an_application(self, bot: EmbeddedBot) -> None:
+        """An application that does not catch it ends as by Ctrl-C, and shows the report so far."""
         script = """
 import os, signal, sys
 from rtvi_sync.testing import run_many
@@ -304,7 +307,7 @@ def done(name: str, seconds: float, *, kind: Any = "request", error: BaseExcepti
 
 @pytest.fixture
 def report() -> Report:
-    """A hundred sessions that took 10, 20, ... ms, and one that failed."""
+    """Return a report of a hundred sessions that took 10, 20, ... ms, and one that failed."""
     rows = [
         Row(number=n, outcome="passed", began=0.0, seconds=1.0, measurements=(done("x", n / 100), done("x", n / 100)))
         for n in range(101)
@@ -318,14 +321,14 @@ def report() -> Report:
 
 class TestReport:
     def test_percentiles(self, report: Report) -> None:
-        """They are over all sessions, without what failed, which is counted."""
+        """Percentiles are over all sessions without the failures, which are counted."""
         request, connect = report.percentiles
         assert (request.name, request.count, request.failed) == ("x", 203, 1)
         assert [request.p50, request.p95, request.p99, request.longest] == pytest.approx([0.5, 0.95, 0.99, 1.0])
         assert (connect.p50, connect.p99, connect.longest) == (0.5, 0.5, 0.5)
 
     def test_as_text(self, report: Report) -> None:
-        """A table in ms, and each error with its number."""
+        """The text is a table in ms, and each error with its number."""
         assert str(report).splitlines() == [
             "102 sessions in 12.0 s: 101 passed, 1 failed",
             "ms         count  failed    p50    p95    p99  longest",
@@ -335,13 +338,13 @@ class TestReport:
         ]
 
     def test_many_errors(self) -> None:
-        """The most frequent are shown, and how many others there are."""
+        """The most frequent errors are shown, and the number of the others."""
         rows = [Row(number=n, outcome="failed", error=f"E: {min(n, 11)}", began=0, seconds=0) for n in range(20)]
         lines = str(Report(rows=tuple(rows), seconds=0.0)).splitlines()[2:]
         assert (lines[0], len(lines), lines[-1]) == ("9 x E: 11", 11, "and 2 other errors")
 
     def test_on_a_terminal(self, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With rich it is a table with lines; without it, and elsewhere, it is plain."""
+        """On a terminal with rich the report is a rich table; otherwise it is plain."""
 
         class Terminal(io.StringIO):
             def isatty(self) -> bool:
@@ -359,7 +362,7 @@ class TestReport:
         assert pipe.getvalue() == poor.getvalue() == f"{report}\n"
 
     def test_json(self, report: Report, tmp_path: Path) -> None:
-        """All there is, in seconds, as text and in a file."""
+        """JSON has all rows and percentiles, in seconds, as text and in a file."""
         text = report.to_json(tmp_path / "report.json")
         assert (tmp_path / "report.json").read_text() == text
         document = json.loads(text)
@@ -375,7 +378,7 @@ class TestReport:
         }
 
     def test_csv(self, report: Report, tmp_path: Path) -> None:
-        """A line for each session, a column for each thing that was measured."""
+        """CSV has a line for each session and a column for each kind of measurement."""
         text = report.to_csv(tmp_path / "report.csv")
         with (tmp_path / "report.csv").open(newline="") as file:
             assert file.read() == text

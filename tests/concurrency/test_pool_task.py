@@ -118,7 +118,7 @@ def test_a_free_thread_leaves_after_a_while(monkeypatch):
     made(lambda: thread.append(threading.current_thread()))
     thread[0].join(LIMIT)
     assert not thread[0].is_alive()
-    assert not module._crew.offers
+    assert not module._pool.idle_threads
     ran = threading.Event()
     made(ran.set)
     assert ran.is_set()
@@ -133,19 +133,19 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
         job.start()
         outcome.append(job.done.wait(Deadline(LIMIT)))
 
-    class Offers(type(module._crew.offers)):
+    class Offers(type(module._pool.idle_threads)):
         def appendleft(self, offer) -> None:
             super().appendleft(offer)
             if not outcome:
                 outcome.append("began")
                 finalizer(offer)
 
-    before, module._crew.offers = module._crew.offers, Offers()
+    before, module._pool.idle_threads = module._pool.idle_threads, Offers()
     try:
         made(lambda: None)
         send_idle_home()
     finally:
-        module._crew.offers = before
+        module._pool.idle_threads = before
     assert outcome == ["began", "made", True]
 
 
@@ -177,7 +177,7 @@ def test_in_a_forked_child():
     busy.start()
     made(lambda: None)
     assert in_child(child)
-    assert not module._crew.offers  # those that were free have left before the fork
+    assert not module._pool.idle_threads  # those that were free have left before the fork
     let_go.set()
     assert busy.done.wait(Deadline(LIMIT))
 
@@ -187,7 +187,7 @@ def test_a_job_that_forked(monkeypatch):
     forks = []
     monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
     made(lambda: forks.append("now"))
-    assert not module._crew.offers
+    assert not module._pool.idle_threads
 
 
 def test_from_many_threads(monkeypatch):
@@ -218,4 +218,4 @@ def test_exit_sends_them_home():
     """When the sessions have ended at exit, what is free leaves."""
     made(lambda: None)
     lifecycle._at_exit()
-    assert not module._crew.offers
+    assert not module._pool.idle_threads

@@ -1,8 +1,7 @@
 """Abandoning a blocking attempt from another thread.
 
-A thread that sits in a system call cannot be interrupted, but its socket can be shut down: the call then returns at
-once. That, and nothing else, is how an attempt is cancelled here; closing a descriptor that another thread uses is
-never safe.
+A thread that blocks in a system call cannot be interrupted, but its socket can be shut down: the call then returns at
+once. An attempt is cancelled in this way only, because closing a descriptor that another thread uses is never safe.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ _REASON = instance_of("an exception", BaseException).or_none
 
 
 class AbortSignal:
-    """Tells the steps of an attempt that it was abandoned, and wakes those that block on a socket.
+    """The state of one attempt: whether it was abandoned, and what to wake then. Made by `AbortController`.
 
-    Any thread may use it. Made by `AbortController`.
+    Any thread may use it. Aborting wakes the steps of the attempt that block on a socket.
     """
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._gate = Latch()
+        self._latch = Latch()
         # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
-        # is called under it, so that no socket is closed between being looked up and being shut down.
-        # Re-entrant, because a finalizer may come in between.
+        # is called under it, so that no socket is closed between its look-up and its shutdown.
+        # Re-entrant, because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._reason: BaseException | None = None
         self._callbacks: list[Callable[[], object]] = []
@@ -45,25 +44,25 @@ class AbortSignal:
 
     @property
     def aborted(self) -> bool:
-        """True once the attempt was abandoned."""
+        """Whether the attempt was abandoned."""
         return self._reason is not None
 
     @property
     def reason(self) -> BaseException | None:
-        """What the abandoned attempt raises, or None."""
+        """The exception that the abandoned attempt raises, or None."""
         return self._reason
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the attempt is abandoned, at most `timeout` seconds. Returns `aborted`."""
+        """Block until the attempt is abandoned, up to `timeout` seconds, and return `aborted`."""
         WAIT.or_none.check(timeout=timeout)
-        return self._gate.wait(Deadline(timeout))
+        return self._latch.wait(Deadline(timeout))
 
     def remaining(self) -> float | None:
-        """Seconds left of the attempt's limit; None without a limit."""
+        """Return the seconds left of the attempt's limit; None without a limit."""
         return self._deadline.remaining()
 
     def on_abort(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` when the attempt is abandoned, on the thread that abandons it; at once if it already is."""
+        """Call `callback()` when the attempt is abandoned, on the thread that aborts it; at once if it already is."""
         FUNCTION.check(callback=callback)
         with self._lock:
             if self._reason is None:
@@ -77,7 +76,7 @@ class AbortSignal:
             raise self._reason
 
     def attach(self, sock: socket.socket) -> Callable[[], None]:
-        """Shut `sock` down when the attempt is abandoned. Returns a function that ends the watch.
+        """Shut `sock` down when the attempt is abandoned, and return a function that ends the watch.
 
         The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS. A socket whose
         `connect()` has not begun cannot be shut down: give a connection that begins after this a time limit.
@@ -111,21 +110,22 @@ class AbortSignal:
             for sock in self._sockets:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-        self._gate.set()
+        self._latch.set()
         for callback in callbacks:
             _run_callback(callback)
         return True
 
     def after_fork_in_child(self) -> None:
+        """Close the duplicates and renew the lock."""
         self._lock = threading.RLock()
-        # The duplicates share their connection with the parent: close(), never shutdown().
+        # close(), never shutdown(), because the duplicates share their connection with the parent process.
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
 
 class AbortController:
-    """Abandons one attempt. Any thread may call `abort()`.
+    """The control of one attempt. Any thread may call `abort()`.
 
     Args:
         deadline: the limit of the attempt, which `signal.remaining()` reports.
@@ -137,7 +137,7 @@ class AbortController:
         self._default_reason = default_reason
 
     def abort(self, reason: BaseException | None = None) -> bool:
-        """Abandon the attempt; it raises `reason`. Returns False if it was abandoned before."""
+        """Abandon the attempt, which then raises `reason`. Return False if it was abandoned before."""
         _REASON.check(reason=reason)
         return self.signal._abort(reason if reason is not None else self._default_reason())
 
@@ -145,5 +145,5 @@ class AbortController:
 def _run_callback(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except (Exception, SystemExit):  # whoever abandons the attempt has more to do than this
-        logger.exception("A function given to on_abort() raised")
+    except (Exception, SystemExit):  # the thread that aborts has other steps to do
+        logger.exception("A callback of on_abort() raised")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rtvi_sync.concurrency.cancel import AbortController, AbortSignal
+from rtvi_sync.concurrency.abort import AbortController, AbortSignal
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.forking import in_child
 from tests.support.loopback import LIMIT, black_hole, serving, trusting
@@ -230,14 +230,14 @@ def test_aborted_is_true_for_whoever_aborted_second():
     controller = AbortController(Deadline(None), AbortedError)
     signal = controller.signal
     reached, go_on = threading.Event(), threading.Event()
-    open_gate = signal._gate.set
+    open_gate = signal._latch.set
 
     def slow_set() -> None:
         reached.set()
         assert go_on.wait(LIMIT)
         open_gate()
 
-    signal._gate = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
+    signal._latch = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
     with running(controller.abort) as first:
         assert reached.wait(LIMIT)
         try:

@@ -1,4 +1,4 @@
-"""From what the program chose (nothing, a device's id, an object of its own) to what records or plays."""
+"""The factory of media components: from the application's choice (None, a device id, an object) to a component."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
-from .reports import DeviceStatusReporter
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
+from .status_reporter import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
     from .devices.microphone import DeviceMic
     from .devices.speaker import DeviceSpeaker
 
-# One that could not be opened, or is replaced, has so many seconds to end.
+# Limit in seconds for a component to end after it was replaced or could not be opened.
 END_TIMEOUT = 2.0
-# A device that has not opened by then hangs.
+# Seconds after which a device that has not opened is considered hung.
 OPEN_TIMEOUT = 5.0
 
 
 @attrs.define
 class MediaSettings:
-    """What the program has turned on, now and for sessions to come. Set and read by any thread.
+    """The settings of a client's devices, for the current and later sessions; any thread may read and write them.
 
     Attributes:
         mic, cam, screen: whether they are on.
-        speaker: whether the speaker is heard, from the next 40 ms on. Sinks get what the bot says in any case.
-        volume: of the speaker, 0.0 to 1.0, likewise.
+        speaker: whether the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
+            case.
+        volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
     """
 
     mic: bool = True
@@ -47,27 +48,27 @@ class MediaSettings:
     volume: float = 1.0
 
     def opens(self, kind: Kind) -> bool:
-        """Whether a device of that kind is to be open. A speaker that is not heard is."""
+        """Return whether a device of that kind must be open; a muted speaker stays open."""
         return kind == "speaker" or bool(getattr(self, kind))
 
 
 class ComponentFactory:
-    """Opens devices and takes sources and sinks. Called on threads that may block.
+    """A factory of components, for devices, sources and sinks; called on threads that may block.
 
     Args:
-        backend: brings the machine's sound devices.
-        switches: of the client; asked for each piece of audio and for each image.
-        reports: told of devices that work and of what does not.
-        max_queued_audio_bytes: limit of what may wait for a sink.
-        publish_audio: given what is recorded or sent: pcm, rate, monotonic time.
-        publish_cam, publish_screen: given each image.
+        backend: returns the backend of the machine's audio devices.
+        settings: of the client; read for each audio frame and for each image.
+        status_reporter: gets the successes and failures of devices.
+        max_queued_audio_bytes: limit of the audio queued for a sink.
+        publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
+        publish_cam, publish_screen: called with each image.
     """
 
     def __init__(
         self,
         backend: Callable[[], AudioBackend],
-        switches: MediaSettings,
-        reports: DeviceStatusReporter,
+        settings: MediaSettings,
+        status_reporter: DeviceStatusReporter,
         *,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
@@ -75,43 +76,44 @@ class ComponentFactory:
         publish_screen: Callable[[VideoFrame], None],
     ) -> None:
         self._backend = backend
-        self._switches = switches
-        self._reports = reports
+        self._settings = settings
+        self._status_reporter = status_reporter
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
 
     def _mic_enabled(self) -> bool:
-        return self._switches.mic
+        return self._settings.mic
 
     def _cam_enabled(self) -> bool:
-        return self._switches.cam
+        return self._settings.cam
 
     def _volume(self) -> float:
-        return self._switches.volume if self._switches.speaker else 0.0
+        return self._settings.volume if self._settings.speaker else 0.0
 
     def mic(self, choice: str | AudioSource | None, deadline: Deadline) -> Mic:
-        """Open a microphone, or take a source. May block in code of the user's (`sample_rate_hz`).
+        """Open a microphone, or lease a source; may block in the application's `sample_rate_hz`.
 
         Args:
-            choice: what the program chose.
-            deadline: a device that has not opened by then hangs.
+            choice: the application's choice.
+            deadline: limit for a device to open; beyond it the device is considered hung.
 
         Raises:
-            DeviceError: it cannot be had.
+            DeviceError: the device or source cannot be used.
             MissingExtraError: it needs a library that is not installed.
         """
         if choice is None or isinstance(choice, str):
-            from .devices.microphone import DeviceMic  # this and what follows of its kind: loaded with the first device
+            # Imported here, as the other device classes below, because many sessions use no device.
+            from .devices.microphone import DeviceMic
 
             device = DeviceMic(
                 self._backend(),
                 choice,
                 enabled=self._mic_enabled,
                 publish=self._publish_audio,
-                report=lambda error: self._reports.failed("mic", error),
-                opened=lambda info: self._reports.opened("mic", info),
+                report=lambda error: self._status_reporter.failed("mic", error),
+                opened=lambda info: self._status_reporter.opened("mic", info),
             )
             _await_opening(device, deadline)
             return device
@@ -121,23 +123,23 @@ class ComponentFactory:
             raise DeviceError(
                 f"The mic {type(choice).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
             ) from error
-        claim = Lease(choice, "mic")
+        lease = Lease(choice, "mic")
 
         def failed(error: BaseException) -> None:
             run.end()
-            self._reports.failed("mic", as_device_error("mic", choice, error))
+            self._status_reporter.failed("mic", as_device_error("mic", choice, error))
 
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
-            reader = MemoryReader(choice, claim)
+            reader = MemoryReader(choice, lease)
         else:
-            reader = PrefetchReader(choice, rate, claim, self._mic_enabled, failed)
-        # It cannot have failed before this line: nothing is read before the feed is started.
+            reader = PrefetchReader(choice, rate, lease, self._mic_enabled, failed)
+        # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
         run = choice.begin_run() if isinstance(choice, PackagedSource) else SourceRun()
         return AudioSender(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_audio)
 
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
-        """Open a speaker, or take a sink and make what writes to it. Errors as of `mic()`."""
+        """Open a speaker, or lease a sink and make the component that writes to it; raise the errors of `mic()`."""
         if choice is None or isinstance(choice, str):
             from .devices.speaker import DeviceSpeaker
 
@@ -145,35 +147,35 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 volume=self._volume,
-                report=lambda error: self._reports.failed("speaker", error),
-                opened=lambda info: self._reports.opened("speaker", info),
+                report=lambda error: self._status_reporter.failed("speaker", error),
+                opened=lambda info: self._status_reporter.opened("speaker", info),
             )
             _await_opening(device, deadline)
             return device
 
         def failed(error: BaseException) -> None:
-            self._reports.failed("speaker", as_device_error("speaker", choice, error))
+            self._status_reporter.failed("speaker", as_device_error("speaker", choice, error))
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
         return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
-        """Open a camera, or take a source. Errors as of `mic()`."""
+        """Open a camera, or lease a source; raise the errors of `mic()`."""
         from .devices.camera import Camera
 
         camera = Camera(
             choice,
             enabled=self._cam_enabled,
             publish=self._publish_cam,
-            report=lambda error: self._reports.failed("cam", error),
-            opened=lambda info: self._reports.opened("cam", info),
+            report=lambda error: self._status_reporter.failed("cam", error),
+            opened=lambda info: self._status_reporter.opened("cam", info),
         )
         _await_opening(camera, deadline)
         return camera
 
     def screen(self, choice: VideoSource | None, deadline: Deadline) -> Camera:
-        """Take the screen, or what stands for it. Errors as of `mic()`."""
+        """Open the screen, or lease a source used instead; raise the errors of `mic()`."""
         from .devices.camera import Camera
         from .video import ScreenSource
 
@@ -181,7 +183,7 @@ class ComponentFactory:
             ScreenSource() if choice is None else choice,
             enabled=lambda: True,
             publish=self._publish_screen,
-            report=lambda error: self._reports.failed("screen", error),
+            report=lambda error: self._status_reporter.failed("screen", error),
             role="screen",
         )
         _await_opening(screen, deadline)
@@ -189,23 +191,23 @@ class ComponentFactory:
 
 
 def _await_opening(device: DeviceMic | DeviceSpeaker | Camera, deadline: Deadline) -> None:
-    """Wait until a device has opened; what cannot be opened is ended."""
+    """Wait until a device has opened; end a device that cannot be opened."""
     try:
         device.wait_opened(deadline)
     except BaseException:
         device.halt()
-        if not deadline.expired:  # else it hangs
+        if not deadline.expired:  # a hung device would only use up the timeout
             device.join(Deadline(END_TIMEOUT))
         raise
 
 
 def as_device_error(kind: Kind, thing: object, error: BaseException) -> DeviceError:
-    """The error as one of a device.
+    """Convert an exception to a `DeviceError`.
 
     Args:
         kind: of the device.
-        thing: the source or sink that raised it, if it was one.
-        error: what was raised.
+        thing: the source or sink that raised the exception, or None.
+        error: the exception.
     """
     if isinstance(error, DeviceError):
         return error

@@ -1,4 +1,4 @@
-"""Where the devices tell what becomes of them: the seam between the media and the client's events."""
+"""The event sink: the interface through which the media layer publishes events of the client."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from ..events import RTVIEvent
 
 
 class EventSink(Protocol):
-    """Takes events. Any thread may call it; nothing of it blocks or raises."""
+    """A publisher of events; any thread may call it, and no method blocks or raises."""
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_`."""
+        """Return whether the application listens to `type_`."""
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """True if anybody listens to `type_` by its name, and not only to all that happens."""
+        """Return whether the application listens to `type_` by name, and not only to all events."""
 
     def event(self, type_: RTVIEvent, data: Any = None) -> None:
-        """Tell the program."""
+        """Publish an event."""
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
-        """Tell the program, in place of what it was not told yet of this type."""
+        """Publish an event in place of the undelivered events of this type."""
 
 
-class Nowhere:
-    """The outlet while there is nobody to tell."""
+class NullEventSink:
+    """The event sink between two sessions: it discards all events."""
 
     def has_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        """Return False."""
         return False
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        """Return False."""
         return False
 
     def event(self, type_: RTVIEvent, data: Any = None) -> None:
-        """Nobody hears it."""
+        """Discard the event."""
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
-        """Nobody hears it."""
+        """Discard the event."""

@@ -12,7 +12,7 @@ import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
-from rtvi_sync.concurrency.timer_thread import PacerTask, TimerThread
+from rtvi_sync.concurrency.timer_thread import ScheduledTask, TimerThread
 from tests.support.slowness import GUARD, takes
 
 LIMIT = GUARD
@@ -193,7 +193,7 @@ def test_reschedule_replaces_the_planned_call(clock, timer):
 def test_reschedule_inside_the_step_wins(clock, timer):
     """What reschedule() said while the step ran counts, not what the step returned."""
     calls: list[float] = []
-    tasks: list[PacerTask] = []
+    tasks: list[ScheduledTask] = []
 
     def step(now: float) -> float | None:
         calls.append(now)
@@ -257,7 +257,7 @@ def test_cancel_waits_for_the_step_in_progress():
 def test_a_step_may_cancel_its_own_task(clock, timer):
     """cancel() on the timer thread's own thread returns at once, and the step is the last one."""
     calls: list[float] = []
-    tasks: list[PacerTask] = []
+    tasks: list[ScheduledTask] = []
 
     def step(now: float) -> float:
         calls.append(now)

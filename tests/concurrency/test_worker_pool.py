@@ -18,7 +18,7 @@ from tests.support.loopback import LIMIT
 from tests.support.waiting import until
 
 from .test_io_thread import on
-from .test_lanes import Blocker, drained
+from .test_serial_queue import Blocker, drained
 
 
 class Crew:
@@ -50,7 +50,7 @@ class Crew:
 @pytest.fixture
 def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     """A crew whose threads must all leave after the test; it counts as rested whenever it waits."""
-    monkeypatch.setattr(lane_workers, "_RESTED", 0.0)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", 0.0)
     crew = Crew()
     yield crew
     crew.close()
@@ -76,6 +76,21 @@ def test_the_io_thread_runs_what_became_ready_on_it(crew):
         until(lambda: crew.workers._idle)
 
 
+def test_a_thread_is_named_by_its_role(crew):
+    """Items run on threads named rtvi-worker-<n> only, and commands on one named rtvi-io-<n>; each keeps its number."""
+    crew.rest()
+    threads = [crew.io.thread, crew.workers._idle[0].thread]
+    numbers = [thread.name.rpartition("-")[2] for thread in threads]
+    for turn in range(3):
+        reader, other = turn % 2, 1 - turn % 2
+        ran_on: list[str] = []
+        crew.post((SerialQueue(), lambda ran_on=ran_on: ran_on.append(threading.current_thread().name)))
+        until(lambda ran_on=ran_on: ran_on)
+        assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
+        assert on(crew.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
+        until(lambda: crew.workers._idle)
+
+
 def test_nobody_is_there_to_take_its_place(crew):
     """The io thread goes on, and a new worker runs the item."""
     reader = crew.io.thread
@@ -87,11 +102,11 @@ def test_an_io_thread_that_has_not_rested(crew, monkeypatch):
     """It goes on to read, and an idle worker runs the item; once it has rested it runs the next one itself."""
     crew.rest()
     reader = crew.io.thread
-    monkeypatch.setattr(lane_workers, "_RESTED", LIMIT)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", LIMIT)
     assert thread_of(crew, SerialQueue()) is not reader
     assert crew.io.thread is reader
     until(lambda: crew.workers._idle)
-    monkeypatch.setattr(lane_workers, "_RESTED", 1e-6)
+    monkeypatch.setattr(lane_workers, "_MIN_IDLE_TIME", 1e-6)
     assert thread_of(crew, SerialQueue()) is reader
 
 
@@ -100,7 +115,7 @@ def test_it_knows_how_long_it_rested(crew):
     begun = time.monotonic()
     on(crew.io, int)
     threading.Event().wait(0.02)
-    rested = on(crew.io, lambda: crew.io.rested)
+    rested = on(crew.io, lambda: crew.io.idle_time)
     assert 0.01 < rested <= time.monotonic() - begun
 
 
