@@ -71,9 +71,9 @@ usage: python3 run.py COMMAND ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
   bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
-  lint [--require] [ruff arguments]        ruff, mypy, pyright, the import contracts, bandit and pip-audit; with
-                                           --require it also fails if pyright is unavailable or no list of known
-                                           vulnerabilities can be reached
+  lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, bandit and
+                                           pip-audit; with --require it also fails if pyright is unavailable or no
+                                           list of known vulnerabilities can be reached
 
 Every command first sets up what it needs, in .venv/ and .cache/ of this folder."""
 
@@ -473,6 +473,7 @@ def lint(arguments: list[str]) -> int:
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     checks = [
         ["-m", "ruff", "check", *(argument for argument in arguments if argument != "--require")],
+        ["-m", "ruff", "format", "--check"],
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],

@@ -1,8 +1,8 @@
-"""Measure the package beside other clients, and write what was found to the page.
+"""Measure the package and other clients, and write the figures to the page.
 
     python -m benchmarks [--quick] [--only NAME ...]
 
-`python3 run.py bench` has the same arguments, and sets up what is compared first.
+`python3 run.py bench` has the same arguments, and sets up the other clients first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .scenarios import SCENARIOS
 from .tables import PYTHON_PEERS, PYTHON_ROWS
 
 PAGE: Final = "performance.md"
-#: What is measured besides the scenarios.
+#: Measurements in addition to the scenarios.
 OTHERS: Final = ("pythons", "parts", "mouth-to-ear")
 _PACKAGES: Final = ("websocket-client", "protobuf", "orjson", "blinker", "attrs")
 
@@ -36,22 +36,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="run.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of all, to see that it works; not for the page")
+    parser.add_argument("--quick", action="store_true", help="measure a tenth, as a check; not for the page")
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         choices=[*SCENARIOS, *OTHERS],
         metavar="NAME",
-        help=f"measure only that, and keep the other results; of {', '.join([*SCENARIOS, *OTHERS])}",
+        help=f"measure only NAME, and keep the other results: {', '.join([*SCENARIOS, *OTHERS])}",
     )
     parser.add_argument(
-        "--peer", action="append", default=[], choices=PEERS, metavar="NAME", help=f"only that; of {', '.join(PEERS)}"
+        "--peer",
+        action="append",
+        default=[],
+        choices=PEERS,
+        metavar="NAME",
+        help=f"measure only NAME: {', '.join(PEERS)}",
     )
-    parser.add_argument("--rounds", type=int, help="of which the median is taken (default 3; quick: 1)")
-    parser.add_argument("--effort", type=float, help="how much of each measurement (default 1; quick: 0.1)")
+    parser.add_argument("--rounds", type=int, help="number of rounds; the median counts (default 3; quick: 1)")
+    parser.add_argument("--effort", type=float, help="fraction of each measurement (default 1; quick: 0.1)")
     parser.add_argument("--output", type=Path, help="folder of the page (default docs; quick: .cache/bench)")
-    parser.add_argument("--text", action="store_true", help="measure nothing: make the page and the pictures anew")
+    parser.add_argument("--text", action="store_true", help="measure nothing, only write the page and the plots")
     given = parser.parse_args()
     output = given.output or measure.ROOT / (".cache/bench" if given.quick else "docs")
     output.mkdir(parents=True, exist_ok=True)
@@ -59,15 +64,15 @@ def main() -> None:
         shutil.copy(measure.ROOT / "docs" / PAGE, output)
     file = output / "performance" / "results.json"
     if given.peer and output.resolve() == measure.ROOT / "docs":
-        parser.error("the page compares what was measured together: give --output as well, or leave --peer out")
+        parser.error("the page compares peers that were measured together: add --output, or omit --peer")
     results = Results.load(file)
     if given.only and results.machine not in ({}, machine()):
-        parser.error(f"{output} has figures of another machine, or of other packages: measure all, or give --output")
+        parser.error(f"{output} has figures of another machine, or of other packages: measure all, or add --output")
     if not given.text:
         rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
         whole = () if given.quick else WHOLE
         measure_all(results, given.only, given.peer, rounds, effort, whole, lambda: results.save(file))
-    write_page(Results.load(file), output)  # as it is kept, so that `--text` makes the same
+    write_page(Results.load(file), output)  # loaded again, so that `--text` writes the same page
 
 
 def measure_all(
@@ -79,7 +84,7 @@ def measure_all(
     whole: Sequence[str],
     save: Callable[[], None],
 ) -> None:
-    """Measure what was chosen, or all, and save after each step; of `whole` all of it, whatever the effort."""
+    """Measure what was chosen, or all, and save after each step. The scenarios in `whole` ignore `effort`."""
     results.machine = machine()
     for scenario in only or [each for each in SCENARIOS if each not in LONG]:
         chosen = measure.peers_of(scenario, peers) if scenario in SCENARIOS else []
@@ -102,12 +107,12 @@ def measure_all(
 
 
 def how(rounds: int, effort: float) -> str:
-    """How often something was measured, and how much of it."""
+    """Return the rounds and the effort of a measurement, in words."""
     return f"{rounds} round{'s' * (rounds != 1)}" + (f", {effort:g} of each measurement" if effort != 1 else "")
 
 
 def machine() -> dict[str, str]:
-    """What is measured on, and the packages that have a part in it."""
+    """Return the machine, and the versions of the packages that matter."""
     cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("model name")[2].partition("\n")[0].strip(" \t:")
     return {
         "processor": f"{cpu or platform.machine()}, {len(os.sched_getaffinity(0))} cores",
@@ -118,7 +123,7 @@ def machine() -> dict[str, str]:
 
 
 def pythons(results: Results, rounds: int, effort: float) -> None:
-    """Measure a part of it with each Python that there is."""
+    """Measure some scenarios with each available Python."""
     found = measure.pythons()
     results.lacking.pop("other Pythons", None)
     if not found:
@@ -131,13 +136,13 @@ def pythons(results: Results, rounds: int, effort: float) -> None:
             results.pythons[version].setdefault(scenario, {})[peer] = each
 
 
-def all_parts(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - pyperf knows how often
-    """Measure the parts of the package, by pyperf in a process of its own."""
+def all_parts(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - pyperf decides how often
+    """Measure the parts of the package by pyperf, in a process of its own."""
     results.parts = parts.measure(fast=effort < 1)
 
 
-def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - once: it is minutes long
-    """Measure the way through the devices, where there are any."""
+def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - once: it takes minutes
+    """Measure the latency through the devices, if there are any."""
     command = [sys.executable, "-m", "benchmarks.mouth_to_ear", "--json", "--seconds", str(max(5.0, 60 * effort))]
     done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=measure.LIMIT)
     results.lacking.pop("mouth to ear", None)
@@ -149,7 +154,7 @@ def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa:
 
 
 def write_page(results: Results, output: Path) -> None:
-    """Put the tables into the page, and the pictures beside it."""
+    """Write the tables into the page, and the plots beside it."""
     page = output / PAGE
     page.write_text(report.page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     plots.draw(results, output / "performance")

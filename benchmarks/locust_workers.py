@@ -85,11 +85,11 @@ class Held:
 
     @property
     def well(self) -> bool:
-        """Whether there was no sign yet that they were too many."""
+        """Whether CPU, gaps and pace were all within their limits."""
         return self.cpu <= _BUSY and self.gaps[1] < _GAP and self.real_time >= _REAL_TIME
 
     def cells(self) -> tuple[str, ...]:
-        """Of the table."""
+        """Return the cells of the table."""
         workers = f"Locust, {self.workers} worker{'s' if self.workers > 1 else ''}"
         return (
             workers if self.workers else "`run_many()`, one process",
@@ -113,12 +113,12 @@ class Meter:
 
     @property
     def rss(self) -> int:
-        """Bytes."""
+        """The memory in bytes."""
         return sum(int(process.memory_info().rss) for process in self._processes)
 
     @property
     def grown_kb(self) -> float:
-        """Since it was made."""
+        """The seconds since this object was created."""
         return (self.rss - self._rss) / 1000
 
     @property
@@ -126,18 +126,18 @@ class Meter:
         return sum(sum(process.cpu_times()[:2]) for process in self._processes)
 
     def start(self) -> None:
-        """From here on CPU is counted."""
+        """Start to count CPU."""
         self._begun = (time.monotonic(), self._spent)
 
     @property
     def cpu(self) -> float:
-        """Seconds in each second since `start()`."""
+        """The CPU seconds per second since `start()`."""
         moment, spent = self._begun
         return (self._spent - spent) / (time.monotonic() - moment)
 
 
 def in_one_process(url: str, number: int, seconds: float) -> Held:
-    """Hold them by run_many(), in this process: a new one, because the memory that others have left is not counted."""
+    """Hold sessions by run_many() in this process, which must be new: memory left by earlier runs must not count."""
     meter = Meter([os.getpid()])
     since = time.monotonic() + number / _SPAWN_RATE + SETTLE
     looks: list[tuple[float, float]] = []
@@ -174,12 +174,12 @@ def in_one_process(url: str, number: int, seconds: float) -> Held:
 
 
 def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
-    """p50 and p99 in ms."""
+    """Return p50 and p99 in ms."""
     return 1000 * median(seconds), 1000 * sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
 
 
 def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
-    """Hold so many in each of some workers of a master."""
+    """Hold sessions in each of the workers of a Locust master."""
     total = workers * number
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -194,14 +194,14 @@ def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
         holders = [stack.enter_context(_started([*begin, *work, "--logfile", str(log)], pipe=False)) for log in logs]
         _wait_for_line(master, "Sending spawn jobs")
         meter = Meter([holder.pid for holder in holders])
-        _wait_for_line(master, " total users)")  # spawned, be it that some are gone again
+        _wait_for_line(master, " total users)")  # all have been spawned, even if some have ended again
         time.sleep(SETTLE)
         meter.start()
         leader = Meter([master.pid])
         time.sleep(seconds)
         cpu, rss_kb, leading = meter.cpu, meter.grown_kb / total, leader.cpu
         ended, given_up = time.time(), time.monotonic() + _LIMIT
-        # On a busy machine the first figures, or the reasons why users are gone, come later than this.
+        # On a busy machine the first figures, or the reasons of ended users, arrive later than this.
         while not (errors := _reasons(logs)) and time.monotonic() < given_up:
             if {"heard", "gap"} <= _stats(folder).keys():
                 break
@@ -231,13 +231,16 @@ def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
 
 
 def users_at(history: Sequence[Mapping[str, str]], moment: float) -> int:
-    """How many users there were last before a moment, as `_stats_history.csv` has it: who has gone stays away."""
-    # The moments in it are whole seconds, cut off.
+    """Return the number of users at a time, from `_stats_history.csv`; users that have ended do not return."""
+    # Its times are truncated to seconds.
     return next((int(row["User Count"]) for row in reversed(history) if int(row["Timestamp"]) + 1 <= moment), 0)
 
 
 def _reasons(logs: Sequence[Path]) -> str:
-    """The reasons why users are gone; empty while there are none. A master may lose what its workers report of them."""
+    """Return the reasons why users have ended; empty if there are none.
+
+    They are read from the workers' logs, because a master under load may lose the report that has them.
+    """
     texts = [log.read_text(encoding="utf-8") for log in logs if log.exists()]
     return "".join(text for text in texts if "Traceback" in text)
 
@@ -283,7 +286,7 @@ def table(rows: Sequence[Held]) -> str:
     """
     lines = [_HEADERS, ("---", *("--:" for _ in _HEADERS[1:])), *(row.cells() for row in rows)]
     measured = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    # Not reckoned from the CPU of few: gaps and requests grow long before a core is full.
+    # Not extrapolated from the CPU of few sessions: gaps and latencies grow long before a core is busy.
     most = max((row for row in rows if row.workers == 1 and row.well), key=lambda row: row.sessions, default=None)
     if most is None:
         raise RuntimeError(f"one worker held none of its rows well:\n{measured}")
@@ -293,12 +296,12 @@ def table(rows: Sequence[Held]) -> str:
         f"The most that one worker held in real time, with a p99 of the gaps below {_GAP:.0f} ms and no more than "
         f"{100 * _BUSY:.0f} % of a core, are\n**{most.sessions} sessions**, on {100 * most.cpu:.0f} % of a core. "
         f"So {_MANY:,} take {cores:,} workers with a core each, and {_MANY * most.rss_kb / 1e6:.0f} GB of\nmemory "
-        f"besides {cores * _WORKER_MB / 1000:.0f} GB for the workers themselves."
+        f"in addition to {cores * _WORKER_MB / 1000:.0f} GB for the workers themselves."
     )
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=50, help="in each process")
     parser.add_argument("--seconds", type=float, default=20.0)

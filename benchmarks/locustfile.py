@@ -16,7 +16,7 @@ from rtvi_sync.testing import MeasuredClient
 
 @events.init.add_listener  # type: ignore[untyped-decorator]
 def count_from_settling_on(environment: Environment, **_: object) -> None:
-    """As `--reset-stats` does, but later: at once, the first look of each session would tell of connecting."""
+    """Reset the statistics `SETTLE` after all users have started, so that they leave out the time of connecting."""
 
     def settle(**_: object) -> None:
         gevent.spawn_later(SETTLE, environment.stats.reset_all)
@@ -25,22 +25,25 @@ def count_from_settling_on(environment: Environment, **_: object) -> None:
 
 
 class Holder(RTVIUser):
-    """Connects once, and looks at its session every two seconds."""
+    """A user who connects once, and checks the session every `PAUSE`."""
 
     wait_time = constant(PAUSE)
 
     def make_client(self) -> MeasuredClient:
+        """Return a client that is measured."""
         return client_of(self.host or "")
 
     def on_start(self) -> None:
+        """Connect, and start the statistics."""
         self.client.connect()
-        look(self.client)  # from here on it is looked at
+        look(self.client)  # the statistics begin here
         time.sleep(PAUSE)
 
     @task
     def look(self) -> None:
+        """Check the session."""
         gap, rate = look(self.client)
-        # A rate below real time is a failure, so that Locust counts it.
+        # Locust counts a rate below real time as a failure.
         late = None if rate > 0.98 * PIECES_PER_SECOND else TimeoutError("not in real time")
         self.environment.events.request.fire(
             request_type="GAP", name="gap", response_time=1000 * gap, response_length=0, exception=late, context={}

@@ -1,4 +1,4 @@
-"""Measuring: a process for each figure, the peers by turns, as many rounds as it takes to tell luck from speed."""
+"""Measuring: a process for each figure, the peers in turn, over several rounds."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ LIMIT: Final = 900.0
 
 
 def pythons() -> dict[str, str]:
-    """The Pythons that `run.py` has set up to be compared, by their version."""
+    """Return the Pythons that `run.py` has set up for the comparison, by version."""
     prefix = "RTVI_PYTHON_"
     return {name[len(prefix) :].replace("_", "."): os.environ[name] for name in os.environ if name.startswith(prefix)}
 
 
 def python_of(peer: str) -> str | None:
-    """The Python that has a peer's library; None if it cannot be had."""
+    """Return the Python that has a peer's library; None if it is unavailable."""
     environment = ENVIRONMENTS.get(peer)
     return os.environ.get(f"RTVI_PEER_{environment}") if environment else sys.executable
 
 
 def peers_of(scenario: str, chosen: Sequence[str]) -> list[str]:
-    """Those of the chosen peers, or of all, that a scenario is measured with."""
+    """Return the peers that a scenario is measured with, among the chosen ones or all."""
     among = [peer for peer in AMONG.get(scenario, PEERS) if scenario in ONLY.get(peer, (scenario,))]
     return [peer for peer in among if peer in (chosen or PEERS)]
 
 
 def measure_once(python: str, peer: str, scenario: str, url: str, effort: float) -> Round:
-    """What one process finds."""
+    """Measure in one process, and return its figures."""
     command = [python, "-m", "benchmarks.peer", peer, scenario, url, "--effort", str(effort)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}  # the package is used in place, nothing is built
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}  # the package is used in place, without a build
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, cwd=ROOT, env=environ)
     except subprocess.TimeoutExpired:
@@ -54,10 +54,10 @@ def measure_once(python: str, peer: str, scenario: str, url: str, effort: float)
 def measure(
     scenario: str, places: Mapping[str, tuple[str, str]], rounds: int, effort: float, show: Callable[[str], None]
 ) -> dict[str, list[Round]]:
-    """Measure a scenario, by turns: in each round every peer once, each round beginning with another.
+    """Measure a scenario: in each round every peer once, each round starting with another one.
 
     Args:
-        places: what is measured, by a name -> its Python, and the peer's own name.
+        places: name -> Python and peer to measure.
     """
     names = list(places)
     found: dict[str, list[Round]] = {name: [] for name in names}

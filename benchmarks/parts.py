@@ -1,4 +1,4 @@
-"""What the parts of the package take, each alone, by pyperf: `python -m benchmarks.parts` has pyperf's arguments."""
+"""The durations of the package's parts, measured by pyperf: `python -m benchmarks.parts` has pyperf's arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rtvi_sync.transports.websocket_frames import FrameReader, masked_frame
 from .server import PIECE_BYTES, PIECE_RATE_HZ
 
 ROOT: Final = Path(__file__).parents[1]
-#: Calls in a row, so that the loop of the measurement does not count: what each part makes.
+#: Calls per measurement of a part, so that the overhead of the measurement's loop does not count.
 IN_A_ROW: Final = 100
 _BINARY: Final = 2
 TEXT: Final = json.dumps(
@@ -82,28 +82,28 @@ def _sending(receivers: int) -> Callable[[], object]:
 
 
 def parts() -> dict[str, Callable[[], object]]:
-    """Name -> what does it `IN_A_ROW` times."""
+    """Return the parts by name; each function runs its part `IN_A_ROW` times."""
     message, audio = frames.encode(frames.MessageFrame(data=TEXT)), frames.encode(AUDIO)
     engine, data, spec = Engine({}), json.loads(TEXT)["data"], INBOUND["user-transcription"]
     return {
         "frame reader, a message": _reading(message),
-        "frame reader, a piece of audio": _reading(audio),
-        "frame writer, a piece of audio": _times(lambda: masked_frame(_BINARY, audio)),
+        "frame reader, an audio frame": _reading(audio),
+        "frame writer, an audio frame": _times(lambda: masked_frame(_BINARY, audio)),
         "codec, decode a message": _times(lambda: frames.decode(message)),
-        "codec, decode a piece of audio": _times(lambda: frames.decode(audio)),
+        "codec, decode an audio frame": _times(lambda: frames.decode(audio)),
         "codec, encode a message": _times(lambda: frames.encode(frames.MessageFrame(data=TEXT))),
-        "codec, encode a piece of audio": _times(lambda: frames.encode(AUDIO)),
+        "codec, encode an audio frame": _times(lambda: frames.encode(AUDIO)),
         "envelope, decode": _times(lambda: envelope.decode(TEXT)),
         "payload, decode": _times(lambda: decode_payload(spec, data)),
         "engine, an event": _times(lambda: engine.receive(TEXT)),
         "queue, post and run": _posting(),
-        "signal, nobody listens": _sending(0),
+        "signal, no receiver": _sending(0),
         "signal, one receiver": _sending(1),
     }
 
 
 def measure(*, fast: bool) -> dict[str, float]:
-    """The medians in seconds, by processes of their own."""
+    """Measure in processes of their own, and return the medians in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "parts.json")
         command = [sys.executable, "-m", "benchmarks.parts", "-o", str(file), "--quiet", *(["--fast"] if fast else [])]

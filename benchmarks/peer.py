@@ -1,7 +1,7 @@
 """One measurement: `python -m benchmarks.peer NAME SCENARIO URL` prints a JSON object of figures.
 
-It is the whole life of a process, which no earlier measurement has warmed up or littered. What the library cannot do
-is told instead, as `{"cannot": "why"}`.
+It runs in a fresh process, which no earlier measurement has influenced. If the library cannot do it, the object is
+`{"cannot": "why"}`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .scenarios import SCENARIOS
 
 
 def figures_of(name: str, scenario: str, url: str, effort: float) -> Mapping[str, Any]:
-    """What one peer is found to do, or why it cannot."""
+    """Return the figures of one peer, or the reason why there are none."""
     peer = find(name)
     if scenario in peer.cannot:
         return {"cannot": peer.cannot[scenario]}
@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("url")
-    parser.add_argument("--effort", type=float, default=1.0, help="how much is measured; 1 is enough for a figure")
+    parser.add_argument(
+        "--effort", type=float, default=1.0, help="fraction of the measurement; 1 is enough for a figure"
+    )
     arguments = parser.parse_args()
     print(json.dumps(figures_of(arguments.peer, arguments.scenario, arguments.url, arguments.effort)))
 

@@ -1,4 +1,4 @@
-"""The pictures of the page, which are the same files whenever the figures are the same."""
+"""The plots of the page; equal figures give equal files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scenarios.many import NUMBERS
 
 _BARS: Final = (
     ("events", "per_second", "events a second"),
-    ("audio-down", "per_second", "pieces of audio a second, down"),
+    ("audio-down", "per_second", "audio frames a second, down"),
 )
 _LATENCIES: Final = (
     ("latency-idle", "two a second"),
@@ -36,7 +36,7 @@ _COLOURS: Final = {
 
 
 def draw(results: Results, folder: Path) -> None:
-    """Write every picture that there are figures for."""
+    """Write every plot that has figures."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, fill in PLOTS.items():
         with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9}):
@@ -46,7 +46,7 @@ def draw(results: Results, folder: Path) -> None:
 
 
 def throughput(figure: Figure, results: Results) -> None:
-    """How much goes through, of each peer."""
+    """Draw the throughput of each peer."""
     for axes, (scenario, name, words) in zip(_row(figure, len(_BARS)), _BARS, strict=True):
         found = {peer: median(results.rounds, scenario, peer, name) for peer in reversed(PEERS)}
         peers = [peer for peer, value in found.items() if value is not None]
@@ -58,7 +58,7 @@ def throughput(figure: Figure, results: Results) -> None:
 
 
 def latency(figure: Figure, results: Results) -> None:
-    """From the server to the handler: the median, and as a line the 99th percentile, where there are enough events."""
+    """Draw the latency from server to handler: the median, and a line to the 99th percentile if events suffice."""
     for axes, (scenario, words) in zip(_row(figure, len(_LATENCIES)), _LATENCIES, strict=True):
         for peer in reversed(PEERS):
             p50, p99 = (median(results.rounds, scenario, peer, name) for name in ("p50_us", "p99_us"))
@@ -72,7 +72,7 @@ def latency(figure: Figure, results: Results) -> None:
 
 
 def sessions(figure: Figure, results: Results) -> None:
-    """CPU and age of events by the number of sessions."""
+    """Draw CPU and age of events by the number of sessions."""
     for axes, (name, words) in zip(
         _row(figure, 2, share=False), (("cpu_percent", "CPU, % of a core"), ("p99_ms", "event p99, ms")), strict=True
     ):
@@ -94,7 +94,7 @@ def _row(figure: Figure, number: int, *, share: bool = True) -> Sequence[Axes]:
     return figure.subplots(1, number, sharey=share, squeeze=False)[0].tolist()  # type: ignore[no-any-return]
 
 
-#: Name of a file -> what draws it.
+#: Name of a file -> the function that draws it.
 PLOTS: Final[dict[str, Callable[[Figure, Results], None]]] = {
     "throughput": throughput,
     "latency": latency,

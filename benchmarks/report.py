@@ -1,4 +1,4 @@
-"""The generated parts of the page: a table for each pair of markers, from what was measured and nothing else."""
+"""The generated parts of the page: a table for each pair of markers, only from measured figures."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MARKED: Final = re.compile(r"(<!-- begin (\S+) -->\n).*?(<!-- end \2 -->)", re.
 
 
 def page(text: str, results: Results) -> str:
-    """The page with its generated parts made anew.
+    """Return the page with its parts generated again.
 
     Raises:
-        KeyError: there is no part of that name.
+        KeyError: A part has an unknown name.
     """
     return _MARKED.sub(lambda match: f"{match[1]}{part(match[2], results)}{match[3]}", text)
 
 
 def part(name: str, results: Results) -> str:
-    """A generated part: `NAME` of `PARTS`, or `NAME-ratios` and `NAME-figures` of a table."""
+    """Return a generated part: `NAME` of `PARTS`, or `NAME-ratios` and `NAME-figures` of a table."""
     if name in PARTS:
         return PARTS[name](results)
     table, _, kind = name.rpartition("-")
@@ -42,7 +42,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _times(value: float | None) -> str:
-    """A ratio, with two or three digits that mean something."""
+    """Return a ratio with two or three significant digits."""
     return _GAP if value is None else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
@@ -51,7 +51,7 @@ def _columns(rounds: Rounds, rows: Sequence[Row]) -> list[str]:
 
 
 def ratios(rounds: Rounds, rows: Sequence[Row]) -> str:
-    """Each figure divided by that of `ref` in the same round, where there are any."""
+    """Return the table of figures divided by those of `ref` in the same round."""
     peers = [peer for peer in _columns(rounds, rows) if peer != "ref"]
     lines = (
         [row.words, *(_times(ratio(rounds, row.scenario, peer, row.figure, "ref")) for peer in peers)]
@@ -62,7 +62,7 @@ def ratios(rounds: Rounds, rows: Sequence[Row]) -> str:
 
 
 def absolutes(rounds: Rounds, rows: Sequence[Row]) -> str:
-    """The medians themselves."""
+    """Return the table of medians."""
     peers = _columns(rounds, rows)
     return _table(
         ["median", *peers],
@@ -74,7 +74,7 @@ def absolutes(rounds: Rounds, rows: Sequence[Row]) -> str:
 
 
 def targets(results: Results) -> str:
-    """Each target, what was measured, and whether that is enough."""
+    """Return the table of targets: each with its figure and its verdict."""
     lines = []
     for target in TARGETS:
         at = (results.rounds, target.scenario, target.peer, target.figure)
@@ -88,7 +88,7 @@ def targets(results: Results) -> str:
 
 
 def machine(results: Results) -> str:
-    """What was measured on, and how often what."""
+    """Return the table of the machine, and of the rounds of each measurement."""
     names: dict[str, list[str]] = {}
     for name, how in results.measured.items():
         names.setdefault(how, []).append(name)
@@ -97,7 +97,7 @@ def machine(results: Results) -> str:
 
 
 def pythons(results: Results) -> str:
-    """The versions of Python beside each other: each figure, and its ratio to `ref` with the same Python."""
+    """Return the table of Python versions: each figure, and its ratio to `ref` with the same Python."""
     versions = sorted(results.pythons, key=lambda version: [int(number) for number in version.split(".")])
     lines = []
     for row in PYTHON_ROWS:
@@ -112,12 +112,12 @@ def pythons(results: Results) -> str:
 
 
 def parts(results: Results) -> str:
-    """What the parts of the package take."""
+    """Return the table of the durations of the package's parts."""
     return _table(["", "ns"], [[name, _number(value * 1e9, 0)] for name, value in results.parts.items()])
 
 
 def mouth_to_ear(results: Results) -> str:
-    """What the package adds to the time that sound takes through the devices."""
+    """Return the table of the latencies that the package adds to those of the devices."""
     whole = next((row["p50"] for row in results.mouth_to_ear if row["name"] == "the devices alone"), None)
     return _table(
         ["", "sounds", "p50, ms", "p99, ms", "p50 beside that of the devices"],
@@ -136,9 +136,9 @@ def mouth_to_ear(results: Results) -> str:
 
 
 def lacking(results: Results) -> str:
-    """What the tables have no figure of, or fewer rounds than of others, and why."""
+    """Return the list of missing figures and rounds, with the reasons."""
     lines = [f"- {name}: {why}\n" for name, why in results.lacking.items()]
-    # Peer, and why -> the scenarios, and how many rounds where it is not all.
+    # Peer and reason -> the scenarios, with the number of rounds if not all are missing.
     found: dict[tuple[str, str], list[str]] = {}
     for scenario, peers in results.rounds.items():
         for peer, rounds in peers.items():

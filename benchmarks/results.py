@@ -1,4 +1,4 @@
-"""What was measured, as it is kept beside the page: each figure of each round, so that the page can be made anew."""
+"""The results, stored beside the page: each figure of each round, so that the page can be generated again."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, TypeAlias
 
 import attrs
 
-#: What one process found: its figures by name; or `cannot`, why the library cannot do it; or `failed`, the error.
+#: Figures of one process, by name; or `cannot`, why the library cannot do it; or `failed`, the error.
 Round: TypeAlias = Mapping[str, Any]
-#: Scenario -> peer -> rounds. All that have the same number were measured within seconds of each other: a scenario is
-#: measured anew as a whole, never one peer of it.
+#: Scenario -> peer -> rounds. Rounds with the same number were measured within seconds of each other: a scenario is
+#: only measured again as a whole, with all its peers.
 Rounds: TypeAlias = dict[str, dict[str, list[Round]]]
 
 
 @attrs.define
 class Results:
-    """All that was measured on a machine.
+    """All measurements on a machine.
 
     Attributes:
-        machine: what it is, and the versions of what was measured.
-        measured: scenario, or what else was measured -> how often, and how much of it.
-        rounds: by this Python.
-        pythons: by each version of Python, a part of the same.
-        parts: name of a part of the package -> seconds that it takes, the median.
-        mouth_to_ear: rows of times, in seconds, as `mouth_to_ear` measures them.
+        machine: the machine, and the versions of the packages.
+        measured: scenario, or other measurement -> its rounds and effort.
+        rounds: the figures with this Python.
+        pythons: some of these figures, with each version of Python.
+        parts: name of a part of the package -> its median duration in seconds.
+        mouth_to_ear: rows of latencies in seconds, as `mouth_to_ear` measures them.
         lacking: what could not be measured, and why.
     """
 
@@ -41,34 +41,34 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """What is in a file; nothing without one."""
+        """Load a file; without one, return empty results."""
         return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else cls()
 
     def save(self, path: Path) -> None:
-        """Write a file that differs only where a figure does."""
+        """Write a file; equal results give equal files."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(attrs.asdict(self), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def figures(rounds: Rounds, scenario: str, peer: str, figure: str) -> Sequence[float | None]:
-    """A figure of each round; None where there is none."""
+    """Return a figure of each round; None if a round has none."""
     return [each.get(figure) for each in rounds.get(scenario, {}).get(peer, [])]
 
 
 def median(rounds: Rounds, scenario: str, peer: str, figure: str) -> float | None:
-    """The median of all rounds; None without one."""
+    """Return the median of all rounds; None without any."""
     found = [value for value in figures(rounds, scenario, peer, figure) if value is not None]
     return statistics.median(found) if found else None
 
 
 def ratio(rounds: Rounds, scenario: str, peer: str, figure: str, over: str) -> float | None:
-    """The median of the ratios to another peer in the same round; None without one."""
+    """Return the median of the ratios to another peer in the same round; None without any."""
     pairs = zip(figures(rounds, scenario, peer, figure), figures(rounds, scenario, over, figure), strict=False)
     found = [one / other for one, other in pairs if one is not None and other]
     return statistics.median(found) if found else None
 
 
 def gaps(rounds: Rounds, scenario: str, peer: str) -> Sequence[str]:
-    """Why a peer has no figures of a scenario, a reason for each round that has none."""
+    """Return why a peer has no figures of a scenario: a reason for each round without them."""
     reasons = (each.get("cannot", each.get("failed")) for each in rounds.get(scenario, {}).get(peer, []))
     return [reason for reason in reasons if reason is not None]

@@ -1,4 +1,4 @@
-"""The server that all peers are measured against: one thread, one epoll, frames that are ready before they are needed.
+"""The server that all peers are measured against: one thread, one epoll, frames that are built in advance.
 
 It runs in a process of its own (`python -m benchmarks.server`), prints its address, and ends when its standard input
 does. It needs Linux and the standard library. Every client library that is measured says the same to it, RTVI over
@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-#: Bytes of a piece of audio: 20 ms of 16-bit mono.
+#: Bytes of an audio frame: 20 ms of 16-bit mono.
 PIECE_BYTES: Final = 640
 PIECE_RATE_HZ: Final = 16_000
 PIECES_PER_SECOND: Final = 50
@@ -45,9 +45,9 @@ _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # The first byte of a serialized frame: the field number of its kind, length-delimited.
 _AUDIO, _MESSAGE = 0x12, 0x22
 _BINARY, _CLOSE, _PING = 0x82, 0x88, 0x89
-# One for all sessions: to make such a large one for each read would take longer than the read.
+# One for all sessions: allocating one of this size for each read would take longer than the read.
 _INPUT: Final = memoryview(bytearray(1 << 18))
-# Bytes of a burst that are written at a time, so that other sessions have their turn.
+# Bytes of a burst that are written at a time, so that other sessions are served in between.
 _BLOCK_BYTES: Final = 1 << 17
 # What is sent at its time before the server looks again what has come.
 _TURN: Final = 64
@@ -67,7 +67,7 @@ def _field(tag: int, data: bytes) -> bytes:
 
 
 def _framed(payload: bytes, first: int = _BINARY) -> bytes:
-    """A WebSocket frame of a server: not masked."""
+    """Return an unmasked WebSocket frame, as servers send it."""
     size = len(payload)
     if size < 126:
         return bytes([first, size]) + payload
@@ -77,7 +77,7 @@ def _framed(payload: bytes, first: int = _BINARY) -> bytes:
 
 
 def _message(type: str, data: Any, id: str | None = None) -> bytes:
-    """An RTVI message, ready to be sent."""
+    """Return the frame of an RTVI message."""
     message = {"label": "rtvi-ai", "type": type, "data": data, **({"id": id} if id is not None else {})}
     return _framed(_field(_MESSAGE, _field(0x0A, json.dumps(message).encode())))
 
@@ -90,12 +90,12 @@ _EVENT_BEFORE, _, _EVENT_AFTER = _message(
     "user-transcription",
     {"text": "What is the weather like tomorrow?", "final": False, "timestamp": "@" * 20, "user_id": "user"},
 ).partition(b"@" * 20)
-# A square wave: no client may take it for silence.
+# A square wave, which no client mistakes for silence.
 _PIECE: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (PIECE_BYTES // 80)
 
 
 def _audio_frame(number: int) -> bytes:
-    """A piece of sound as a bot sends it: with an id, and a name that has a number."""
+    """Return an audio frame as a bot sends it: with an id, and a name that has a number."""
     about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
     return _framed(
         _field(_AUDIO, about + _field(0x1A, _PIECE) + b"\x20" + _varint(PIECE_RATE_HZ) + b"\x28" + _varint(1))
@@ -114,7 +114,7 @@ _MAKERS: Final = {"events": _event, "audio": _NEXT_AUDIO_FRAME}
 
 
 class Command:
-    """What the type of a client message asks for; its data are the arguments."""
+    """The types of client messages that the server handles; their data are the arguments."""
 
     #: Answered with its own data.
     ECHO: Final = "echo"
@@ -125,7 +125,7 @@ class Command:
     #: `{"n": 1000}`: so many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: so
     #: many a second. Without `n` or with 0: until the end.
     EVENTS: Final = "events"
-    #: Likewise for pieces of audio; a burst is followed by one event.
+    #: The same for audio frames; a burst is followed by one event.
     AUDIO: Final = "audio"
     #: Answered with what was heard in the `seconds` since it was last asked: `frames`, `bytes`, times of the `first`
     #: and the `last`, the largest `gap` without any, those at both ends included, and the `times` of all, if
@@ -137,19 +137,19 @@ class Command:
 
 
 class Heard:
-    """What came from one client."""
+    """The statistics of the audio from one client."""
 
     __slots__ = ("bytes", "first", "frames", "gap", "last", "late", "seconds", "times")
 
     def __init__(self, last: float = 0.0, times: list[float] | None = None) -> None:
         self.frames = self.bytes = 0
         self.first = self.gap = self.late = 0.0
-        self.last = last  # when something was heard before; 0: never
+        self.last = last  # when audio arrived last; 0: never
         self.seconds = -time.monotonic()
         self.times = times
 
     def note(self, frames: int, size: int) -> None:
-        """So many came with one read."""
+        """Count the frames of one read."""
         now = time.monotonic()
         if self.last:
             self.gap = max(self.gap, now - self.last)
@@ -162,7 +162,7 @@ class Heard:
             self.times += [now] * frames
 
     def told(self) -> dict[str, Any]:
-        """As an answer; the last thing that is asked of it."""
+        """Return the statistics as an answer; no other method is called after it."""
         now = time.monotonic()
         self.seconds += now
         if self.last:
@@ -186,7 +186,7 @@ class Session:
         self.open = True
 
     def readable(self) -> None:
-        """Take what has come."""
+        """Read and handle what has arrived."""
         try:
             size = self.sock.recv_into(_INPUT)
         except BlockingIOError:
@@ -284,13 +284,13 @@ class Session:
                 self._begin_burst([_event()] if command == Command.EVENTS else _AUDIO_FRAMES, number, end)
 
     def send_due(self, data: bytes, late: float) -> None:
-        """As `send()`, so many seconds after its time."""
+        """Send as `send()` does, and record the delay in seconds."""
         if late > self._heard.late:
             self._heard.late = late
         self.send(data)
 
     def send(self, data: bytes) -> None:
-        """Write, now if the line takes it."""
+        """Write immediately if the socket is writable, or buffer."""
         sent = 0 if self._out else self._sent(data)
         if sent < len(data):
             self._out.append(memoryview(data)[sent:])
@@ -304,7 +304,7 @@ class Session:
         self.writable()
 
     def writable(self) -> None:
-        """Write of what waits as much as the line takes, and of a burst one block."""
+        """Write as much of the buffer as the socket accepts, and one block of a burst."""
         if self._burst and not self._out:
             block, times = self._burst.popleft()
             self._out.append(memoryview(block))
@@ -319,7 +319,7 @@ class Session:
         self._wait()
 
     def _sent(self, data: bytes | memoryview) -> int:
-        """Write as much as the line takes; how many bytes that was."""
+        """Write as much as the socket accepts, and return the number of bytes."""
         try:
             return self.sock.send(data)
         except BlockingIOError:
@@ -329,7 +329,7 @@ class Session:
             return 0
 
     def _wait(self) -> None:
-        """Be told when the line takes more, if there is more."""
+        """Wait for the socket to be writable, if anything is left to write."""
         wait = bool(self._out or self._burst)
         if wait != self._waits_to_write and self.open:
             self._waits_to_write = wait
@@ -337,7 +337,7 @@ class Session:
 
 
 def _place(data: bytes, position: int) -> tuple[int, int]:
-    """Where the payload of the frame at a position begins, and its size; before it is the mask."""
+    """Return the position and the size of the payload of a frame; the mask is before it."""
     size = data[position + 1] & 0x7F
     if size < 126:
         return position + 6, size
@@ -353,7 +353,7 @@ def _unmasked(mask: bytes, payload: bytes) -> bytes:
 
 
 def _content(field: bytes) -> bytes:
-    """What a length-delimited field holds that reaches to the end."""
+    """Return the content of a length-delimited field that reaches to the end."""
     position = 1
     while field[position] & 0x80:
         position += 1
@@ -369,12 +369,12 @@ class Server:
         self.url: Final = f"ws://127.0.0.1:{self._listener.getsockname()[1]}/"
         self._epoll = select.epoll()
         self._sessions: dict[int, Session] = {}
-        # [when it is due, a number that no other has, session, maker, period, how many are left]: sorted by the first.
+        # [due time, unique number, session, maker, period, how many are left]: sorted by the first.
         self._paced: list[list[Any]] = []
         self._numbers = itertools.count()
 
     def serve(self) -> None:
-        """Until standard input ends."""
+        """Serve until standard input ends."""
         listener, stdin = self._listener.fileno(), sys.stdin.fileno()
         for descriptor in (listener, stdin):
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -401,7 +401,7 @@ class Server:
                 self._epoll.register(sock, select.EPOLLIN)
 
     def watch(self, session: Session, what: int) -> None:
-        """Wait for that from now on."""
+        """Select these events of a socket."""
         self._epoll.modify(session.sock, what)
 
     def drop(self, session: Session) -> None:
@@ -412,14 +412,14 @@ class Server:
             session.sock.close()
 
     def pace(self, session: Session, make: Callable[[], bytes], rate: float, number: int) -> None:
-        """Send a client so many a second; without end if their number is 0."""
+        """Send a client frames at a rate; without end if their number is 0."""
         period = 1 / rate
         heapq.heappush(
             self._paced, [time.monotonic() + period, next(self._numbers), session, make, period, number or math.inf]
         )
 
     def _send_due(self) -> float:
-        """Send what is due, of much the first; how many seconds nothing is."""
+        """Send what is due, at most a batch, and return the seconds until the next is due."""
         paced = self._paced
         for _ in range(_TURN):
             if not paced:
@@ -442,7 +442,7 @@ class Server:
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """A server in a process of its own, within the block; its address."""
+    """Run a server in a process of its own within the block, and yield its address."""
     server = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.server"],
         stdin=subprocess.PIPE,
@@ -452,18 +452,18 @@ def running() -> Iterator[str]:
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    with server:  # waits for it; the end of its input ends it
+    with server:  # waits for the process, which ends with its input
         yield server.stdout.readline().strip()
         server.stdin.close()
 
 
 def main() -> None:
-    """Serve."""
+    """Run the server."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     server = Server()
     print(server.url, flush=True)
-    gc.disable()  # its pauses would be taken for those of a client
+    gc.disable()  # its pauses would count as those of a client
     server.serve()
 
 

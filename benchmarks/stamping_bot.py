@@ -1,6 +1,6 @@
-"""A bot, in a process of its own, that notes when each piece of sound comes to it and when it sends its own.
+"""A bot, in a process of its own, that records when each audio frame arrives and when it sends its own.
 
-It prints its address, serves one client, and prints what it has noted when that client leaves: a JSON object with
+It prints its address, serves one client, and prints its records when that client disconnects: a JSON object with
 `heard` and `said`, lists of the time (of the clock that all processes share) and the `mark()` of a frame.
 """
 
@@ -20,16 +20,16 @@ from websockets.sync.server import ServerConnection, serve
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encode
 
 RATE: Final = 24000
-#: Seconds of sound in each frame, as bots of Pipecat send it.
+#: Seconds of audio in each frame, as Pipecat bots send it.
 FRAME: Final = 0.04
-#: Seconds of silence after each second of sound.
+#: Seconds of silence after each second of noise.
 PAUSE: Final = 0.5
 _SPOKEN_FRAMES: Final = 25
 _MARK_BYTES: Final = 24
 
 
 def mark(pcm: bytes) -> str:
-    """The beginning of a piece of noise, which no other piece has."""
+    """Return the first bytes of a frame of noise, which are unique."""
     return pcm[:_MARK_BYTES].hex()
 
 
@@ -37,7 +37,7 @@ class Bot:
     """The bot of one client.
 
     Args:
-        seconds: for how long it speaks: noise, a second at a time, with pauses.
+        seconds: the duration of its speech: seconds of noise, with pauses.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Bot:
         self.done = threading.Event()
 
     def serve(self, connection: ServerConnection) -> None:
-        """Answer until the client leaves."""
+        """Answer until the client disconnects."""
         try:
             for data in connection:
                 now = time.monotonic()
@@ -80,7 +80,7 @@ class Bot:
                     due += FRAME
                 due += PAUSE
         except ConnectionClosed:
-            pass  # the client had heard enough
+            pass  # the client has disconnected
 
 
 def main() -> None:

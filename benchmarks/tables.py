@@ -1,4 +1,4 @@
-"""Which figures are shown, in which tables, and which targets they have to reach."""
+"""The tables of the page, their figures, and the targets of these."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Row:
     """A figure of a scenario, as a row of a table.
 
     Attributes:
-        words: what it is.
-        unit: of the figure; "" if the words say it.
-        digits: decimals that are shown of the figure itself.
-        has_ratio: whether its ratio to another's says anything.
+        words: the description.
+        unit: the unit of the figure; "" if the words say it.
+        digits: the number of decimals.
+        has_ratio: whether its ratio to another peer's is meaningful.
     """
 
     words: str
@@ -30,7 +30,7 @@ class Row:
 
     @property
     def heading(self) -> str:
-        """Words and unit."""
+        """The description and the unit."""
         return ", ".join(filter(None, (self.words, self.unit)))
 
 
@@ -53,9 +53,9 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
         Row("request p99, busy main thread", "switch intervals", "busy-request", "p99_intervals", 2),
         Row("events a second", "", "events", "per_second"),
         Row("CPU of an event", "µs", "events", "cpu_us", 1),
-        Row("pieces of audio a second, down", "", "audio-down", "per_second"),
-        Row("pieces of audio a second, up", "", "audio-up", "per_second"),
-        Row("CPU of a piece of audio, up", "µs", "audio-up", "cpu_us", 1),
+        Row("audio frames a second, down", "", "audio-down", "per_second"),
+        Row("audio frames a second, up", "", "audio-up", "per_second"),
+        Row("CPU of an audio frame, up", "µs", "audio-up", "cpu_us", 1),
         Row("CPU of a minute of talk", "s", "minute", "cpu_seconds", 2),
     ),
     "process": (
@@ -68,10 +68,10 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
         Row("growth over two million events", "MB", "growth", "mb", 2),
         Row("a request is given up late by", "ms", "timeouts", "request_ms", 2),
         Row("connect is given up late by", "ms", "timeouts", "connect_ms", 2),
-        Row("paced sound, off its time, p50", "µs", "jitter", "p50_us"),
-        Row("paced sound, off its time, p99", "µs", "jitter", "p99_us"),
-        Row("paced sound, its drift", "µs", "jitter", "drift_us", has_ratio=False),
-        Row("paced sound, drift in ten minutes", "µs", "drift", "drift_us", has_ratio=False),
+        Row("paced audio, off its time, p50", "µs", "jitter", "p50_us"),
+        Row("paced audio, off its time, p99", "µs", "jitter", "p99_us"),
+        Row("paced audio, its drift", "µs", "jitter", "drift_us", has_ratio=False),
+        Row("paced audio, drift in ten minutes", "µs", "drift", "drift_us", has_ratio=False),
         Row("the same, off its time, p50", "µs", "drift", "p50_us"),
         Row("the same, off its time, p99", "µs", "drift", "p99_us"),
         Row("system calls in 20 ms of talk", "", "system-calls", "in_20_ms", 1),
@@ -82,9 +82,9 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
             ("CPU", "% of a core", "cpu_percent", 1),
             ("event p50", "ms", "p50_ms", 2),
             ("event p99", "ms", "p99_ms", 2),
-            ("largest gap in the sound", "ms", "gap_ms", 0),
+            ("largest gap in the audio", "ms", "gap_ms", 0),
             ("events that came in time", "share", "events_share", 3),
-            ("sound that was heard in time, of the worst session", "share", "sound_share", 3),
+            ("audio that arrived in time, of the worst session", "share", "sound_share", 3),
             ("the server itself was late by, at most", "ms", "server_late_ms", 1),
             ("memory of each", "kB", "kb_each", 1),
             ("threads", "", "threads", 0),
@@ -93,7 +93,7 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
     ),
 }
 
-#: The table of other Pythons has these.
+#: The rows of the table of Python versions.
 PYTHON_ROWS: Final = tuple(
     row
     for row in TABLES["session"]
@@ -112,12 +112,12 @@ PYTHON_PEERS: Final = ("ours", "ours-default", "ref")
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What a figure has to reach: at least, or at most, so much.
+    """The limit of a figure: its least or its greatest value.
 
     Attributes:
-        words: the figure.
-        over: the peer that it is divided by; "" if it is the figure itself that counts.
-        signed: whether it may be off to either side.
+        words: the description.
+        over: the peer by whose figure it is divided; "" for the figure itself.
+        signed: whether the figure may be negative, and its amount counts.
     """
 
     words: str
@@ -136,7 +136,7 @@ class Target:
         return f"{sign} {limit:g}" + (f" x {self.over}" if self.over else "")
 
     def judge(self, value: float) -> str:
-        """Whether it is met, and else by how much not."""
+        """Return whether the target is met, or by how much it is missed."""
         if self.least is not None:
             return "met" if value >= self.least else f"missed by {1 - value / self.least:.0%}"
         assert self.most is not None
@@ -164,7 +164,7 @@ TARGETS: Final[Sequence[Target]] = (
         over="ref",
         least=1.4,
     ),
-    Target(words="pieces of audio a second, down", scenario="audio-down", figure="per_second", over="ref", least=4.5),
+    Target(words="audio frames a second, down", scenario="audio-down", figure="per_second", over="ref", least=4.5),
     Target(words="request p50", scenario="request", figure="p50_us", over="ref", most=0.95),
     Target(words="request p50", scenario="request", figure="p50_us", over="pipecat-pipeline", most=0.30),
     Target(words="event p50, 1000 a second", scenario="latency-1000", figure="p50_us", over="ref", most=1.4),
@@ -173,9 +173,9 @@ TARGETS: Final[Sequence[Target]] = (
     Target(words="close, ms", scenario="connect", figure="close_ms", most=1),
     Target(words="a request is given up late by, ms", scenario="timeouts", figure="request_ms", most=2),
     Target(words="connect is given up late by, ms", scenario="timeouts", figure="connect_ms", most=2),
-    Target(words="paced sound, off its time, p50, µs", scenario="jitter", figure="p50_us", most=50),
-    Target(words="paced sound, off its time, p99, µs", scenario="jitter", figure="p99_us", most=5000),
-    Target(words="paced sound, drift in ten minutes, µs", scenario="drift", figure="drift_us", most=1000, signed=True),
+    Target(words="paced audio, off its time, p50, µs", scenario="jitter", figure="p50_us", most=50),
+    Target(words="paced audio, off its time, p99, µs", scenario="jitter", figure="p99_us", most=5000),
+    Target(words="paced audio, drift in ten minutes, µs", scenario="drift", figure="drift_us", most=1000, signed=True),
     *(
         Target(
             words=f"CPU of {number} sessions",
@@ -189,7 +189,7 @@ TARGETS: Final[Sequence[Target]] = (
     *(
         Target(words=f"500 sessions: {words}", scenario="sessions-500", figure=figure, least=least, most=most)
         for words, figure, least, most in (
-            ("share of the sound in time", "sound_share", 0.995, None),
+            ("share of the audio in time", "sound_share", 0.995, None),
             ("share of the events in time", "events_share", 0.995, None),
             ("largest gap, ms", "gap_ms", None, 60),
             ("event p99, ms", "p99_ms", None, 5),

@@ -1,4 +1,4 @@
-"""The message that both sides exchange, and the classes that an inbound message's `data` is decoded into."""
+"""The message that client and bot exchange, and the classes that the `data` of inbound messages is decoded into."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ __all__ = [
     "RTVIClientConfigOption",
 ]
 
-if not TYPE_CHECKING:  # to a type checker it would mean that there is any name
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        # To make these classes takes as long as ten sessions take to begin: they wait for the first session, or for a
-        # program that names one.
+        # Making these classes takes as long as connecting ten sessions, so it waits for the first session, or for an
+        # application that uses one of the names.
         if name in __all__:
             for kind in ("speech", "application", "service"):
                 module = import_module(f".protocol.{kind}_payloads", __package__)

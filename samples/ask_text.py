@@ -1,4 +1,4 @@
-"""Ask a bot in writing: one question of the application's own, then whatever is given on the command line.
+"""Ask a bot in writing: one request of the application, then the questions on the command line.
 
     python3 run.py sample ask_text --url ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
 
@@ -16,9 +16,9 @@ from rtvi_sync.testing import EmbeddedBot
 
 
 def ask(client: RTVIClient, question: str) -> str:
-    """Send a text and gather the words of the answer."""
+    """Send a text, and return the words of the answer."""
     words = []
-    # First listen, then ask: the answer may be faster than the next line of the program.
+    # The stream is opened first: the answer may arrive before the next line runs.
     with client.events("bot-llm-text", "bot-llm-stopped", timeout=30) as events:
         client.send_text(question, audio_response=False)
         for event in events:
@@ -29,11 +29,12 @@ def ask(client: RTVIClient, question: str) -> str:
 
 
 def talk(url: str, questions: list[str]) -> None:
-    # No microphone and no loudspeaker are wanted.
+    """Send a request, then ask all questions in one session."""
+    # Neither a microphone nor a speaker is opened.
     client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     with client:
         try:
-            # What kinds of request there are is up to the bot.
+            # The bot defines the types of requests.
             print("order 7 is", client.send_client_request("get-order", {"number": 7}, timeout=5))
         except RequestRejectedError as refusal:
             print("no such order:", refusal)
@@ -42,6 +43,7 @@ def talk(url: str, questions: list[str]) -> None:
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])

@@ -1,9 +1,9 @@
-"""One thread for everything: handlers run inside of the program's own loop, which also does something else.
+"""One thread for everything: handlers run inside the application's own loop, which also does other work.
 
     python3 run.py sample manual_events --url ws://localhost:7860/ws-client
 
-No handler runs while the loop is elsewhere, so that they may share its variables without a lock. That is what a game,
-a terminal user interface or a robot needs. Without a URL it talks to the built-in bot.
+Handlers run only inside `process_events()`, so that they share the loop's variables without a lock. A game, a terminal
+user interface or a robot needs that. Without a URL it talks to the built-in bot.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from rtvi_sync.testing import EmbeddedBot
 
 
 def talk(url: str) -> None:
+    """Ask for a story, and run the loop until the bot has told it."""
     client = RTVIClient.for_url(url, events="manual", enable_mic=False, speaker=NullSink(), connect_timeout=15)
     score = {"sentences": 0, "rounds": 0}
 
@@ -34,13 +35,14 @@ def talk(url: str) -> None:
         client.send_text("Tell me a story. Make it short.")
         give_up = time.monotonic() + 30
         while client.connected and time.monotonic() < give_up:
-            score["rounds"] += 1  # the work of the program
+            score["rounds"] += 1  # the work of the application
             client.process_events(timeout=0.05)
-    client.process_events()  # what came with the end of the session
+    client.process_events()  # the events of the end of the session
     print(f"{score['sentences']} sentences in {score['rounds']} rounds")
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     url = parser.parse_args().url

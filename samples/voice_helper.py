@@ -14,26 +14,27 @@ from rtvi_sync.testing import EmbeddedBot
 
 
 class VoiceHelper(RTVIClientHelper):
-    """Has the bot say something, in a voice. Its event `spoken` has the text of each speech that is over."""
+    """A helper that makes the bot speak, in a voice. Its event `spoken` has the text of each complete speech."""
 
     message_types = ("bot-tts-text", "bot-stopped-speaking")
     event_names = ("spoken",)
 
     def on_registered(self) -> None:
+        """Start with an empty speech."""
         self._words: list[str] = []
 
     def say(self, text: str) -> None:
-        """Have the bot say `text`, whatever its language model thinks of it."""
+        """Make the bot say `text`, without its language model."""
         self.client.action({"service": self.service, "action": "say", "arguments": [{"name": "text", "value": text}]})
 
     def use(self, voice: str) -> str:
-        """Change the voice. Returns the one before."""
+        """Change the voice, and return the one before."""
         before = str(self.client.get_service_option_value_from_config(self.service, "voice"))
         self.client.update_config([{"service": self.service, "options": [{"name": "voice", "value": voice}]}])
         return before
 
     def handle_message(self, message: RTVIMessage) -> None:
-        """Called for the types above, in order, where handlers of events are called."""
+        """Collect words, and emit `spoken` at the end of a speech. Called in order, on the handlers' thread."""
         if message.type == "bot-tts-text":
             self._words.append(message.data["text"])
         else:
@@ -42,6 +43,7 @@ class VoiceHelper(RTVIClientHelper):
 
 
 def talk(url: str) -> None:
+    """Change the voice, and make the bot speak."""
     client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     voice = client.register_helper("tts", VoiceHelper({"on_spoken": lambda text: print("spoken:", text)}))
     with client:
@@ -52,6 +54,7 @@ def talk(url: str) -> None:
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     bot = EmbeddedBot(version="0.3.0", config=[{"service": "tts", "options": [{"name": "voice", "value": "bass"}]}])

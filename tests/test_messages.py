@@ -97,7 +97,7 @@ def test_payloads_take_keywords_only() -> None:
 
 
 def test_config_entries_can_be_written_by_position() -> None:
-    """A program writes a config as service, list of options; the entry keeps a tuple."""
+    """An application writes a config as service, list of options; the entry keeps a tuple."""
     entry = RTVIClientConfigOption("llm", options=[ConfigOption("model", "large")])
     assert entry.options == (ConfigOption(name="model", value="large"),)
     assert entry == RTVIClientConfigOption(service="llm", options=(ConfigOption("model", "large"),))

@@ -1,4 +1,4 @@
-"""The closing lines of `run.py test --matrix`: what each version came to, and what was not tested."""
+"""The closing lines of `run.py test --matrix`: the result of each version, and what was not tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Make = Callable[..., Result]
 
 @pytest.fixture
 def result(tmp_path: Path) -> Make:
-    """Makes a result of an exit status, and of counts if there are any."""
+    """Return a function that makes a result from an exit status and optional counts."""
 
     def make(name: str, status: int, *counts: object) -> Result:
         file = tmp_path / name
@@ -35,7 +35,7 @@ def result(tmp_path: Path) -> Make:
 
 
 def test_each_version_has_a_line_and_the_sum_comes_last(result: Make) -> None:
-    """What was skipped is told with its reason, and what could not be had by its name."""
+    """Skips are listed with their reasons, and unavailable parts by name."""
     results = [result("Python 3.10", 0, 7, 0, {"no camera": 2}), result("Python 3.13", 1, 5, 3, {})]
 
     assert summary(results, ["Python 3.14: was not found"]) == [
@@ -49,14 +49,14 @@ def test_each_version_has_a_line_and_the_sum_comes_last(result: Make) -> None:
 
 
 def test_a_run_that_fails_without_a_failed_test_counts_as_one(result: Make) -> None:
-    """As it does when it has left no counts, whatever its status was."""
+    """A run without counts has failed, whatever its status."""
     runs = [result("collected nothing", 5, 0, 0, {}), result("was killed", 137), result("told nothing", 0)]
 
     assert [(one.passed, one.failed, one.good) for one in runs] == [(0, 1, False)] * 3
 
 
 def test_a_silent_skip_fails_the_run(result: Make) -> None:
-    """A test that is skipped says why."""
+    """Each skipped test needs a reason."""
     silent = result("silent", 0, 7, 0, {"": 1})
 
     assert not silent.good
@@ -66,7 +66,7 @@ def test_a_silent_skip_fails_the_run(result: Make) -> None:
 def test_a_run_that_is_stopped_fails_and_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The runs after it are not kept from their turn."""
+    """Later runs still take place."""
 
     def stop(*_: object, **__: str) -> int:
         raise SetupError("stopped after 9 s: pytest")
@@ -82,7 +82,7 @@ def test_a_run_that_is_stopped_fails_and_is_told(
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
 def test_pytest_writes_its_counts(tmp_path: Path, processes: tuple[str, ...]) -> None:
-    """With one process and with several, failures, errors and skips included."""
+    """The counts include failures, errors and skips, with one process and with several."""
     tests = """
 import pytest
 def test_good(): pass

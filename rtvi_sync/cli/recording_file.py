@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
-from rtvi_sync.recording.recorder import AudioSegment
+from rtvi_sync.recording.recorder import AudioSegment, write_conversation
 
 
 def writable_path(path: Path, option: str) -> Path:

@@ -233,7 +233,7 @@ class SessionManager:
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
         """Wait for a session that is ending, which takes a moment."""
         if previous is not None and previous.ending.has_begun and not previous.in_other_process:
-            previous.ending.wait_closed(Deadline(deadline.sooner(limits.TEARDOWN_LIMIT)))
+            previous.ending.wait_closed(Deadline(deadline.at_most(limits.TEARDOWN_LIMIT)))
         elif previous is not None and previous.live:
             previous.runtime.io.check()  # if its descriptors are gone, its end begins
 

@@ -125,8 +125,8 @@ class Sessionless:
                 publisher.move(TransportState.AUTHENTICATING)
                 bundle = start.send()
             except BaseException as error:
-                by_program = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
-                publisher.move(TransportState.DISCONNECTED if by_program else TransportState.ERROR)
+                by_application = isinstance(error, DisconnectedError) or not isinstance(error, Exception)
+                publisher.move(TransportState.DISCONNECTED if by_application else TransportState.ERROR)
                 raise
             publisher.move(TransportState.AUTHENTICATED)
             publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))

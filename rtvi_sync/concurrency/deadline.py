@@ -51,7 +51,7 @@ class Deadline:
         """Whether no time is left."""
         return self._end is not None and time.monotonic() >= self._end
 
-    def sooner(self, timeout: float) -> float:
+    def at_most(self, timeout: float) -> float:
         """Return the seconds left, but at most `timeout`."""
         remaining = self.remaining()
         return timeout if remaining is None else min(timeout, remaining)

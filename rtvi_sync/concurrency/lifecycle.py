@@ -217,7 +217,7 @@ def register_idle(thing: Idle) -> None:
     _idle.append(thing)
 
 
-def send_idle_home() -> None:
+def stop_idle_threads() -> None:
     """End all idle threads of the package."""
     deadline = Deadline(_IDLE_LIMIT)
     for thing in _idle:
@@ -308,10 +308,10 @@ def _at_exit() -> None:
             thing.at_exit(deadline)
         except Exception:
             logger.exception("Ending a live session at exit failed")
-    send_idle_home()
+    stop_idle_threads()
 
 
 if hasattr(os, "register_at_fork"):
     # A process without sessions must have no threads, because from Python 3.12 on a fork with threads warns.
-    os.register_at_fork(before=send_idle_home, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=stop_idle_threads, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

@@ -51,7 +51,7 @@ class Runtime:
         for thread in (self.io.thread, *self.workers.threads()):
             if thread is not threading.current_thread():
                 join_thread(thread, deadline)
-        self.timer.join(deadline.sooner(5.0))
+        self.timer.join(deadline.at_most(5.0))
 
 
 class _RuntimeSlot:

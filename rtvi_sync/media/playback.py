@@ -205,7 +205,7 @@ class QueuedSpeaker:
             sink has everything and is closed, or hangs.
         """
         taken_at = self._halted_at
-        while not self._thread.wait(Deadline(deadline.sooner(taken_at + patience - time.monotonic()))):
+        while not self._thread.wait(Deadline(deadline.at_most(taken_at + patience - time.monotonic()))):
             if self._thread.is_current:
                 return True
             taken_at = max(taken_at, self._taken_at)

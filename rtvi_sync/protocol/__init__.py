@@ -1,1 +1,1 @@
-"""Floor 0: the protocol as data and pure functions. No thread, no socket, no clock."""
+"""The protocol as data and pure functions, without threads, sockets and clocks."""

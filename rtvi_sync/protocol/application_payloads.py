@@ -1,9 +1,9 @@
-"""What the `data` of an inbound message holds when it is for the program around the talk: function calls, commands.
+"""The payloads of inbound messages for the application: function calls, results, UI commands and jobs.
 
-Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
 
-# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+# No `from __future__ import annotations`, because the decoder needs the annotations as types, not as strings.
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from .decoding import Payload, sent_as, variant_of
 
 @attrs.frozen(kw_only=True)
 class LLMFunctionCallStartedData(Payload):
-    """The language model begins to call a function; its name is None where the bot withholds it."""
+    """The language model begins to call a function; its name is None if the bot withholds it."""
 
     function_name: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class LLMFunctionCallInProgressData(Payload):
-    """A function is running; name and arguments are None where the bot withholds them."""
+    """A function is running; name and arguments are None if the bot withholds them."""
 
     tool_call_id: str
     function_name: str | None = None
@@ -32,7 +32,7 @@ class LLMFunctionCallInProgressData(Payload):
 
 @attrs.frozen(kw_only=True)
 class LLMFunctionCallStoppedData(Payload):
-    """A function has ended. `result` is None where the bot withholds it, and where it is empty, 0 or False."""
+    """A function has ended. `result` is None if the bot withholds it, or if it is empty, 0 or False."""
 
     tool_call_id: str
     cancelled: bool = False
@@ -61,7 +61,7 @@ class AppendToContextResultData(Payload):
 
 @attrs.frozen(kw_only=True)
 class StorageItemStoredData(Payload):
-    """The bot has stored something: what it did ("append"), and with what (any JSON)."""
+    """The bot has stored items (any JSON): the `action` is its operation ("append")."""
 
     action: str
     items: Any = None
@@ -69,13 +69,13 @@ class StorageItemStoredData(Payload):
 
 @attrs.frozen(kw_only=True)
 class UICommandData(Payload):
-    """The bot wants the user interface to do something: a command of the application, with any JSON."""
+    """A command of the bot to the user interface. The application defines its name and its payload (any JSON)."""
 
     command: str
     payload: Any = None
 
 
-# What protocol 1.3 called the jobs of a group.
+# The kinds of protocol 1.3, and their later names.
 _KINDS = {"task_update": "job_update", "task_completed": "job_completed"}
 
 
@@ -85,14 +85,14 @@ def _kind(kind: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class UIJobGroupData(Payload):
-    """A step in the life of a group of jobs. A known `kind` comes as one of the subclasses.
+    """A change of a group of jobs. A known `kind` is decoded into one of the subclasses.
 
-    Bots of protocol 1.3 send the same as `ui-task`, of a task's agents; it is given here by its later names.
+    Bots of protocol 1.3 send it as `ui-task`, about the agents of a task; the fields have their later names here.
 
     Attributes:
         kind: "group_started", "job_update", "job_completed", "group_completed".
-        job_id: the group; what `cancel_ui_job_group` takes.
-        at: milliseconds since the epoch, by the bot's clock; 0 if not told.
+        job_id: the id of the group, an argument of `cancel_ui_job_group`.
+        at: milliseconds since the epoch, by the bot's clock; 0 if not sent.
     """
 
     kind: str = attrs.field(converter=_kind)
@@ -103,7 +103,7 @@ class UIJobGroupData(Payload):
 @variant_of(UIJobGroupData, "kind", "group_started")
 @attrs.frozen(kw_only=True)
 class UIJobGroupStartedEnvelope(UIJobGroupData):
-    """A group has begun: its workers, a label for people (or None), and whether the client may cancel it."""
+    """A group has begun: its workers, a label to show (or None), and whether the client may cancel it."""
 
     workers: tuple[str, ...] = attrs.field(default=(), metadata=sent_as("workers", "agents"))
     label: str | None = None
@@ -114,7 +114,7 @@ class UIJobGroupStartedEnvelope(UIJobGroupData):
 @variant_of(UIJobGroupData, "kind", "task_update")
 @attrs.frozen(kw_only=True)
 class UIJobUpdateEnvelope(UIJobGroupData):
-    """A worker has got further; `data` is any JSON of its own."""
+    """A worker reports progress; `data` is any JSON."""
 
     worker_name: str = attrs.field(metadata=sent_as("worker_name", "agent_name"))
     data: Any = None

@@ -1,7 +1,7 @@
-"""Frames of audio, of which there are hundreds a second, sooner than `frames` reads and writes them.
+"""A faster codec than `frames` for audio frames, of which there are hundreds a second.
 
-What one side sends is alike from frame to frame, but for a number, a name with a number, and the samples. So protobuf
-reads and writes one, and the others go by its bytes.
+The frames that one side sends differ only in a number, a name with a number, and the samples. So protobuf reads and
+writes the first one, and the others are matched against, and made from, its bytes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Final
 
 from . import frames
 
-# A frame that holds audio and nothing else, up to its samples: how much there is, id, name, how many samples.
+# A frame that holds only audio, up to its samples: length, id, name, length of the samples.
 _HEAD: Final = re.compile(
     rb"(\x12[\x80-\xff]*[\0-\x7f])(\x08[\x80-\xff]{0,8}[\0-\x7f])?"
     rb"(?:(\x12[\0-\x7f])([ -~]*))?(\x1a[\x80-\xff]*[\0-\x7f])"
 )
-# To learn a frame takes as long as to read a hundred: of frames that are all different not each one is learned.
-_LEARN_EVERY: Final = 64
+# Making a template takes as long as decoding a hundred frames, so of frames that all differ only each 64th is used.
+_UPDATE_EVERY: Final = 64
 
 
 class AudioFrameTemplate:
-    """The frames of audio that one side sends, after the first one. Used by one thread.
+    """The pattern of the audio frames that one side sends. Used by one thread.
 
     Attributes:
-        size: in bytes; frames of another one need not be asked for.
-        match: the match of a frame that is like the one that was learned, whose group 1 is its PCM; None of any other.
-            Whatever it matches, `frames.content()` reads as the same PCM, and as the next two.
+        size: in bytes; frames of another size do not match.
+        match: matches a frame of the same form as the last one that `update()` used; group 1 is its PCM. For each frame
+            that matches, `frames.decode_kind()` returns the same PCM, sample rate and number of channels.
         sample_rate: as in `frames.AudioRawFrame`.
-        num_channels: likewise.
-        seconds: how long it takes to say.
+        num_channels: as in `frames.AudioRawFrame`.
+        seconds: the duration of one frame.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class AudioFrameTemplate:
         self._others = 0
 
     def update(self, data: bytes, pcm: bytes, sample_rate: int, num_channels: int) -> None:
-        """Take a frame that did not match for the usual one, now and then.
+        """Make the template from each 64th frame that did not match.
 
         Args:
-            data: its bytes.
-            pcm, sample_rate, num_channels: what protobuf reads in it.
+            data: the bytes of the frame.
+            pcm, sample_rate, num_channels: its content, decoded by protobuf.
         """
         others, self._others = self._others, self._others + 1
-        if others % _LEARN_EVERY or not (pcm and sample_rate and num_channels):
+        if others % _UPDATE_EVERY or not (pcm and sample_rate and num_channels):
             return
         head, tail = _HEAD.match(data), _tail(sample_rate, num_channels)
         if head is None or data[head.end() :] != pcm + tail:
@@ -71,19 +71,19 @@ class AudioFrameTemplate:
 
 
 def encode_audio(pcm: bytes, sample_rate_hz: int) -> bytes:
-    """What `frames.encode()` returns for an `AudioRawFrame` with one channel."""
-    head, tail = _around(len(pcm), sample_rate_hz)
+    """Return what `frames.encode()` returns for an `AudioRawFrame` with one channel."""
+    head, tail = _head_and_tail(len(pcm), sample_rate_hz)
     return b"".join((head, pcm, tail))
 
 
 @functools.lru_cache(maxsize=64)
-def _around(size: int, sample_rate_hz: int) -> tuple[bytes, bytes]:
-    whole = frames.encode(frames.AudioRawFrame(audio=bytes(size), sample_rate=sample_rate_hz))
+def _head_and_tail(size: int, sample_rate_hz: int) -> tuple[bytes, bytes]:
+    frame = frames.encode(frames.AudioRawFrame(audio=bytes(size), sample_rate=sample_rate_hz))
     tail = _tail(sample_rate_hz, 1)
-    return whole[: len(whole) - size - len(tail)], tail
+    return frame[: len(frame) - size - len(tail)], tail
 
 
 def _tail(sample_rate: int, num_channels: int) -> bytes:
-    """What follows the samples of a frame."""
+    """Return the bytes after the samples of a frame."""
     bare = frames.AudioRawFrame(audio=b"", sample_rate=sample_rate, num_channels=num_channels)
-    return frames.encode(bare)[2:]  # without the kind of frame, and how much there is
+    return frames.encode(bare)[2:]  # without the tag of the frame and its length

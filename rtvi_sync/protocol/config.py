@@ -1,4 +1,4 @@
-"""A bot's config as data: services in an order that matters, each with options. Every function returns copies.
+"""A bot's config as data: services in a significant order, each with options. Every function returns copies.
 
 Entries are `RTVIClientConfigOption` objects, or mappings of their shape:
 ``{"service": "llm", "options": [{"name": "model", "value": "large"}]}``.
@@ -26,17 +26,17 @@ _OPTIONS = iterable("a list of options")
 
 
 def config_of(value: ConfigLike, name: str = "config") -> Config:
-    """A deep copy of a config, every entry an `RTVIClientConfigOption`.
+    """Return a deep copy of a config, every entry an `RTVIClientConfigOption`.
 
     Raises:
-        TypeError: it is not a list of services with options; the message says where.
+        TypeError: it is not a list of services with options; the message names the place.
     """
     _SERVICES.check_one(name, value)
     return [_service_of(entry, f"{name}[{index}]") for index, entry in enumerate(value)]
 
 
 def as_json(config: ConfigLike) -> list[dict[str, Any]]:
-    """The config as JSON has it. Raises as `config_of()` does."""
+    """Return the config as plain JSON. Raises as `config_of()` does."""
     return [
         {
             "service": entry.service,
@@ -48,21 +48,21 @@ def as_json(config: ConfigLike) -> list[dict[str, Any]]:
 
 
 def options_of(config: ConfigLike, service: str) -> RTVIClientConfigOption | None:
-    """The first entry of `service`; None if there is none."""
+    """Return the first entry of `service`; None if there is none."""
     return next((entry for entry in config_of(config) if entry.service == service), None)
 
 
 def value_of(config: ConfigLike, service: str, option: str) -> Any:
-    """The value of an option; None if there is no such service or option."""
+    """Return the value of an option; None if there is no such service or option."""
     entry = options_of(config, service)
     return next((item.value for item in entry.options if item.name == option), None) if entry is not None else None
 
 
 def with_options(config: ConfigLike, service: str, options: OptionsLike) -> Config:
-    """The config with one option, or several, of a service set. What is new is appended, the order stays.
+    """Return the config with one or more options of a service set. New entries are appended; the order is kept.
 
     Raises:
-        TypeError: something is neither a config nor an option; the message says what.
+        TypeError: an argument is no config or no option; the message names the place.
     """
     changed = config_of(config)
     position = next((index for index, entry in enumerate(changed) if entry.service == service), len(changed))
@@ -78,7 +78,7 @@ def with_options(config: ConfigLike, service: str, options: OptionsLike) -> Conf
 
 
 def with_config(config: ConfigLike, changes: ConfigLike) -> Config:
-    """The config with all options of `changes` set, as by `with_options()` for each service."""
+    """Return the config with all options of `changes` set, as by `with_options()` for each service."""
     changed = config_of(config)
     for entry in config_of(changes, "config_options"):
         changed = with_options(changed, entry.service, entry.options)
@@ -119,8 +119,8 @@ def _copied(value: Any, where: str) -> Any:
         return copy.deepcopy(value)
     except RecursionError:
         raise ValueError(f"{where} is nested too deeply for JSON. Pass data with fewer levels") from None
-    except TypeError:  # as of a lock or a file
-        raise TypeError(f"{where} holds something that cannot be copied. Pass data as JSON has it") from None
+    except TypeError:  # a lock or a file, for example
+        raise TypeError(f"{where} holds an object that cannot be copied. Pass plain JSON data") from None
 
 
 def _check_mapping(value: Any, where: str, cls: type[object], *keys: str) -> None:

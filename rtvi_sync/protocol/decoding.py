@@ -1,4 +1,4 @@
-"""From plain JSON to payload classes, driven by nothing but the fields of the class."""
+"""Decoders from plain JSON to payload classes, made from the fields of the classes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import attrs
 from ..errors import ProtocolError
 
 Decoder = Callable[[Any], Any]
-"""Takes a JSON value; returns what it means or raises `MismatchError`."""
+"""A function that takes a JSON value and returns its meaning or raises `MismatchError`."""
 
 
 class MismatchError(ProtocolError):
-    """A JSON value is not what its place asks for.
+    """A JSON value has the wrong type.
 
     Args:
-        expected: the type that JSON should give.
-        value: what came; NOTHING if nothing did. It stays out of the text: it may be huge, and it may be secret.
-        path: where, from the value that the decoder was given on, such as ".text".
+        expected: the expected type.
+        value: the value; NOTHING if it is absent. It is not in the text, because it may be huge or secret.
+        path: its place in the value that the decoder was given, such as ".text".
     """
 
     def __init__(self, expected: type, value: Any, path: str = "") -> None:
         got = "nothing" if value is attrs.NOTHING else "null" if value is None else type(value).__name__
         self._what = f"expected {expected.__name__}, got {got}"
-        #: Whoever decodes the value around it puts that one's place in front.
+        #: The decoder of the containing value puts the path of this value in front.
         self.path: str = path
         super().__init__(self._what)
 
@@ -37,22 +37,22 @@ class MismatchError(ProtocolError):
 
 @attrs.frozen(kw_only=True)
 class Payload:
-    """Base of all payload classes.
+    """The base of all payload classes.
 
-    A field without a default must be there; any other may be absent or null and then has its default. `int` means a
-    JSON integer, `float` any JSON number, a tuple a JSON array, `dict[str, Any]` any JSON object, `Any` any JSON.
+    A field without a default is required; any other may be absent or null and then has its default. `int` means a JSON
+    integer, `float` any JSON number, a tuple a JSON array, `dict[str, Any]` any JSON object, `Any` any JSON.
 
     Attributes:
-        extra: the fields of the message that its class does not know, as they came.
+        extra: the fields of the message that its class does not know, as received.
     """
 
-    # Not hashed, so that a payload of plain values can be a key although a dict cannot.
+    # Not hashed, so that a payload of plain values is hashable although a dict is not.
     extra: dict[str, Any] = attrs.field(factory=dict, hash=False, repr=False)
 
-    if not typing.TYPE_CHECKING:  # or any misspelt attribute would be one
+    if not typing.TYPE_CHECKING:  # a type checker would accept any misspelt attribute
 
         def __getattr__(self, name: str) -> Any:
-            # Few look at `extra`, and a dict for each message would be one more thing for the garbage collector.
+            # `extra` is rarely used, and a dict for each message would be more work for the garbage collector.
             if name != "extra":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             extra: dict[str, Any] = {}
@@ -66,16 +66,16 @@ _variants: dict[type[Payload], tuple[str, dict[str, type[Payload]]]] = {}
 
 
 def sent_as(*names: str) -> Mapping[str, Any]:
-    """Metadata of a field that the wire calls by one of `names`: the first that is there and not null counts."""
+    """Return the metadata of a field with other names on the wire. The first that is present and not null counts."""
     return {"names": names}
 
 
 ANY_SHAPE: Mapping[str, Any] = {"any_shape": True}
-"""Metadata of a field that bots fill as they like: what does not fit counts as absent and does not cost the message."""
+"""The metadata of a field that bots fill as they like: a value of another type counts as absent and is no error."""
 
 
 def variant_of(base: type[Payload], tag: str, value: str) -> Callable[[type[PayloadT]], type[PayloadT]]:
-    """Decorates the subclass that `base` is decoded into when its field `tag` has this value."""
+    """Decorate the subclass that `base` is decoded into when its field `tag` has this value."""
 
     def register(cls: type[PayloadT]) -> type[PayloadT]:
         _variants.setdefault(base, (tag, {}))[1][value] = cls
@@ -85,10 +85,10 @@ def variant_of(base: type[Payload], tag: str, value: str) -> Callable[[type[Payl
 
 
 def decoder_of(cls: type[Payload]) -> Decoder:
-    """Returns the decoder of a payload class. Everything that can be known before the first message is worked out here.
+    """Return the decoder of a payload class. All work that does not depend on a message is done here, once.
 
     Raises:
-        TypeError: a field has an annotation that JSON cannot mean.
+        TypeError: a field has an annotation without a meaning in JSON.
     """
     if cls not in _variants:
         return _object_decoder(cls)
@@ -113,7 +113,7 @@ def _object_decoder(cls: type[Payload]) -> Decoder:
     def decode(data: Any) -> Any:
         if type(data) is not dict:
             raise MismatchError(dict, data)
-        # Field by field, past the class's own __init__: a frozen one takes twice as long.
+        # Without the class's own __init__, because that of a frozen class takes twice as long.
         payload = new(cls)
         all_known = len(data) == size
         for put, name, plain, step in plan:
@@ -122,7 +122,7 @@ def _object_decoder(cls: type[Payload]) -> Decoder:
                 put(payload, value)
             else:
                 put(payload, step.read(data))
-                all_known = False  # it may not be there
+                all_known = False  # the field may be absent
         if not all_known and (unknown := _unknown(steps, data)):
             put_extra(payload, unknown)
         return payload
@@ -136,33 +136,33 @@ def _unknown(steps: list[_Step], data: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Nothing:
-    """What no value of JSON is."""
+    """The type of no JSON value."""
 
 
 @attrs.frozen
 class _Step:
-    """How one field is read."""
+    """The decoding of one field."""
 
     field: str
     name: str  # on the wire
     synonyms: tuple[str, ...]
-    kinds: tuple[type, ...]  # what JSON may give; empty: anything
+    kinds: tuple[type, ...]  # the accepted JSON types; empty: any
     convert: Decoder | None
-    default: Any  # NOTHING if the field must be there; `dict` for a new one each time
-    plain: type = attrs.field(init=False)  # a value of this type, the usual one, is the field's as it is
+    default: Any  # NOTHING if the field is required; `dict` for a new dict each time
+    plain: type = attrs.field(init=False)  # a value of this type needs no conversion
 
     def __attrs_post_init__(self) -> None:
         is_plain = self.kinds and self.convert is None
         object.__setattr__(self, "plain", self.kinds[0] if is_plain else _Nothing)
 
     def name_in(self, data: dict[str, Any]) -> str:
-        """What the field is called there."""
+        """Return the name of the field in `data`."""
         if data.get(self.name) is None:
             return next((synonym for synonym in self.synonyms if data.get(synonym) is not None), self.name)
         return self.name
 
     def read(self, data: dict[str, Any]) -> Any:
-        """The field's value. Raises MismatchError."""
+        """Return the field's value. Raises MismatchError."""
         name = self.name_in(data)
         value = data.get(name)
         if value is None:
@@ -183,20 +183,20 @@ class _Step:
 def _step(field: attrs.Attribute[Any]) -> _Step:
     default = getattr(field.default, "factory", field.default)
     if callable(default) and default is not dict:
-        raise TypeError(f"{field.name}: the only default that is made anew each time is a dict")
+        raise TypeError(f"{field.name}: the only supported factory of a default is dict")
     kinds, convert = _reader(field.type)
     if field.metadata.get("any_shape"):
         kinds, convert = (), _or_default(kinds, convert, default)
     if field.converter is not None:
         convert = _both(convert, cast(Decoder, field.converter))
     if default is attrs.NOTHING and not kinds:
-        raise TypeError(f"{field.name}: null means absent, so a field of any JSON needs a default")
+        raise TypeError(f"{field.name}: null means absent, so a field of type Any needs a default")
     name, *synonyms = field.metadata.get("names", (field.name,))
     return _Step(field.name, name, tuple(synonyms), kinds, convert, default)
 
 
 def _putter(cls: type[Payload], name: str) -> Callable[[Any, Any], None]:
-    """What sets an attribute of an object that is frozen from then on: the slot itself."""
+    """Return the setter of an attribute's slot, which bypasses the frozen class."""
     slot: types.MemberDescriptorType = getattr(cls, name)
     return slot.__set__
 
@@ -206,7 +206,7 @@ def _both(first: Decoder | None, second: Decoder) -> Decoder:
 
 
 def _reader(hint: Any) -> tuple[tuple[type, ...], Decoder | None]:
-    """What JSON gives for an annotation, as exact types: `int` excludes bool, `float` includes int."""
+    """Return the exact JSON types of an annotation, and a converter: `int` excludes bool, `float` includes int."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return (), None
@@ -222,7 +222,7 @@ def _reader(hint: Any) -> tuple[tuple[type, ...], Decoder | None]:
         return (list,), _tuple_decoder(*_reader(arguments[0]))
     if isinstance(hint, type) and issubclass(hint, Payload):
         return (dict,), decoder_of(hint)
-    raise TypeError(f"no JSON can mean {hint!r}")
+    raise TypeError(f"{hint!r} has no meaning in JSON")
 
 
 def _or_default(kinds: tuple[type, ...], convert: Decoder | None, default: Any) -> Decoder:

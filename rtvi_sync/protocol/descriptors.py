@@ -1,8 +1,7 @@
-"""Classes of protobuf messages, from facts about their fields.
+"""Classes of protobuf messages, built from descriptions of their fields.
 
-They are built in a descriptor pool of their own. Generated code would register ``frames.proto`` in the process-wide
-pool, where a server framework's own copy may already be, and it would tie the package to one runtime version of
-protobuf.
+They have their own descriptor pool. Generated code would register ``frames.proto`` in the process-wide pool, which may
+hold a server framework's copy already, and would require one runtime version of protobuf.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _Field: Final = descriptor_pb2.FieldDescriptorProto
 
 
 def build(package: str, fields: Mapping[str, str], name: str, kinds: Mapping[str, str]) -> Any:
-    """The class of a message that holds one of several others.
+    """Return the class of a message with a oneof of several other messages.
 
     Args:
-        package: of all of them.
+        package: the package of all of them.
         fields: the others by name: their fields in the order of their numbers, from 1, such as "id:uint64 pts?:uint64";
             "?" marks an optional field.
-        name: of the message.
-        kinds: its fields in the order of their numbers, and which of the others each holds.
+        name: the name of the message.
+        kinds: its fields in the order of their numbers, each with the name of its message.
     """
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(_describe(package, fields, name, kinds).SerializeToString())
@@ -36,7 +35,7 @@ def build(package: str, fields: Mapping[str, str], name: str, kinds: Mapping[str
 def _describe(
     package: str, fields: Mapping[str, str], name: str, kinds: Mapping[str, str]
 ) -> descriptor_pb2.FileDescriptorProto:
-    """What a compiler would have made of the ``.proto`` file."""
+    """Return the descriptor that a compiler would make from the ``.proto`` file."""
     file = descriptor_pb2.FileDescriptorProto(name="frames.proto", package=package, syntax="proto3")
     for message_name, facts in fields.items():
         message = file.message_type.add(name=message_name)

@@ -1,8 +1,8 @@
-"""Which messages there are: one table for all versions of the protocol.
+"""The message types, in one table for all versions of the protocol.
 
-Decoding, the gate for outbound messages and the tables of docs/protocol.md all come from it. The versions are those
-that Pipecat announced when it began or ceased to know a message, as the sources of its published releases say; a
-version here is (major, minor).
+It is the source of the decoding, the version check of outbound messages and the tables of docs/protocol.md. The
+versions are those that Pipecat announced when it added or removed a message, by the sources of its published releases.
+A version here is (major, minor).
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ VERSIONS: Mapping[Version, tuple[str, str]] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class MessageSpec:
-    """What is known about one type of message.
+    """The description of one message type.
 
     Attributes:
         type: the wire type, such as "bot-output".
         direction: "in": from the bot. "out": to the bot.
         event: the event that an inbound message causes; None for outbound ones.
-        payload: the class that its data is decoded into, given by its name, such as "speech.TranscriptData"; or None:
-            the data is handed over as it came.
+        payload: the class that its data is decoded into, given by its name, such as "speech.TranscriptData"; None:
+            the data is delivered as received.
         since: the first protocol version that knows it; None: all do.
         until: the first protocol version that no longer knows it; None: none yet.
-        feature: what an `UnsupportedFeatureError` calls it.
+        feature: its name in an `UnsupportedFeatureError`.
         answer: the type of the inbound message that answers an outbound one and has its id; None: none does.
-        instead: what a program uses with bots that no longer know it, as a sentence.
-        pipecat: in which releases of Pipecat it is, where its versions alone do not tell: a release may bring or remove
-            a message without announcing a new version.
+        instead: the replacement for bots that no longer know it, as a sentence.
+        pipecat: the releases of Pipecat that have it, if they differ from the versions: a release may add or remove a
+            message without announcing a new version.
     """
 
     type: str
@@ -76,7 +76,7 @@ class MessageSpec:
 
     @property
     def payload(self) -> PayloadClass | None:
-        # Its module is imported with the first session, see `load_payloads()`.
+        """The class itself. Its module is imported on first use, see `load_payloads()`."""
         if self._payload is None:
             return None
         kind, _, name = self._payload.partition(".")
@@ -86,7 +86,7 @@ class MessageSpec:
 
 @attrs.frozen(kw_only=True)
 class FieldSpec:
-    """What is known about a part of outbound messages that came, or went, without their type.
+    """The description of a field of outbound messages that was added or removed later than their type.
 
     Attributes:
         since: the first protocol version that knows it.
@@ -99,25 +99,25 @@ class FieldSpec:
 
 @functools.cache
 def load_payloads() -> None:
-    """Import the classes of all payloads now, for the reason of `frames.load()`."""
+    """Import the payload classes now, for the reason of `frames.load()`."""
     for spec in (*INBOUND.values(), *OUTBOUND.values()):
-        spec.payload  # noqa: B018 - to look at it is what imports
+        spec.payload  # noqa: B018 - the property imports the module
 
 
-# By the type of the message, from the first one on.
+# By message type, each from its first message on.
 _decoders: dict[str, Decoder | None] = {}
 
 
 def decode_payload(spec: MessageSpec, data: Any) -> Any:
-    """Returns the payload that a message with this data has. Any thread.
+    """Return the payload of a message with this data. Any thread.
 
     Args:
         spec: the row of the message's type.
-        data: its data, plain JSON as `json.loads` returns it. None (the message has no data) is an empty object
-            where an object is meant.
+        data: its data, plain JSON as `json.loads` returns it. None (the message has no data) counts as an empty object
+            if the type has a payload class.
 
     Raises:
-        ProtocolError: the data is not of the shape that the type has; the message names the type and the path, as in
+        ProtocolError: the data does not have the shape of the type; the text names the type and the path, as in
             "bot-output: data.text: expected str, got int".
     """
     try:
@@ -132,21 +132,21 @@ def decode_payload(spec: MessageSpec, data: Any) -> Any:
         raise ProtocolError(f"{spec.type}: data{error}") from None
 
 
-# Versions above 99999 and suffixes over 40 characters are nobody's; what matches is safe to print.
+# No bot has a version above 99999 or a suffix over 40 characters. A text that matches is safe to print.
 _VERSION = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})(?:[.+-][0-9A-Za-z.+-]{0,40})?")
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Returns (major, minor) of a protocol version such as "2.2.0" or "2.1"; None if it is none. Any thread."""
+    """Return (major, minor) of a protocol version such as "2.2.0" or "2.1"; None if it is invalid. Any thread."""
     match = _VERSION.fullmatch(text or "")
     return (int(match[1]), int(match[2])) if match is not None else None
 
 
 def supports(name: str, bot_version: str | None) -> bool:
-    """True if a bot knows an outbound type, or a part of one. Any thread.
+    """Tell whether a bot knows an outbound type, or a field of one. Any thread.
 
-    Whatever the table does not have, and any bot whose version is unknown or makes no sense, counts as True: then only
-    the bot can tell, so it is asked.
+    The result is True if the table does not have the name, or if the bot's version is unknown or invalid, because then
+    only the bot's answer can tell.
 
     Args:
         name: a type of `OUTBOUND` ("send-file"), or a key of `FIELDS` ("dtmf.buttons").
@@ -160,7 +160,7 @@ def supports(name: str, bot_version: str | None) -> bool:
 
 
 def require_feature(type: str, bot_version: str | None) -> None:
-    """Checks that a bot can know messages of this type before one is sent to it. Any thread.
+    """Check that a bot can know messages of this type, before one is sent. Any thread.
 
     Args:
         type: the wire type of an outbound message.
@@ -185,7 +185,7 @@ def require_feature(type: str, bot_version: str | None) -> None:
 
 
 def _needed(spec: MessageSpec) -> str:
-    """The versions that know a message, in words."""
+    """Return the versions that know a message, in words."""
     since = f"{_text(spec.since)} or later" if spec.since is not None else ""
     until = f"before {_text(spec.until)}" if spec.until is not None else ""
     return ", but ".join(filter(None, (since, until)))
@@ -235,17 +235,17 @@ def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
 
 _E = RTVIEvent
 # Config, actions and append-to-context are deprecated in all of 1.x. Pipecat 1.0.0 removed them without a new version,
-# so of a bot of 1.x only its answer tells whether it still has them.
+# so only the answer of a 1.x bot tells whether it still has them.
 _REMOVED = (2, 0)
 _UP_TO_0_0_108 = "up to 0.0.108"
-_CLIENT_MESSAGES = "Newer bots are asked by client messages of your own: send_client_request()."
+_CLIENT_MESSAGES = "For newer bots, define your own client messages and use send_client_request()."
 
 INBOUND = _by_type(
     # The session
     _in("bot-ready", _E.BOT_READY, "session.BotReadyData"),
     _in("error", _E.ERROR, "session.ErrorData"),
     _in("error-response", _E.MESSAGE_ERROR, "session.ErrorData"),
-    # What the user says
+    # The user's speech
     _in("user-started-speaking", _E.USER_STARTED_SPEAKING),
     _in("user-stopped-speaking", _E.USER_STOPPED_SPEAKING),
     _in("vad-user-started-speaking", _E.VAD_USER_STARTED_SPEAKING, since=(2, 0)),
@@ -256,7 +256,7 @@ INBOUND = _by_type(
     _in("user-transcription", _E.USER_TRANSCRIPT, "speech.TranscriptData"),
     _in("user-llm-text", _E.USER_LLM_TEXT, "speech.UserLLMTextData"),
     _in("stt-raw-text", _E.STT_RAW_TEXT, "speech.TranscriptData", since=(2, 2)),
-    # What the bot says
+    # The bot's speech
     _in("bot-started-speaking", _E.BOT_STARTED_SPEAKING),
     _in("bot-stopped-speaking", _E.BOT_STOPPED_SPEAKING),
     _in("bot-interrupted", _E.BOT_INTERRUPTED, since=(2, 0)),
@@ -339,7 +339,7 @@ INBOUND = _by_type(
 
 
 def _request(type: str, feature: str, answer: str) -> MessageSpec:
-    """A request about config or actions."""
+    """Return the row of a request about config or actions."""
     return _out(type, until=_REMOVED, feature=feature, answer=answer, instead=_CLIENT_MESSAGES, pipecat=_UP_TO_0_0_108)
 
 
@@ -379,4 +379,4 @@ FIELDS: Mapping[str, FieldSpec] = MappingProxyType(
         "dtmf.buttons": FieldSpec(since=(2, 1)),  # any number of keys
     }
 )
-"""The parts of outbound messages that not every bot knows that knows their type, by "type.field"."""
+"""The fields of outbound messages that some bots that know their type do not know, by "type.field"."""

@@ -1,8 +1,8 @@
-"""The conversation as a pure machine: messages in, effects out.
+"""The protocol as a pure state machine: messages in, effects out.
 
-The engine knows the handshake and which message answers which; it has no thread, no socket and no clock. A session
-feeds it what the transport delivers and performs the effects in their order. One engine serves one session; one
-thread at a time calls it.
+The engine knows the handshake, and which message answers which. It has no thread, no socket and no clock. A session
+passes it the messages of the transport and performs the effects in their order. One engine serves one session; one
+thread at a time calls it, except for the methods that any thread may call.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from .pending_requests import PendingRequests, Waiter
 from .session_payloads import BotReadyData, RTVIClientConfigOption
 from .text import one_line
 
-# What we announce. Pipecat 1.14.0 speaks 2.2.0; it answers an older or unknown version with a warning at most.
+# The version that this client announces. Pipecat 1.14.0 has 2.2.0; it answers an older or unknown one with a warning at
+# most.
 PROTOCOL_VERSION = "2.2.0"
 
-# Types that answer a request, by its id. Anything else with an id is an event that happens to have one.
+# The types that answer a request, by its id. Any other message with an id is only an event.
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
 _UNKNOWN = (RTVIEvent.UNKNOWN_MESSAGE, None)
 _EVENTS = {type_: (spec.event, spec) for type_, spec in INBOUND.items() if spec.event is not None}
-# Types that are more than an event.
-_MEANT_FOR_US = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error"}
+# The types that have effects other than `Deliver`.
+_WITH_EFFECTS = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error"}
 
 
 @attrs.frozen
@@ -70,12 +71,11 @@ class Reject:
 
 @attrs.define
 class Deliver:
-    """An event for the program. One is made of every message, so its payload and its message are not, until somebody
-    asks for them.
+    """An event for the application. Each message has one, so its message and payload are only made on request.
 
     Attributes:
         event: its type.
-        spec: of the message; None if that is of no known type.
+        spec: of the message; None if the type is unknown.
         type, data, id: of the message.
     """
 
@@ -87,14 +87,14 @@ class Deliver:
 
     @property
     def message(self) -> RTVIMessage:
-        """The message."""
+        """The message, a new object each time."""
         return RTVIMessage(self.type, self.data, self.id)
 
     def decode(self) -> Any:
-        """The typed payload.
+        """Return the typed payload.
 
         Raises:
-            ProtocolError: the data does not have the shape that its type prescribes.
+            ProtocolError: the data does not have the shape of its type.
         """
         return decode_payload(self.spec, self.data) if self.spec is not None else self.message
 
@@ -109,19 +109,19 @@ class Ready:
 
 @attrs.frozen
 class Interrupt:
-    """The bot was interrupted: what it said and was not played yet is void."""
+    """The bot was interrupted: drop its audio that was not played yet."""
 
 
 @attrs.frozen
 class Warn:
-    """Something to log."""
+    """A warning to log."""
 
     text: str
 
 
 @attrs.frozen
 class Close:
-    """The session cannot go on."""
+    """The session cannot continue."""
 
     error: ProtocolError | BotError
 
@@ -133,7 +133,7 @@ class Engine:
     """The protocol state of one session, or of one conversation over HTTP.
 
     Args:
-        about: what `client-ready` says about this client.
+        about: the description of this client in `client-ready`.
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
@@ -141,26 +141,27 @@ class Engine:
             "client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)}
         )
         self.bot_ready: BotReadyData | None = None
-        #: The bot's config as last heard, a copy of the message's: that is the program's. None if it has told none.
+        #: The bot's last config, a copy, because the application gets that of the message. None: it has sent none.
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
-        #: The request for a config that `bot-ready` did not bring. It is ours: the program hears of no refusal.
+        #: The client's own request for a config that `bot-ready` did not contain. Its refusal is no event.
         self.config_request: RTVIMessage = RTVIMessage("get-config", {})
         #: The requests that the bot has not answered yet.
         self.pending: PendingRequests = PendingRequests()
-        # What it has said that it does not know, though its version should.
+        # The features that the bot has refused as unknown, though its version has them.
         self._missing: set[str] = set()
-        # Outbound types that the bot knows by its version.
+        # The outbound types that the bot knows by its version.
         self._known: set[str] = set()
 
     @property
     def version(self) -> str | None:
-        """The protocol version that the bot speaks; None before `bot-ready`."""
+        """The protocol version of the bot; None before `bot-ready`."""
         return self.bot_ready.version if self.bot_ready is not None else None
 
     @property
     def wants_config(self) -> bool:
-        """True if the bot has a config by its version, and has not told it. (Pipecat 0.0.76 to 0.0.108 tells it to
-        clients of RTVI 0.3 only.)
+        """True if the bot has a config by its version, and has not sent it.
+
+        Pipecat 0.0.76 to 0.0.108 sends it to clients of RTVI 0.3 only.
         """
         version = parse_version(self.version or "")
         return version is not None and version < (2, 0) and self.config is None
@@ -180,7 +181,7 @@ class Engine:
         spec = OUTBOUND.get(message.type)
         if spec is not None:
             if spec.feature in self._missing:
-                raise self._unsupported(message.type, "it said so before")
+                raise self._unsupported(message.type, "it refused the type before")
             if message.type not in self._known:
                 require_feature(message.type, self.version)
                 if self.bot_ready is not None:
@@ -195,7 +196,7 @@ class Engine:
             )
 
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
-        """What follows from a message of the bot, in the order in which it is to be done. Never raises."""
+        """Return the effects of a message of the bot, in order. Never raises."""
         try:
             if type(message) is str or isinstance(message, (str, bytes, bytearray)):
                 type_, data, id_ = envelope.parse_text(message)
@@ -208,15 +209,15 @@ class Engine:
         except envelope.LimitError as error:
             return self._skip(error)
         except ProtocolError as error:
-            return [Warn(f"The bot sent something that is no RTVI message; it is skipped. {error}")]
+            return [Warn(f"The bot sent data that is no RTVI message; it is skipped. {error}")]
         event, spec = _EVENTS.get(type_, _UNKNOWN)
         deliver = Deliver(event, spec, type_, data, id_)
-        return self._receive(deliver) if type_ in _MEANT_FOR_US else [deliver]
+        return self._receive(deliver) if type_ in _WITH_EFFECTS else [deliver]
 
     def _skip(self, error: envelope.LimitError) -> list[Effect]:
-        """Skip a message over a limit, and fail what may wait for it, since nothing else ends the wait.
+        """Skip a message over a limit, and fail the requests that it may answer, because nothing else ends their wait.
 
-        If its type or its id cannot be read, it may be what any call waits for.
+        If its type or its id cannot be read, it may answer any request.
         """
         if self.bot_ready is None and error.type in ("bot-ready", None):
             return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
@@ -251,7 +252,11 @@ class Engine:
         try:
             data = decode_payload(spec, message.data if message.data is not None else {})
         except ProtocolError as error:
-            return [Close(ProtocolError(f"The bot's bot-ready cannot be understood: {error}. Is it an RTVI bot?"))]
+            return [
+                Close(
+                    ProtocolError(f"Cannot decode the bot's bot-ready: {error}. Check that the server is an RTVI bot")
+                )
+            ]
         self.bot_ready = data
         if data.config is not None:
             self.config = tuple(configs.config_of(data.config))
@@ -267,7 +272,7 @@ class Engine:
             try:
                 self.config = tuple(configs.config_of(deliver.decode().config))
             except ProtocolError:
-                pass  # whoever waits for it, or listens, is told
+                pass  # the call that waits, or the handler, gets the error
             else:
                 if asked == "update-config":
                     effects.append(attrs.evolve(deliver, event=RTVIEvent.CONFIG_UPDATED))
@@ -276,8 +281,8 @@ class Engine:
     def _receive_refusal(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
         text = error_text(message)
         if message.id is not None and message.id == self.client_ready.id:
-            # Pipecat warns so about a version it does not know, and sends bot-ready right after: no refusal at all.
-            return [Warn(f"The bot has a remark on this client's version: {text}")]
+            # No refusal: Pipecat warns in this way about an unknown version, and sends bot-ready right after.
+            return [Warn(f"The bot warns about this client's protocol version: {text}")]
         asked = self.pending.take(message.id) if message.id is not None else None
         if message.id is None or asked is None:
             return [deliver]
@@ -285,13 +290,13 @@ class Engine:
         return [reject] if message.id == self.config_request.id else [reject, deliver]
 
     def _refused(self, asked: str, text: str, message: RTVIMessage) -> RTVIError:
-        if text == f"Unsupported type {asked}":  # the words of every Pipecat
+        if text == f"Unsupported type {asked}":  # the text of every version of Pipecat
             self._missing.add(OUTBOUND[asked].feature)
             return self._unsupported(asked, text)
         if asked == "update-config":
             return ConfigUpdateError(
-                f"The bot refused the new config: {text}. Options before the refused one may be in force: "
-                "get_bot_config() tells, describe_config() lists what there is.",
+                f"The bot refused the new config: {text}. Options before the refused one may be in force. "
+                "Call get_bot_config() to get the current config, and describe_config() to list the options.",
                 response=message,
             )
         return RequestRejectedError(
@@ -301,25 +306,25 @@ class Engine:
     def _unsupported(self, type_: str, reason: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
             f"The bot, which speaks RTVI {self.version or 'of an unknown version'}, does not know {type_!r}: {reason}. "
-            "Add it to the bot, or do without.",
+            "Add the feature to the bot, or do not use it.",
             feature=OUTBOUND[type_].feature,
             bot_version=self.version,
         )
 
 
 def _checked(message: RTVIMessage) -> envelope.Content:
-    """What a message says that was made by a transport, which may be anybody's and hand over what it likes."""
+    """Return the content of a message from a transport, which may be custom and deliver any object."""
     if not isinstance(message.type, str):
-        raise ProtocolError(f"A message has a type that is no string but {type(message.type).__name__}")
+        raise ProtocolError(f"A message has a type that is {type(message.type).__name__}, not a string")
     if envelope.is_too_deep(message.data):
         raise envelope.too_deep(message.type, message.id)
     return message.type, message.data, message.id
 
 
 def error_text(message: RTVIMessage) -> str:
-    """The text of an `error` or `error-response`: servers put it in `error`, some in `message`.
+    """Return the text of an `error` or `error-response`, which servers put in `error`, some in `message`.
 
-    It goes into exceptions and logs: what is not printable is left out, and a long text is cut.
+    It is used in exceptions and logs, so unprintable characters become blanks, and a long text is cut.
     """
     data = message.data
     text: Any = None

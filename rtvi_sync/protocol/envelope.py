@@ -1,6 +1,6 @@
 """The JSON envelope around every RTVI message: ``{"id", "label", "type", "data"}``.
 
-Everything received is untrusted: whatever the text is, `decode()` returns a message or raises `ProtocolError`.
+All received data is untrusted: for any text, `decode()` returns a message or raises `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _raw_decode = json.JSONDecoder().raw_decode
 
 
 def _loads_bare(text: str | bytes | bytearray) -> Any:
-    """What `json.loads()` returns, without the looks for white space around the document, which take as long again."""
+    """Return what `json.loads()` returns, but skip its checks for surrounding white space, which double the time."""
     if type(text) is str:
         try:
             document, end = _raw_decode(text)
@@ -36,8 +36,8 @@ def _loads_bare(text: str | bytes | bytearray) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """What orjson makes of an enum's member or a UUID without being asked to, so that both write the same."""
-    import uuid  # hardly anybody needs it
+    """Convert an enum's member or a UUID as orjson does by itself, so that both encoders write the same."""
+    import uuid  # rarely needed
 
     if isinstance(value, enum.Enum):
         return value.value
@@ -63,12 +63,12 @@ else:
     _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
     def _dumps_fast(document: Any) -> bytes:
-        """What the standard library writes, sooner."""
+        """Return what `_dumps_bare()` returns, faster."""
         try:
             written = orjson.dumps(document, option=_PLAIN)
-        except TypeError:  # keys that are no strings, integers beyond 64 bits, subclasses; or it is no JSON
+        except TypeError:  # keys that are no strings, integers beyond 64 bits, subclasses; or not JSON
             return _dumps_bare(document)
-        # Where the standard library refuses a number that is none, it writes null.
+        # For NaN and infinities orjson writes null, and the standard library raises.
         return written if b"null" not in written else _dumps_bare(document)
 
 
@@ -80,23 +80,23 @@ LABEL = "rtvi-ai"
 # The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
 # json.dumps, a repr) from running into Python's own recursion limit of 1000.
 MAX_DEPTH = 100
-# A text of so many characters cannot open and close more levels.
+# A text with at most this many characters cannot have more levels.
 _SHALLOW = 2 * MAX_DEPTH
-# A value of three characters takes twenty times as much once it is parsed. The largest message seen from a bot has some
-# hundreds of values.
+# A value of three characters takes twenty times as much memory once it is parsed. The largest message seen from a bot
+# has some hundreds of values.
 MAX_VALUES = 100_000
 _VALUE_BYTES = 24
-# To count the values of a small text would cost more than to parse it.
+# For a text of at most this many bytes, counting the values would take longer than parsing it.
 _SMALL = 256
 _SMALL_GROWS = 4
-# orjson reserves twelve times what it parses, so the few large messages go to the standard library.
+# orjson allocates twelve times the size of its input, so the few large messages are parsed by the standard library.
 _MAX_FAST = 1_048_576
-# A string may end with the text: if its end were insisted on, one without would be tried from each of its quotes.
+# The closing quote is optional. If it were required, an unterminated string would be tried from each of its quotes.
 _STRING_OR_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 _LARGEST_ID = 2**64
 
-# A message over a limit is not parsed, but a call may wait for it: its type and its id stand before or after the data.
-_WINDOW = 1024  # characters at either end that are looked at
+# A message over a limit is not parsed, but a call may wait for it: its type and its id are before or after the data.
+_WINDOW = 1024  # the number of characters at either end that are searched
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _SCALAR_MEMBER = rf'\s*{_STRING}\s*:\s*(?:{_STRING}|[^\s"\[{{,\]}}]+)\s*'
 _FIRST_MEMBERS = re.compile(rf"\s*\{{((?:{_SCALAR_MEMBER},)*)", re.DOTALL)
@@ -104,11 +104,11 @@ _LAST_MEMBERS = re.compile(rf"((?:,{_SCALAR_MEMBER})+)\}}\s*\Z", re.DOTALL)
 
 
 class ForeignMessageError(ProtocolError):
-    """Well-formed JSON that is not RTVI's: other label, or none. Such messages are skipped without a word."""
+    """Well-formed JSON with another label than RTVI's, or none. Such messages are skipped without a warning."""
 
 
 class LimitError(ProtocolError):
-    """A message over a limit of this client. `type` and `id` are what could be read of it; None: not readable."""
+    """A message over a limit of this client. `type` and `id` are those of the message; None: not readable."""
 
     def __init__(self, message: str, type: str | None, id: str | None) -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class LimitError(ProtocolError):
 
 
 def encode(message: RTVIMessage) -> bytes:
-    """The JSON text of `message`, in UTF-8. Raises as `to_json()` does."""
+    """Return the JSON text of `message`, in UTF-8. Raises as `to_json()` does."""
     return to_json(message.to_dict())
 
 
@@ -125,12 +125,13 @@ def to_json(document: Mapping[str, Any], given: Mapping[str, Any] | None = None)
     """Return the JSON text of `document`, in UTF-8.
 
     Args:
-        document: what is sent.
-        given: what the application gave to make it of, by the name that an error is to call it; None: `document`.
+        document: the data to send.
+        given: the application's data that it is made from, by the name that an error uses for it; None: `document`.
 
     Raises:
-        TypeError: it holds something that is not JSON; the message says where, and what it is.
-        ValueError: as well, for a NaN, an infinity, half a character, a circle, or too many levels.
+        TypeError: it holds an object that is not JSON; the text names its place and its type.
+        ValueError: it holds a NaN, an infinity, a lone surrogate, a circular reference or too many levels; the text
+            names the place.
     """
     try:
         return _dumps_fast(document)
@@ -142,17 +143,17 @@ def to_json(document: Mapping[str, Any], given: Mapping[str, Any] | None = None)
 
 
 def decode(text: str | bytes | bytearray) -> RTVIMessage:
-    """The message in a JSON text. Raises as `parse_text()` does."""
+    """Return the message in a JSON text. Raises as `parse_text()` does."""
     return RTVIMessage(*parse_text(text))
 
 
 def parse_text(text: str | bytes | bytearray) -> Content:
-    """What a JSON text says; no message is made of it.
+    """Return the content of a JSON text, without making a message of it.
 
     Raises:
         ForeignMessageError: the label is not RTVI's.
-        LimitError: more than a message may hold.
-        ProtocolError: not JSON, or not an envelope.
+        LimitError: the message is over a limit.
+        ProtocolError: the text is not JSON, or not an envelope.
     """
     size = len(text)
     if size > MAX_VALUES and _has_too_many_values(text):
@@ -161,7 +162,7 @@ def parse_text(text: str | bytes | bytearray) -> Content:
         envelope = _loads_fast(text) if size <= _MAX_FAST else _loads_slowly(text)
     except (ValueError, RecursionError):
         envelope = _loads_slowly(text)
-    # What nearly every message is, is seen at a glance; what is anything else, or wrong, open_document() finds out.
+    # A fast path for nearly every message; open_document() handles all others and the errors.
     if size < _SHALLOW and type(envelope) is dict and envelope.get("label") == LABEL:
         type_, id_ = envelope.get("type"), envelope.get("id")
         if type(type_) is str and type_ and (id_ is None or type(id_) is str):
@@ -170,13 +171,13 @@ def parse_text(text: str | bytes | bytearray) -> Content:
 
 
 def estimated_size(text: str | bytes | bytearray) -> int:
-    """About how many bytes a JSON text takes once it is parsed, the text included."""
-    size = getsizeof(text)  # of one with an emoji each character takes four bytes
+    """Return about how many bytes a JSON text takes once it is parsed, the text included."""
+    size = getsizeof(text)  # not the length, because in a text with an emoji each character takes four bytes
     return _SMALL_GROWS * size if size <= _SMALL else size + _VALUE_BYTES * _marks(text)
 
 
 def _marks(text: str | bytes | bytearray) -> int:
-    """How many values there can be at most in a JSON text, save one. Costs next to nothing."""
+    """Return the maximum number of values in a JSON text, minus one. It is fast."""
     if isinstance(text, str):
         return text.count(",") + text.count("[") + text.count("{")
     return text.count(b",") + text.count(b"[") + text.count(b"{")
@@ -185,14 +186,14 @@ def _marks(text: str | bytes | bytearray) -> int:
 def _has_too_many_values(text: str | bytes | bytearray) -> bool:
     if _marks(text) < MAX_VALUES:
         return False
-    # It may be prose, with commas of its own. All that matters is ASCII.
+    # Commas in strings do not count. Decoding as Latin-1 is enough, because the marks are ASCII.
     plain = text if isinstance(text, str) else text.decode("latin-1")
     marks = (match for match in _STRING_OR_MARK.finditer(plain) if plain[match.start()] != '"')
     return next(itertools.islice(marks, MAX_VALUES - 1, None), None) is not None
 
 
 def _loads_slowly(text: str | bytes | bytearray) -> Any:
-    """The standard library takes more than orjson, such as NaN, which Python servers do send."""
+    """Parse by the standard library, which accepts more than orjson, such as NaN, which Python servers do send."""
     try:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -204,9 +205,9 @@ def _loads_slowly(text: str | bytes | bytearray) -> Any:
 
 
 def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
-    """Make the error for a text that is not parsed, with what its first and last members say.
+    """Make the error for a text that is not parsed, with the type and id from its first and last members.
 
-    A nested member is not taken for one of the envelope: no bracket lies between these and the ends of the text.
+    A nested member is not mistaken for one of the envelope: no bracket lies between the envelope's and the text's ends.
     """
     first, last = (
         part if isinstance(part, str) else part.decode(errors="replace") for part in (text[:_WINDOW], text[-_WINDOW:])
@@ -226,7 +227,7 @@ def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
 
 
 def open_document(envelope: Any) -> Content:
-    """What a parsed JSON document says. Raises as `parse_text()` does."""
+    """Return the content of a parsed JSON document. Raises as `parse_text()` does."""
     if type(envelope) is not dict and not isinstance(envelope, Mapping):
         raise ProtocolError(f"A message is a JSON {_kind(envelope)}, not an object")
     if envelope.get("label") != LABEL:
@@ -249,19 +250,19 @@ def too_deep(type_: str, id_: str | None) -> LimitError:
 
 
 def _id_of(value: Any) -> str | None:
-    """Read an id. JSON-RPC habits: a number is as good an id as its text, and the reply is only looked up by it."""
+    """Return an id as a string. A number counts as its text, as in JSON-RPC, because an id is only looked up."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID
     return value if isinstance(value, str) else str(value) if is_number else None
 
 
 def is_too_deep(document: Any) -> bool:
-    """Whether a parsed JSON document has more than `MAX_DEPTH` levels."""
+    """Tell whether a parsed JSON document has more than `MAX_DEPTH` levels."""
     if isinstance(document, dict):
         for value in document.values():
             if isinstance(value, (dict, list)):
                 break
         else:
-            return False  # as most data is
+            return False  # the case of most data
     level = [document] if isinstance(document, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         level = [

@@ -1,9 +1,9 @@
 """The protobuf wire: every WebSocket message is one serialized ``pipecat.Frame``.
 
-Messages, which are nearly all that a session without audio has, are written and read here, by hand. Protobuf does the
-rest, and is imported when it is needed first.
+Messages, which are nearly all frames of a session without audio, are encoded and decoded here without protobuf. It
+handles all other frames, and is imported on first use.
 
-Everything here is pure and may be called from any thread.
+All functions are pure and may be called on any thread.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class AudioRawFrame:
     """PCM, signed 16 bit, little endian, channels interleaved.
 
     Attributes:
-        audio: the samples; `2 * num_channels` bytes for each moment.
+        audio: the samples; `2 * num_channels` bytes for each sampling time.
         sample_rate: samples per second and channel. Servers answer 0 with an error.
-        num_channels: 1 (mono) everywhere so far. Servers close the connection at 0.
+        num_channels: 1 (mono) in all servers seen so far. Servers close the connection at 0.
         id: number that the sender gave the frame; 0 without one.
         name: name that the sender gave the frame; "" without one.
         pts: presentation time stamp in nanoseconds, or None.
@@ -58,12 +58,12 @@ class AudioRawFrame:
 
 @attrs.frozen(kw_only=True)
 class TranscriptionFrame:
-    """What a user said, as text. A bot takes a client's one for the output of its own speech recognition.
+    """A user's speech as text. A bot treats one of a client as the output of its own speech recognition.
 
     Attributes:
         text: the words.
-        user_id: who said them.
-        timestamp: when, ISO 8601.
+        user_id: the id of the user.
+        timestamp: the time of the speech, ISO 8601.
         id: number that the sender gave the frame; 0 without one.
         name: name that the sender gave the frame; "" without one.
     """
@@ -88,7 +88,7 @@ class MessageFrame:
 
 @attrs.frozen(kw_only=True)
 class InterruptionFrame:
-    """The bot was interrupted: what it has sent and nobody has heard yet is void.
+    """The bot was interrupted: its audio that was not played yet is to be dropped.
 
     Attributes:
         id: number that the sender gave the frame; 0 without one.
@@ -118,7 +118,7 @@ _KINDS: Final[dict[str, type[Frame]]] = {
     "interruption": InterruptionFrame,
 }
 _PACKAGE: Final = "pipecat"
-# On the wire: the number of a field whose length is told, and that it is one. `Frame.message` and `MessageFrame.data`.
+# Protobuf tags (field number and wire type 2, length-delimited) of `Frame.message` and `MessageFrame.data`.
 _MESSAGE_TAG: Final = bytes([4 << 3 | 2])
 _DATA_TAG: Final = bytes([1 << 3 | 2])
 _KIND_OF: Final = {frame_class: kind for kind, frame_class in _KINDS.items()}
@@ -126,14 +126,14 @@ _NAMES_OF: Final = {frame_class: [field.name for field in attrs.fields(frame_cla
 
 
 def load() -> None:
-    """Import protobuf now. A process that forks while another thread imports something can never import it again."""
+    """Import protobuf now, because a process that is forked while another thread imports a module cannot import it."""
     _protobuf()
 
 
 @functools.cache
 def _protobuf() -> tuple[Any, type[Exception]]:
-    """The class of a frame, and what it raises for bytes that are none."""
-    from . import descriptors  # it takes longer than all the rest of this package
+    """Return the class of a frame, and the exception that it raises for bytes that are none."""
+    from . import descriptors  # it takes longer than all other imports of this package
 
     kinds = {kind: frame_class.__name__ for kind, frame_class in _KINDS.items()}
     return descriptors.build(_PACKAGE, _FIELDS, "Frame", kinds), descriptors.DecodeError
@@ -148,7 +148,7 @@ def encode(frame: Frame) -> bytes:
     """
     frame_class = type(frame)
     if frame_class not in _KIND_OF:
-        raise TypeError(f"not a frame: {frame_class.__name__}")
+        raise TypeError(f"{frame_class.__name__} is not a frame class")
     wire = _protobuf()[0]()
     message = getattr(wire, _KIND_OF[frame_class])
     message.SetInParent()
@@ -167,20 +167,20 @@ def encode(frame: Frame) -> bytes:
 
 
 def encode_message(text: bytes) -> bytes:
-    """What `encode(MessageFrame(data=text.decode()))` returns, sooner. `text` is UTF-8."""
+    """Return what `encode(MessageFrame(data=text.decode()))` returns, faster. `text` is UTF-8."""
     return _message_head(len(text)) + text
 
 
 @functools.lru_cache(maxsize=1024)
 def _message_head(text_bytes: int) -> bytes:
-    """What comes before the text in a frame that holds a message and nothing else, as all bots write it."""
+    """Return the bytes before the text in a frame that holds only a message, as all bots write it."""
     field = _DATA_TAG + _varint(text_bytes) if text_bytes else b""
     return _MESSAGE_TAG + _varint(len(field) + text_bytes) + field
 
 
 @functools.lru_cache(maxsize=1024)
 def _message_head_in(frame_bytes: int) -> bytes | None:
-    """With what a frame of this size begins if it holds a message and nothing else; None: none of this size does."""
+    """Return the head of a frame of this size that holds only a message; None if there is no such size."""
     for text_bytes in range(max(0, frame_bytes - 12), frame_bytes):
         head = _message_head(text_bytes)
         if len(head) + text_bytes == frame_bytes:
@@ -189,7 +189,7 @@ def _message_head_in(frame_bytes: int) -> bytes | None:
 
 
 def _varint(number: int) -> bytes:
-    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    """Return a number in protobuf's varint encoding: seven bits a byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -199,9 +199,9 @@ def _varint(number: int) -> bytes:
 
 
 def match_message_frame(data: bytes) -> str | None:
-    """The JSON text in the bytes of a WebSocket message, if that is told by its first bytes.
+    """Return the JSON text in the bytes of a WebSocket message, if its first bytes are those of a message frame.
 
-    None: it is something else, or wrong, or a message that is not written in the shortest way; `content()` tells.
+    None: it is another frame, or invalid, or not in the shortest encoding; `decode_kind()` handles all of these.
     """
     head = _message_head_in(len(data))
     if head is None or not data.startswith(head):
@@ -212,8 +212,8 @@ def match_message_frame(data: bytes) -> str | None:
         return None
 
 
-def content(data: bytes) -> tuple[str | None, Any]:
-    """What the bytes of one binary WebSocket message hold, for those who see thousands a second.
+def decode_kind(data: bytes) -> tuple[str | None, Any]:
+    """Return the content of one binary WebSocket message. Faster than `decode()`, for thousands of calls a second.
 
     Returns:
         "message" and its JSON text; "audio" and its PCM, sample rate and number of channels; any other kind of frame,
@@ -236,16 +236,16 @@ def _read(data: bytes) -> Any:
     frame, decode_error = _protobuf()
     try:
         return frame.FromString(data)
-    # Bad UTF-8 is a ValueError and deep nesting a RecursionError where protobuf runs without its C extension.
+    # Without its C extension protobuf raises ValueError for bad UTF-8 and RecursionError for deep nesting.
     except (decode_error, ValueError, RecursionError) as error:
-        raise ProtocolError(f"undecodable frame of {len(data)} bytes: {error}") from error
+        raise ProtocolError(f"Cannot decode a frame of {len(data)} bytes: {error}") from error
 
 
 def decode(data: bytes) -> Frame | None:
-    """Read the bytes of one binary WebSocket message. Unknown fields are skipped.
+    """Decode the bytes of one binary WebSocket message. Unknown fields are skipped.
 
     Returns:
-        The frame, or None when the bytes are well formed and hold no kind of frame that is known here.
+        The frame, or None if the bytes are well-formed and hold no known kind of frame.
 
     Raises:
         ProtocolError: the bytes are not a serialized frame, or a text in them is not UTF-8.

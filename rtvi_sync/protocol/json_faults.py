@@ -1,4 +1,4 @@
-"""Where in what the application gave something stands that JSON does not have, and what it is."""
+"""The search for a value in the application's data that JSON cannot express, for the error text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .text import one_line
 
 _Encode = Callable[[Any], object]
 
-# Deeper data is called too deep: Python's encoder gives up at about as many levels.
+# Data with more levels is reported as too deep. The limit of Python's encoder is about the same.
 _MAX_DEPTH: Final = 1000
-# The search ends after so many values; the encoder's own words have to do then.
+# The search stops after this many values. Then the error has the encoder's own text.
 _MAX_NODES: Final = 100_000
 _MAX_KEY_LENGTH: Final = 40
-# Of a longer path the first and last keys are shown.
+# Of a longer path this many first and last keys are shown.
 _SHOWN_KEYS: Final = 4
 _ADVICE: Final = "Pass text, numbers, True, False, None, lists, and dicts with text as keys"
 
@@ -30,13 +30,14 @@ class _Node:
     parent: _Node | None = None
 
     def ancestors(self) -> Iterator[_Node]:
+        """Yield the containers of the value, the nearest first."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def __str__(self) -> str:
-        """The path to the value, as Python would have it: ``request_data['user']['when']``."""
+        """Return the path to the value as a Python expression: ``request_data['user']['when']``."""
         *keys, root = [node.key for node in (self, *self.ancestors())]
         steps = [f"[{_shown(key)}]" for key in reversed(keys)]
         if len(steps) > 2 * _SHOWN_KEYS:
@@ -45,13 +46,13 @@ class _Node:
 
 
 def find_fault(given: Mapping[str, Any], encode: _Encode) -> Exception | None:
-    """Return the error for what cannot be encoded; None if it is not found.
+    """Return the error for a value that cannot be encoded; None if it is not found.
 
-    The error tells the place, the type, and never the value, which may be secret.
+    The error names the place and the type, and never the value, which may be secret.
 
     Args:
-        given: what the application gave, by the name that the error is to call it.
-        encode: raises for what cannot be encoded.
+        given: the application's data, by the name that the error uses for it.
+        encode: raises for a value that cannot be encoded.
     """
     level = [_Node(value, name) for name, value in given.items()]
     count = 0
@@ -76,13 +77,13 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _fault_of(node: _Node, encode: _Encode) -> Exception | None:
-    """Return what is wrong with a value, other than in what it contains."""
+    """Return the error for a value itself, without the values that it contains; None if there is none."""
     value = node.value
     if not isinstance(value, (dict, list, tuple)):
         return _error_of(value, encode, node, "")
     for ancestor in node.ancestors():
         if ancestor.value is value:
-            text = f"{node} refers back to {ancestor}, which JSON cannot express. Pass data without a circle"
+            text = f"{node} refers back to {ancestor}, which JSON cannot express. Pass data without circular references"
             return ValueError(text)
     for key in value if isinstance(value, dict) else ():
         error = _error_of(key, lambda key: encode({key: None}), node, "has a key that ")
@@ -92,7 +93,7 @@ def _fault_of(node: _Node, encode: _Encode) -> Exception | None:
 
 
 def _error_of(value: Any, encode: _Encode, node: _Node, what: str) -> Exception | None:
-    """Return the error for a value that contains no others, or for a key; `what`: what `node` has of it."""
+    """Return the error for a value that contains no others, or for a key; `what` begins its description."""
     try:
         encode(value)
     except UnicodeEncodeError:

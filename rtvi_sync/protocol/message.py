@@ -1,4 +1,4 @@
-"""The message that both sides exchange."""
+"""The message that client and bot exchange."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .validation import STRING
 
 
 def _new_id() -> str:
-    # The system's randomness, not `random`: a forked child must not repeat its parent's ids.
+    # Not `random`, because a forked child must not repeat its parent's ids.
     return os.urandom(4).hex()
 
 
@@ -22,7 +22,7 @@ class RTVIMessage:
     Attributes:
         type: the wire type, such as "client-message".
         data: plain JSON (what `json.loads` returns), or None for a message without data.
-        id: relates an answer to its request. A new message gets 8 random hex digits; None: the message has no id,
+        id: matches an answer to its request. A new message gets 8 random hex digits. None: the message has no id,
             which is usual for messages of the bot. Bots refuse a message without one.
         label: "rtvi-ai"; bots silently ignore a message with another one.
     """
@@ -33,13 +33,13 @@ class RTVIMessage:
     label: str = "rtvi-ai"
 
     def __attrs_post_init__(self) -> None:
-        # Validators of each field would take as long as parsing a short message.
+        # Not a validator for each field, because those take as long as parsing a short message.
         if not (type(self.type) is type(self.label) is str and (self.id is None or type(self.id) is str)):
             STRING.check(type=self.type, label=self.label)
             STRING.or_none.check(id=self.id)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON would hold it, without an `id` or `data` that is None."""
+        """Return the message as a JSON object, without an `id` or `data` that is None."""
         document: dict[str, Any] = {"label": self.label, "type": self.type}
         if self.id is not None:
             document["id"] = self.id

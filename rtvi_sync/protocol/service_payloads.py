@@ -1,9 +1,9 @@
-"""What the `data` of an inbound message holds when it is about the bot's services: config, actions, metrics.
+"""The payloads of inbound messages about the bot's services: config, actions, metrics.
 
-Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
 
-# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+# No `from __future__ import annotations`, because the decoder needs the annotations as types, not as strings.
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class ConfigData(Payload):
 
 @attrs.frozen(kw_only=True)
 class OptionDescription(Payload):
-    """Name and type ("bool", "number", "string", "array", "object") of an option or argument; "" if not told."""
+    """Name and type ("bool", "number", "string", "array", "object") of an option or argument; "" if not sent."""
 
     name: str
     type: str = ""
@@ -50,7 +50,7 @@ class ConfigAvailableData(Payload):
 
 @attrs.frozen(kw_only=True)
 class ActionDescription(Payload):
-    """An action of the bot, its arguments, and the type of its result ("" if not told)."""
+    """An action of the bot, its arguments, and the type of its result ("" if not sent)."""
 
     service: str
     action: str
@@ -67,7 +67,7 @@ class ActionsAvailableData(Payload):
 
 @attrs.frozen(kw_only=True)
 class ActionResponseData(Payload):
-    """What an action returned: any JSON."""
+    """The result of an action: any JSON."""
 
     result: Any = None
 
@@ -77,7 +77,7 @@ class ActionResponseData(Payload):
 
 @attrs.frozen(kw_only=True)
 class PipecatMetricData(Payload):
-    """A figure of one processor of the bot: seconds for `ttfb` and `processing`, a count for `characters`."""
+    """A measurement of one processor of the bot: seconds for `ttfb` and `processing`, a count for `characters`."""
 
     processor: str = ""
     model: str | None = None
@@ -86,10 +86,10 @@ class PipecatMetricData(Payload):
 
 @attrs.frozen(kw_only=True)
 class LLMTokenUsageData(Payload):
-    """Tokens of one run of the language model; 0 where the bot does not tell.
+    """Tokens of one run of the language model; 0 if not sent.
 
     Attributes:
-        prompt_tokens: of the input. Some services count the cached ones in, some do not.
+        prompt_tokens: of the input. Some services include the cached ones, some do not.
         completion_tokens: of the output, reasoning included.
         total_tokens: of both, cached ones included.
         cache_read_input_tokens: of the input, those read from a cache.
@@ -113,7 +113,7 @@ class LLMTokenUsageData(Payload):
 
 @attrs.frozen(kw_only=True)
 class TTFAMetricData(Payload):
-    """Seconds to the first audible sound (`ttfa`): to the first byte (`ttfb`), and of silence after it."""
+    """Seconds to the first audible audio (`ttfa`): to the first byte (`ttfb`), and of silence after it."""
 
     processor: str = ""
     model: str | None = None
@@ -135,14 +135,14 @@ class TTFATMetricData(Payload):
 
 @attrs.frozen(kw_only=True)
 class STTUsageData(Payload):
-    """Seconds of audio that speech recognition was given since the last report."""
+    """Seconds of audio that speech recognition has processed since the last report."""
 
     audio_seconds: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
 class STTUsageMetricData(Payload):
-    """What one speech recognizer of the bot was used for."""
+    """The usage of one speech recognizer of the bot."""
 
     processor: str = ""
     model: str | None = None
@@ -151,7 +151,7 @@ class STTUsageMetricData(Payload):
 
 @attrs.frozen(kw_only=True)
 class PipecatMetricsData(Payload):
-    """Measurements of the bot; each message carries some kinds, or none at all. Kinds not known are in `extra`."""
+    """Measurements of the bot. Each message has some kinds, or none. Unknown kinds are in `extra`."""
 
     ttfb: tuple[PipecatMetricData, ...] = ()
     processing: tuple[PipecatMetricData, ...] = ()

@@ -1,9 +1,9 @@
-"""What the `data` of an inbound message holds in every session: config entries, `bot-ready`, errors, answers.
+"""The payloads of inbound messages of every session: config entries, `bot-ready`, errors, answers.
 
-Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
 
-# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+# No `from __future__ import annotations`, because the decoder needs the annotations as types, not as strings.
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
 
 @attrs.frozen
 class RTVIClientConfigOption(Payload):
-    """The options of one service, the key of which is for example "llm". Both can be given by position."""
+    """The options of one service, such as "llm". Both arguments may be positional."""
 
     service: str = attrs.field(validator=STRING)
     options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options, validator=_OPTIONS)
@@ -46,9 +46,7 @@ class RTVIClientConfigOption(Payload):
 
 @attrs.frozen(kw_only=True)
 class AboutBotData(Payload):
-    """The library that the bot is built with; None where the bot does not tell, or tells something else than a text.
-    What else it tells of itself is in `extra`.
-    """
+    """The library that the bot is built with; None if it is not sent, or no string. Other fields are in `extra`."""
 
     library: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
     library_version: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
@@ -56,13 +54,13 @@ class AboutBotData(Payload):
 
 @attrs.frozen(kw_only=True)
 class BotCapabilities(Payload):
-    """What the bot does in this session; None where the bot does not tell (before protocol 2.2 it tells nothing).
+    """The capabilities of the bot in this session; None if not sent (before protocol 2.2 none is).
 
     Attributes:
-        audio_in: it hears the user.
-        audio_out: it speaks.
-        video_in: it sees the user's camera.
-        screen_in: it sees the user's screen.
+        audio_in: it receives the user's audio.
+        audio_out: it sends audio.
+        video_in: it receives the video of the user's camera.
+        screen_in: it receives the user's screen.
         video_out: it sends video.
         metrics: it reports metrics.
     """
@@ -80,14 +78,14 @@ class BotReadyData(Payload):
     """The bot's answer to `client-ready`.
 
     Attributes:
-        version: the protocol version that the bot speaks in this session ("2.2.0"); "" if it does not tell.
-        about: the library behind the bot.
-        capabilities: what the bot does.
+        version: the protocol version of the bot in this session ("2.2.0"); "" if not sent.
+        about: the library that the bot is built with.
+        capabilities: the capabilities of the bot.
         config: the bot's config, or None if it sent none (bots of protocol 1.x and 2.x do not send it to this client).
     """
 
     version: str = ""
-    # The standard leaves it to the server; and neither is worth a session.
+    # The RTVI standard leaves their shape to the server, and a wrong one must not end the session.
     about: AboutBotData = attrs.field(default=AboutBotData(), metadata=ANY_SHAPE)
     capabilities: BotCapabilities = attrs.field(default=BotCapabilities(), metadata=ANY_SHAPE)
     config: tuple[RTVIClientConfigOption, ...] | None = None
@@ -98,7 +96,7 @@ class ErrorData(Payload):
     """An error that the bot reports, on its own (`error`) or as an answer (`error-response`).
 
     Attributes:
-        message: what went wrong, in the bot's words; "" without any. The wire calls it "error" or "message".
+        message: the bot's text; "" without one. The wire calls it "error" or "message".
         fatal: True if the bot ends the session because of it.
     """
 

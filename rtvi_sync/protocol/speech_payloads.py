@@ -1,9 +1,9 @@
-"""What the `data` of an inbound message holds when it is about what is said, on either side.
+"""The payloads of inbound messages about the speech of user and bot.
 
-Import them from `rtvi_sync.messages`. The rules by which they are decoded are those of `Payload`.
+Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
 
-# No `from __future__ import annotations` here: the decoder needs the annotations as types, not as strings.
+# No `from __future__ import annotations`, because the decoder needs the annotations as types, not as strings.
 
 import attrs
 
@@ -12,14 +12,14 @@ from .decoding import Payload, sent_as
 
 @attrs.frozen(kw_only=True)
 class UserInputData(Payload):
-    """What the user said or typed (protocol 2.2).
+    """Speech or text input of the user (protocol 2.2).
 
     Attributes:
         text: the words.
         input_type: "transcription", "chat" (typed), or "backchannel" (an "mhm" while the bot talks).
         final: False only for a transcription that may still change.
         timestamp: ISO 8601, by the bot's clock; "" without one.
-        user_id: who it was, or None if the bot does not tell.
+        user_id: the id of the user; None if not sent.
         msg_id: for chat, the id of the `send-text` message that it acknowledges; else None.
     """
 
@@ -33,13 +33,13 @@ class UserInputData(Payload):
 
 @attrs.frozen(kw_only=True)
 class TranscriptData(Payload):
-    """What the bot's speech recognition heard the user say.
+    """A result of the bot's speech recognition.
 
     Attributes:
         text: the words.
         final: False for an interim result, which a later message replaces.
         timestamp: ISO 8601, by the bot's clock; "" without one.
-        user_id: who spoke; "" if the bot does not tell.
+        user_id: the id of the user; "" if not sent.
     """
 
     text: str
@@ -54,14 +54,14 @@ UserTranscriptionData = TranscriptData
 
 @attrs.frozen(kw_only=True)
 class UserLLMTextData(Payload):
-    """The user's text as it goes to the bot's language model."""
+    """The user's text as the bot's language model receives it."""
 
     text: str
 
 
 @attrs.frozen(kw_only=True)
 class SpokenProgressData(Payload):
-    """How far the bot has come in speaking a segment: the text spoken so far, and the text still to come."""
+    """The bot's progress in speaking a segment: the text spoken so far, and the remaining text."""
 
     accumulated_text: str
     remaining_text: str
@@ -69,15 +69,15 @@ class SpokenProgressData(Payload):
 
 @attrs.frozen(kw_only=True)
 class BotOutputData(Payload):
-    """A piece of what the bot says, or a change in how far it is spoken.
+    """A segment of the bot's output, or a change of its status or progress.
 
     Attributes:
         text: the text of the whole segment.
-        output_type: what the text is: "sentence", "word", "code", ...; None if not told. Older bots send it as
+        output_type: the kind of the text: "sentence", "word", "code", ...; None if not sent. Older bots send it as
             "text_type" (Pipecat 1.13) or "aggregated_by" (before that).
-        text_type: the same, by the name that some bots also send; None if not sent.
-        aggregated_by: likewise.
-        segment_id: relates all messages about one segment; None if not sent (before protocol 2.0).
+        text_type: the same kind, by a name that some bots send too; None if not sent.
+        aggregated_by: the same kind, by another such name; None if not sent.
+        segment_id: the same in all messages about one segment; None if not sent (before protocol 2.0).
         spoken: protocol 1.x: whether it has been spoken; None if not sent.
         will_be_spoken: protocol 2.x: whether it is meant for speech; None if not sent.
         spoken_status: protocol 2.x: "new", "in-progress", "completed"; None if not sent. "in-progress" may come before
@@ -109,8 +109,8 @@ class BotLLMMarkerData(Payload):
 
     Attributes:
         text: the marker; "" if the response had none.
-        kind: what it means ("complete", "short", "long"), or None.
-        raw: the response with its markers; "" if not told.
+        kind: its meaning ("complete", "short", "long"), or None.
+        raw: the response with its markers; "" if not sent.
         markers: every marker the bot knows.
     """
 
@@ -122,7 +122,7 @@ class BotLLMMarkerData(Payload):
 
 @attrs.frozen(kw_only=True)
 class LLMSearchResult(Payload):
-    """A passage that a search found, and how sure the model is of it."""
+    """A passage that a search found, and the confidence of the model."""
 
     text: str
     confidence: tuple[float, ...] = ()
@@ -130,7 +130,7 @@ class LLMSearchResult(Payload):
 
 @attrs.frozen(kw_only=True)
 class LLMSearchOrigin(Payload):
-    """A site that a search used; address and title are None if not told."""
+    """A site that a search used; address and title are None if not sent."""
 
     site_uri: str | None = None
     site_title: str | None = None
@@ -139,7 +139,7 @@ class LLMSearchOrigin(Payload):
 
 @attrs.frozen(kw_only=True)
 class BotLLMSearchResponseData(Payload):
-    """What the language model found on the web: its text, HTML to show with it (None if not sent), its sources."""
+    """The result of a web search by the language model: text, HTML to show with it (None if not sent), sources."""
 
     search_result: str | None = None
     rendered_content: str | None = None
@@ -164,7 +164,7 @@ class BotTTSAudioData(Payload):
 
 @attrs.frozen(kw_only=True)
 class AudioLevelData(Payload):
-    """How loud it is: 0.0 is silence, 1.0 the loudest."""
+    """An audio level: 0.0 is silence, 1.0 the maximum."""
 
     value: float
 

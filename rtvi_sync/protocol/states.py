@@ -1,8 +1,8 @@
-"""The states of a client, and which may follow which.
+"""The states of a client, and the transitions between them.
 
-Rule 1: whatever changes a state goes through `can_transition()`; there is no second place that knows the order.
-Rule 2: any state of a session or of a call may be left for DISCONNECTED or ERROR. The states at rest, DISCONNECTED and
-ERROR, may be left only for the first state of a session or of `start_bot()`; ERROR for DISCONNECTED too.
+Rule 1: each change of a state is checked by `can_transition()`; no other place knows the order.
+Rule 2: any state of a session or of a call may be followed by DISCONNECTED or ERROR. These two may be followed only by
+the first state of a session or of `start_bot()`; ERROR by DISCONNECTED too.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ ACTIVE = frozenset({_S.CONNECTED, _S.READY})
 
 
 def can_transition(current: TransportState, new: TransportState) -> bool:
-    """True if a client in state `current` may enter `new`."""
+    """Tell whether a client in state `current` may enter `new`."""
     return new in FOLLOWING[current]
 
 
 @attrs.frozen(kw_only=True)
 class CloseInfo:
-    """How a session ended: the payload of `disconnected`.
+    """The end of a session, and its reason: the payload of `disconnected`.
 
     Attributes:
-        code: close code of the transport (WebSocket: RFC 6455), or None when the line broke without one. Pipecat's bots
-            close with 1000 after a normal end and after a protocol error alike.
+        code: close code of the transport (WebSocket: RFC 6455), or None if the connection was lost without one.
+            Pipecat's bots close with 1000 both after a normal end and after a protocol error.
         reason: the peer's text; "" without one.
         initiator: "client", "server" or "network".
-        error: what went wrong, or None after a normal end. If the application ended the session: the messages that it
-            had sent and that had not reached the server.
-        reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the program does
-            something else first.
+        error: the failure, or None after a normal end. If the application ended the session, the error names the
+            messages that it had sent and that had not reached the server.
+        reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the application
+            begins or ends one first.
     """
 
     code: int | None = attrs.field(default=None, validator=COUNT_OR_ZERO.or_none)
@@ -82,32 +82,32 @@ class CloseInfo:
     reconnecting: bool = attrs.field(default=False, validator=BOOL)
 
     def describe(self) -> str:
-        """In a sentence without its full stop."""
-        who = {
+        """Return the end as a sentence without its full stop."""
+        what = {
             "client": "This client ended the session",
             "server": "The bot ended the session",
             "network": "The connection to the bot was lost",
         }.get(self.initiator, "The session has ended")
         if self.error is not None:
-            return f"{who}: {self.error}"
+            return f"{what}: {self.error}"
         if self.code is not None:
-            return f"{who} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
-        return who
+            return f"{what} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
+        return what
 
     @property
-    def by_program(self) -> bool:
-        """True if the program itself wanted the end, and nothing went wrong."""
+    def by_application(self) -> bool:
+        """True if the application ended the session, and there was no error."""
         return self.initiator == "client" and self.error is None
 
     def failure(self) -> RTVIError:
-        """The error for whoever asks why there is no session."""
+        """Return a new error that says why there is no session."""
         return fresh_copy(self.error) if isinstance(self.error, RTVIError) else self.as_error()
 
     def as_error(self, before: str = "") -> DisconnectedError:
-        """A new error for a call that needed the session.
+        """Return a new error for a call that needed the session.
 
         Args:
-            before: what the call was waiting for, if that helps.
+            before: the event that the call was waiting for; "" leaves it out.
         """
         STRING.check(before=before)
         missed = f" before {before}" if before else ""

@@ -1,4 +1,4 @@
-"""Text of the other side inside messages of ours: exceptions, logs, whatever may reach a terminal."""
+"""Text of the peer in exceptions, logs and other output that may reach a terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ MAX_LENGTH = 500
 
 
 def one_line(text: str) -> str:
-    """`text` as one short line of which a terminal obeys nothing.
+    """Return `text` as one line of at most `MAX_LENGTH` characters, without control sequences.
 
-    Line breaks, control characters, and those that turn the direction of the text around them become blanks.
+    Line breaks, control characters and characters that change the direction of text become blanks.
     """
     return "".join(c if c.isprintable() else " " for c in text[:MAX_LENGTH])

@@ -1,11 +1,11 @@
-"""Rules that options are checked by: one wording for constructors, functions and fields of attrs classes.
+"""Validation rules of options, with the same texts for constructors, functions and fields of attrs classes.
 
     SECONDS.check(heartbeat_interval=heartbeat_interval, idle_timeout=idle_timeout)
     echo: bool = attrs.field(default=True, validator=BOOL)
 
 A wrong type is a `TypeError`, a wrong value a `ValueError`; both name the option. A `TypeError` never shows the value,
-so options that hold secrets have rules about their type only. The validators of attrs show every value that they
-refuse, and accept a bool as a number.
+so options that hold secrets have rules about their type only. The validators of attrs are not used, because they show
+every value that they refuse, and accept a bool as a number.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def has_method(value: object, name: str) -> bool:
 
 @attrs.frozen(eq=False, slots=False)
 class Rule:
-    """What an option may be.
+    """The rule for the value of an option.
 
     Attributes:
         what: the words after "must be" in the error.
-        has_type: False for what is a `TypeError`.
-        has_value: asked for a value of the right type; False for what is a `ValueError`.
-        hint: ends the error, and says what to do instead.
+        has_type: returns False for a `TypeError`.
+        has_value: called with a value of the right type; returns False for a `ValueError`.
+        hint: the end of the error text, which says what to do instead.
         optional: None is allowed.
-        usual: values of exactly this type are allowed without a further look.
+        usual: values of exactly this type are allowed without further checks.
     """
 
     what: str
@@ -99,11 +99,12 @@ class Rule:
 
 @attrs.frozen(eq=False, slots=False)
 class _EachRule(Rule):
-    """What a collection may be, and each item in it; keys of a mapping are strings."""
+    """The rule for a collection and for each item in it. Keys of a mapping must be strings."""
 
     each: Rule = attrs.field(kw_only=True)
 
     def check_one(self, name: str, value: Any) -> None:
+        """Check the collection, then each key and item."""
         super().check_one(name, value)
         is_mapping = isinstance(value, Mapping)
         for key, item in value.items() if is_mapping else enumerate(value or ()):
@@ -113,7 +114,7 @@ class _EachRule(Rule):
 
 
 def described(value: object) -> str:
-    """Return what a value of a wrong type is, without showing a value that may be secret."""
+    """Return a description of a value of a wrong type, without the value, which may be secret."""
     if value is None or isinstance(value, bool):
         return repr(value)
     if is_async(value):
@@ -161,12 +162,12 @@ def mapping_of(each: Rule, what: str = "a mapping") -> Rule:
 
 
 def list_of(each: Rule, what: str) -> Rule:
-    """Return the rule for a list of items, or another sequence of them that is no text."""
+    """Return the rule for a list of items, or another sequence of them that is not text."""
     return _EachRule(what, lambda value: isinstance(value, Sequence) and _is_iterable(value), each=each)
 
 
 def iterable(what: str) -> Rule:
-    """Return the rule for a list of items that are checked while they are read, once."""
+    """Return the rule for an iterable whose items are checked later, while they are read."""
     return Rule(what, _is_iterable)
 
 
@@ -211,20 +212,20 @@ STRINGS = mapping_of(STRING, "a mapping of strings to strings")
 
 
 def snake_case(name: str) -> str:
-    """``"requestData"`` → ``"request_data"``, ``"onLLMText"`` → ``"on_llm_text"``; snake_case stays as it is."""
+    """Convert camelCase: ``"requestData"`` → ``"request_data"``, ``"onLLMText"`` → ``"on_llm_text"``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
-    """An object of the attrs class `cls`: `value` itself, or made of a mapping with snake_case or camelCase keys.
+    """Return an object of `cls`: `value` itself, or one made from a mapping with snake_case or camelCase keys.
 
     Args:
-        cls: the class.
-        value: of an option.
-        name: of that option.
+        cls: an attrs class.
+        value: the value of an option.
+        name: the name of the option.
 
     Raises:
-        TypeError: an unknown key, or neither mapping nor object.
+        TypeError: a key is unknown, or `value` is neither a mapping nor an object of `cls`.
         TypeError, ValueError: a key has a wrong value; the error names the key as it is spelt in the mapping.
     """
     if isinstance(value, cls):
@@ -235,12 +236,12 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     fields = {field.alias: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
     given = {snake_case(key): item for key, item in value.items()}
     if len(given) < len(value):
-        raise TypeError(f"{cls.__name__} is given one of {', '.join(value)} in two spellings")
+        raise TypeError(f"{name} has a key in two spellings: {', '.join(value)}. Use one of them")
     unknown = sorted(set(given) - set(fields))
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
     for key, item in value.items():
         rule = fields[snake_case(key)].validator
-        if isinstance(rule, Rule):  # the class would name the field instead
+        if isinstance(rule, Rule):  # otherwise the error would name the field, not the key
             rule.check_one(key, item)
     return cls(**given)

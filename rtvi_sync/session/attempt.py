@@ -124,7 +124,7 @@ class ConnectAttempt:
 
     def _fetch_config(self, session: Session) -> None:
         try:
-            session.fetch_config(Deadline(self.deadline.sooner(self._config_timeout)))
+            session.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
         except DisconnectedError:
             session.ending.begin_and_wait(session.ending.info, linger=limits.LINGER_TIMEOUT)
             # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
@@ -239,7 +239,7 @@ def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str)
     """Wait for `gate`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
     for.
     """
-    while not latch.wait(Deadline(deadline.sooner(_REMINDER_INTERVAL))):
+    while not latch.wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
         if deadline.timeout is None:

@@ -180,7 +180,7 @@ class SessionEnd:
     def time_to_close(self) -> float:
         """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
         deadline = self._transport_deadline or Deadline(limits.TEARDOWN_LIMIT)
-        return limits.time_to_send(deadline.sooner(limits.TEARDOWN_LIMIT))
+        return limits.time_to_send(deadline.at_most(limits.TEARDOWN_LIMIT))
 
     # -- tearing down: on the close thread, or on the exiting one -----------------------------------------------------
 
@@ -193,11 +193,11 @@ class SessionEnd:
         self._task = task or self._task
         parts, publisher = self._parts, self._parts.publisher
         limit = limits.TEARDOWN_LIMIT * limits.OWN_SHARE
-        deadline = Deadline(limit if exit_deadline is None else exit_deadline.sooner(limit))
-        media_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * limits.MEDIA_SHARE))
+        deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
+        media_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * limits.MEDIA_SHARE))
         # At exit all sessions share one limit, so a slow sink must not take the time of the others.
         sink_share = limits.SINK_SHARE if exit_deadline is None else 0.0
-        sink_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * sink_share))
+        sink_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * sink_share))
         unsent: DisconnectedError | None = None
         self._abandon_attempt()
         if self.was_opened:
@@ -206,13 +206,13 @@ class SessionEnd:
         if self.closes_transport:
             parts.media.pause()
             unsent = self._close_transport(deadline)
-            timeout = media_deadline.sooner(limits.FLUSH_TIMEOUT)
+            timeout = media_deadline.at_most(limits.FLUSH_TIMEOUT)
             threads = parts.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
             log_stack_of(threads, "A source, a sink or a device does not return")
         if exit_deadline is None:
             self._decide_on_replacement()
         info = attrs.evolve(self.info, reconnecting=self.is_replaced)
-        if info.by_program and publisher.was_ready:
+        if info.by_application and publisher.was_ready:
             info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
         delivered = publisher.finish(info)
         self._on_closed()
@@ -220,7 +220,7 @@ class SessionEnd:
         self.connect_done.set()
         if not publisher.manual:
             if exit_deadline is not None:
-                publisher.deliver_queued(delivered, deadline.sooner(limits.EXIT_DELIVERY_TIMEOUT))
+                publisher.deliver_queued(delivered, deadline.at_most(limits.EXIT_DELIVERY_TIMEOUT))
             self._await_delivery(delivered, deadline)
             self._await_functions(deadline)
         parts.runtime.release()
@@ -244,7 +244,7 @@ class SessionEnd:
 
     def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
         """Close the transport; return its error if messages could not be sent."""
-        self._transport_deadline = Deadline(deadline.sooner(limits.TEARDOWN_LIMIT * limits.TRANSPORT_SHARE))
+        self._transport_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * limits.TRANSPORT_SHARE))
         transport = self._parts.transport
         unsent: list[DisconnectedError] = []
 
@@ -271,13 +271,13 @@ class SessionEnd:
     def _decide_on_replacement(self) -> None:
         """Find out whether the session is to be replaced. The application's own rule may decide, and take its time."""
         info = self.info
-        if self._replaces is not None and not info.by_program:
+        if self._replaces is not None and not info.by_application:
             # What follows a failed attempt to replace a session is decided elsewhere in any case.
             self.is_replaced = self._replaces(info) if self._parts.publisher.was_ready else self._is_replacement
 
     def _await_functions(self, deadline: Deadline) -> None:
         """Wait a little for functions that the bot called."""
-        busy = self._parts.functions.join(Deadline(deadline.sooner(limits.FUNCTIONS_TIMEOUT)))
+        busy = self._parts.functions.join(Deadline(deadline.at_most(limits.FUNCTIONS_TIMEOUT)))
         if busy:
             log_stack_of(
                 busy, "A function that the bot called is still running though its session ended; its result is lost"

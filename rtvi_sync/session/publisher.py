@@ -192,7 +192,7 @@ class EventPublisher:
         self._ending = True
 
     def finish(self, info: CloseInfo) -> Latch:
-        """Publish that the session has ended; nothing can follow. Return the latch that is set when all was delivered."""
+        """Publish that the session has ended; nothing can follow. Return a latch that is set after its delivery."""
 
         def enter() -> bool:
             self._over = True
@@ -200,7 +200,7 @@ class EventPublisher:
 
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
-        failed = not (self.was_ready or info.by_program or info.reconnecting)
+        failed = not (self.was_ready or info.by_application or info.reconnecting)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()

@@ -26,7 +26,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from rtvi_sync.concurrency.lifecycle import send_idle_home, start_thread
+from rtvi_sync.concurrency.lifecycle import start_thread, stop_idle_threads
 from rtvi_sync.media import Tracks
 from rtvi_sync.testing.contract_rig import LIMIT, BackgroundCall, Bot, ContractBot, FarEnd, Rig, descriptors
 
@@ -48,7 +48,7 @@ def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
     """Return the threads that were not there before and do not end in time; idle threads of the pool are ended."""
     deadline = time.monotonic() + _SETTLE
     while True:
-        send_idle_home()
+        stop_idle_threads()
         left = set(threading.enumerate()) - before
         if not left or time.monotonic() > deadline:
             return left

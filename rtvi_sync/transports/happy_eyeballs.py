@@ -54,7 +54,7 @@ def connect_first(
         while untried or attempts.pending:
             if untried:
                 attempts.begin(untried.popleft())
-            connected = attempts.wait(deadline.sooner(_ATTEMPT_DELAY) if untried else deadline.remaining())
+            connected = attempts.wait(deadline.at_most(_ATTEMPT_DELAY) if untried else deadline.remaining())
             if connected is not None:
                 return connected
             if deadline.expired:

@@ -182,7 +182,7 @@ class WebSocketTransport(Transport):
                     stats.audio_unsent,
                 )
             (messages, size), info = connection.unsent, connection.info
-            if messages and not abandoned and info is not None and info.by_program:
+            if messages and not abandoned and info is not None and info.by_application:
                 raise DisconnectedError(
                     f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
                     "session ended. Wait for the bot's answer before you disconnect, or send less over a slow line",
@@ -298,7 +298,7 @@ class _Receiver:
 
     def _receive_other(self, payload: bytes) -> None:
         try:
-            kind, content = frames.content(payload)
+            kind, content = frames.decode_kind(payload)
         except ProtocolError as error:
             self.undecodable += 1
             level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG

@@ -21,17 +21,18 @@ from rtvi_sync.testing import EmbeddedBot
 
 @contextlib.contextmanager
 def worker() -> Iterator[None]:
-    """A Celery worker in a process of its own, as `celery -A samples.celery_task.tasks worker` starts it."""
+    """Run a Celery worker in a process of its own, as `celery -A samples.celery_task.tasks worker` starts it."""
     command = ["celery", "-A", "samples.celery_task.tasks", "worker", "--concurrency=2", "--loglevel=CRITICAL"]
     process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
     try:
         yield
     finally:
-        process.terminate()  # it completes the tasks that it is at
+        process.terminate()  # it completes its current tasks
         process.wait()
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser(prog="run.py sample celery_task", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--broker", help="URL of Celery's broker")
@@ -48,7 +49,7 @@ def main() -> None:
         from .tasks import ask
 
         stack.enter_context(worker())
-        # All are sent at once; the answers come as they are ready, and are shown in the order of the questions.
+        # All questions are sent first; the answers are printed in the order of the questions.
         for question, answer in [(question, ask.delay(question)) for question in given.questions]:
             words = answer.get(timeout=120, propagate=False)
             if answer.failed():

@@ -1,4 +1,4 @@
-"""A folder in the place of a message broker: what Celery sends is a file in it. For one machine, to try things."""
+"""A folder as a message broker: each of Celery's messages is a file in it. For experiments on one machine."""
 
 import time
 import uuid
@@ -11,22 +11,24 @@ from kombu.utils.json import dumps
 
 
 class Channel(filesystem.Channel):
-    """As kombu has it, except that a message appears with all that is in it: a worker that reads half of one dies."""
+    """kombu's channel, except that a message appears complete: a worker that reads half of one dies."""
 
-    def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override] # it is named in two ways
-        unfinished = Path(self.data_folder_out, f"{time.time_ns()}_{uuid.uuid4()}")  # they are taken by name
+    def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override] # the names of its parameters differ in kombu
+        unfinished = Path(
+            self.data_folder_out, f"{time.time_ns()}_{uuid.uuid4()}"
+        )  # messages are read in the order of their names
         unfinished.write_text(dumps(message), encoding="utf-8")  # type: ignore[no-untyped-call]
         unfinished.rename(f"{unfinished}.{queue}.msg")
 
 
 class Transport(filesystem.Transport):
-    """Of messages that are files."""
+    """A transport whose messages are files."""
 
     Channel = Channel
 
 
 def use_folder(app: Celery, folder: str) -> None:
-    """Have both sides, the worker and who gives it tasks, find each other in `folder`."""
+    """Configure an application so that its worker and its callers exchange messages in `folder`."""
     for name in ("messages", "processed", "control"):
         Path(folder, name).mkdir(parents=True, exist_ok=True)
     app.conf.broker_url = "filesystem://localhost/"
@@ -35,7 +37,7 @@ def use_folder(app: Celery, folder: str) -> None:
         "data_folder_in": f"{folder}/messages",
         "data_folder_out": f"{folder}/messages",
         "processed_folder": f"{folder}/processed",
-        "store_processed": True,  # else they pass through the system's folder for temporary files
+        "store_processed": True,  # otherwise they pass through the system's temporary folder
         "control_folder": f"{folder}/control",
         "polling_interval": 0.05,
     }

@@ -14,14 +14,14 @@ if "CELERY_FOLDER" in os.environ:
     use_folder(app, os.environ["CELERY_FOLDER"])
 
 
-# After the first an exception ends the call that waits, and the session; after the second the process is killed.
+# After the first limit an exception ends the blocked call and the session; after the second the process is killed.
 app.conf.task_soft_time_limit, app.conf.task_time_limit = 90, 120
 
 
-# What the network spoils may go well a moment later. Sessions that are lost or late are OSErrors as well.
+# Network errors may be temporary. Errors of lost sessions and timeouts are OSErrors, too.
 @app.task(autoretry_for=(OSError, TransportStartError), retry_backoff=True)  # type: ignore # Celery has no annotations
 def ask(question: str) -> str:
-    """What the bot answers. A session for each question: tasks are independent of each other, and of the process."""
+    """Return the bot's answer. Each question has its own session: tasks are independent of each other."""
     url = os.environ["RTVI_URL"]
     client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
     words: list[str] = []

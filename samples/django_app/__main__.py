@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def serve(bot_url: str, port: int) -> int:
-    """Run the web server until it ends, or until this program is told to."""
+    """Run the web server until it or this program ends."""
     environ = {"DJANGO_SECRET_KEY": secrets.token_urlsafe(50), **os.environ, "RTVI_URL": bot_url, "PORT": str(port)}
     command = ["-m", "gunicorn", "mysite.wsgi"]
     if os.name != "posix" or importlib.util.find_spec("gunicorn") is None:
@@ -41,16 +41,17 @@ def serve(bot_url: str, port: int) -> int:
 
 
 def main() -> int:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser(prog="run.py sample django_app")
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    import django  # noqa: F401 - so that its absence is told here, and not by the web server
+    import django  # noqa: F401 - so that its absence is reported here, and not by the web server
 
     if given.url:
         RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):  # so that the server is stopped, and the bot
+        if hasattr(signal, name):  # so that the server and the bot are stopped
             signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
     with contextlib.ExitStack() as stack:
         # In a process that does not fork: the bot's threads would not be there in the workers.

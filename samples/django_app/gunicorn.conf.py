@@ -8,7 +8,7 @@ workers = 2
 # A thread waits for the bot while others serve; "sync" works too, with a process for each request under way.
 worker_class = "gthread"
 threads = 8
-# Both longer than BOT_SECONDS: no worker is taken for hung while it waits for an answer, and one that is told to stop
+# Both are longer than BOT_SECONDS: a worker that waits for an answer does not count as hung, and one that is stopped
 # answers first.
 timeout = graceful_timeout = 30
 # From version 26 on it would take commands through a file of this user's.
@@ -16,5 +16,5 @@ control_socket_disable = True
 
 
 def when_ready(server: Any) -> None:
-    """It listens now."""
+    """Report that the server listens."""
     print(f"Open {server.LISTENERS[0]}/", flush=True)

@@ -19,12 +19,12 @@ from rtvi_sync.testing import EmbeddedBot
 if TYPE_CHECKING:
     from flask import Flask
 
-# More threads than event streams may be open: 16 sessions with 4 pages each.
+# There must be more threads than open event streams: 16 sessions with 4 pages each.
 THREADS = 80
 
 
 def load(bot_url: str | None) -> "Flask":
-    """The application; called where it is to run, because a bot's threads would not survive a fork."""
+    """Return the application. It is made in the process that runs it: a bot's threads would not survive a fork."""
     from .app import create_app
 
     if bot_url is None:
@@ -36,16 +36,17 @@ def load(bot_url: str | None) -> "Flask":
 
 
 def end_streams(worker: Any) -> None:
-    """So that a server that is told to end need not wait for them."""
+    """Close all sessions, so that a server that is stopped does not wait for them."""
     worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
 
 
 def tell(port: int) -> None:
-    """Called when the server listens."""
+    """Report that the server listens."""
     print(f"Open http://127.0.0.1:{port}/", flush=True)
 
 
 def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
+    """Serve the application with gunicorn, in one process with threads."""
     from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
     class Server(BaseApplication):  # type: ignore[misc] # gunicorn has no annotations
@@ -68,6 +69,7 @@ def serve_with_gunicorn(bot_url: str | None, port: int) -> None:
 
 
 def serve_with_werkzeug(bot_url: str | None, port: int) -> None:
+    """Serve the application with Werkzeug, where gunicorn does not run."""
     from werkzeug.serving import make_server
 
     server = make_server("127.0.0.1", port, load(bot_url), threaded=True)
@@ -76,17 +78,18 @@ def serve_with_werkzeug(bot_url: str | None, port: int) -> None:
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser(prog="run.py sample flask_app")
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    import flask  # noqa: F401 - so that its absence is told here, and not by the web server
+    import flask  # noqa: F401 - so that its absence is reported here, and not by the web server
 
     if given.url:
         RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks
     if importlib.util.find_spec("gunicorn") is not None:
         serve_with_gunicorn(given.url, given.port)
-    else:  # on Windows it is not to be had
+    else:  # it does not run on Windows
         serve_with_werkzeug(given.url, given.port)
 
 

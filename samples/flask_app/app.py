@@ -9,7 +9,7 @@ from rtvi_sync import RTVIClient
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import NullSink
 
-# Nothing but this application's own files, no inline script or style, and no frame of anybody's around the page.
+# Only this application's own files are loaded: no inline script or style, and no frame around the page.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -17,20 +17,20 @@ CONTENT_SECURITY_POLICY = (
 
 
 def create_app(bot_url: str) -> Flask:
-    """The application for a bot, at a URL as `RTVIClient.for_url()` takes it."""
+    """Return the application for a bot, at a URL as `RTVIClient.for_url()` takes it."""
     app = Flask(__name__)
     app.config.update(
         SECRET_KEY=os.environ.get("SECRET_KEY") or secrets.token_hex(32),
         SESSION_COOKIE_SAMESITE="Strict",
-        TRUSTED_HOSTS=["127.0.0.1", "localhost"],  # the names under which it may be called; change it with the address
+        TRUSTED_HOSTS=["127.0.0.1", "localhost"],  # the host names of requests; change them with the address
     )
 
     def make_client(_: Request) -> RTVIClient:
-        # Whoever opens the page may talk to the bot. With users of your own: ask here who it is, and abort(403).
+        # Every visitor may talk to the bot. An application with users checks the user here, and calls abort(403).
         return RTVIClient.for_url(
             bot_url,
             enable_mic=False,
-            speaker=NullSink(),  # the page shows what is said; nobody listens at the server
+            speaker=NullSink(),  # the page shows the transcript; the server plays no audio
             connect_timeout=15,
         )
 
@@ -39,7 +39,7 @@ def create_app(bot_url: str) -> Flask:
 
     @app.get("/")
     def page() -> str:
-        bot.set_cookie()  # by which the page's requests are known
+        bot.set_cookie()  # the page's requests are recognized by it
         return render_template("page.html")
 
     @app.after_request

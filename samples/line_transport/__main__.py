@@ -23,6 +23,7 @@ class Bot(socketserver.StreamRequestHandler):
     """The bot's end of a line."""
 
     def handle(self) -> None:
+        """Answer the messages of a client."""
         for line in self.rfile:
             message = json.loads(line)
             if message["type"] == "client-ready":
@@ -33,11 +34,13 @@ class Bot(socketserver.StreamRequestHandler):
                 self.say("bot-llm-stopped")
 
     def say(self, type: str, data: Any = None, id: str = "") -> None:
+        """Send a message."""
         message = {"label": "rtvi-ai", "type": type, "data": data, "id": id}
         self.wfile.write(json.dumps(message).encode() + b"\n")
 
 
 def talk(url: str, questions: list[str]) -> None:
+    """Hold a session with the bot."""
     with RTVIClient(transport=LineTransport(url), connect_timeout=15) as client:
         for question in questions:
             with client.events("bot-llm-text", "bot-llm-stopped", timeout=30) as events:
@@ -51,6 +54,7 @@ def talk(url: str, questions: list[str]) -> None:
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser(prog="run.py sample line_transport")
     parser.add_argument("--url", help="tcp://host:port of a bot, because this transport is neither HTTP nor WebSocket")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])

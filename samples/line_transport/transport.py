@@ -1,4 +1,4 @@
-"""A transport of one's own: RTVI over TCP, one JSON document a line. docs/writing-a-transport.md goes through it."""
+"""A custom transport: RTVI over TCP, one JSON document per line. docs/writing-a-transport.md goes through it."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ LIMIT_BYTES = 1_048_576  # of a line of the bot's, and of what the bot has not r
 
 
 class LineTransport(Transport):
-    """Connects to a bot at ``tcp://host:port`` (IPv4): `url`, or the ``"url"`` that `connect()` is given."""
+    """A connection to a bot at ``tcp://host:port`` (IPv4): `url`, or the ``"url"`` that `connect()` is given."""
 
     name = "lines"
     max_message_size = 65_536
@@ -25,13 +25,14 @@ class LineTransport(Transport):
         self._reader = threading.Thread()
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Connect, and make the thread that reads."""
         url = urlsplit(self._url or (auth_bundle or {}).get("url", ""))
         if url.scheme != "tcp" or not url.hostname or not url.port:
             raise InvalidTransportParamsError("LineTransport needs a URL such as tcp://localhost:7070")
         sock = socket.socket()
         try:
             sock.settimeout(10)  # for an abort in the moment before connect(), when there is nothing to shut down yet
-            detach = abort.attach(sock)  # any later one shuts the socket down, which ends connect()
+            detach = abort.attach(sock)  # a later abort shuts the socket down, which ends connect()
             try:
                 sock.connect((url.hostname, url.port))
             finally:
@@ -47,26 +48,29 @@ class LineTransport(Transport):
             raise
 
     def send_ready_message(self) -> None:
+        """Start to read, and send the ready message."""
         with self._lock:
             if self._sock is not None:
-                self._reader.start()  # not in connect(): what is read there is told before the event `connected`
+                self._reader.start()  # not in connect(): messages would be delivered before the event `connected`
         super().send_ready_message()
 
     def send_message(self, message: RTVIMessage) -> None:
+        """Send a message as one line."""
         line = self.serialize(message).encode() + b"\n"
         with self._lock:
             if self._sock is not None:
                 with contextlib.suppress(OSError):
                     if self._sock.send(line, socket.MSG_DONTWAIT) == len(line):
                         return
-                _shut_down(self._sock)  # the bot reads nothing, and half a line may be out; the reader tells
+                _shut_down(self._sock)  # the bot reads nothing, and half a line may be sent; the reader reports the end
         raise DisconnectedError("The line to the bot is closed; call connect() for a new one")
 
     def disconnect(self) -> None:
+        """Close the connection."""
         with self._lock:
             sock, self._sock = self._sock, None
         if sock is not None:
-            for how in (socket.SHUT_WR, socket.SHUT_RDWR):  # first let the bot have the rest and hang up
+            for how in (socket.SHUT_WR, socket.SHUT_RDWR):  # first send the rest, and let the bot close
                 _shut_down(sock, how)
                 if self._reader.is_alive():
                     self._reader.join(1)
@@ -82,8 +86,8 @@ class LineTransport(Transport):
                 end = CloseInfo(initiator="server")
             elif len(line) == LIMIT_BYTES:
                 end = CloseInfo(initiator="server", error=DisconnectedError("The bot sent a line that is too long"))
-        _shut_down(sock)  # from here on whoever sends is refused
-        if self._sock is sock:  # else it was our own end, which nobody has to be told
+        _shut_down(sock)  # from here on send_message() raises
+        if self._sock is sock:  # otherwise this side closed the connection, and nothing is reported
             on_closed(end)
 
 

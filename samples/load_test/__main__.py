@@ -19,6 +19,7 @@ HOW_MUCH = ["--users", "10", "--spawn-rate", "5", "--run-time", "20s"]
 
 
 def main() -> int:
+    """Read the command line, run Locust, and return its exit status."""
     parser = argparse.ArgumentParser(prog="run.py sample load_test", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--workers", type=int, default=2, help="processes: as many as the machine has cores, say")

@@ -27,11 +27,11 @@ def open_in(jupyter: str) -> int:
         try:
             return server.wait()
         except KeyboardInterrupt:
-            return server.wait()  # it was interrupted too, and asks whether it shall stop
+            return server.wait()  # it was interrupted too, and asks for a confirmation
 
 
 def execute(out: Path) -> int:
-    """Run the notebook; what it has shown is written even if it fails."""
+    """Execute the notebook, and write a copy with its outputs even if a cell fails. Return the exit status."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
@@ -40,7 +40,7 @@ def execute(out: Path) -> int:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     failure = None
     with tempfile.TemporaryDirectory() as folder:
-        # Where it can, the kernel is reached through files that are this run's alone, not through ports.
+        # Where possible the kernel's connection is files of this run alone, not ports.
         files = {"transport": "ipc", "ip": str(Path(folder, "kernel"))} if os.name == "posix" else {}
         kernel = Config({"KernelManager": files})
         try:
@@ -55,6 +55,7 @@ def execute(out: Path) -> int:
 
 
 def main() -> int:
+    """Read the command line, open or execute the notebook, and return the exit status."""
     parser = argparse.ArgumentParser(prog="run.py sample notebook", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--execute", action="store_true", help="run it here, without a browser")

@@ -28,13 +28,16 @@ pictures: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue(maxsize=ENOUGH
 
 
 class Bot(socketserver.StreamRequestHandler):
-    """The bot's end of a connection: of the line, or of that for pictures."""
+    """The bot's end of a connection, for messages or for pictures."""
 
     def handle(self) -> None:
+        """Answer the messages of a client."""
         for line in self.rfile:
             message = json.loads(line)
             if message["type"] == "picture":
-                pictures.put((message, self.rfile.read(message["bytes"])))  # while it is full, the camera goes on
+                pictures.put(
+                    (message, self.rfile.read(message["bytes"]))
+                )  # while it is full, the camera skips pictures
             elif message["type"] == "client-ready":
                 self.say("bot-ready", {"version": "2.2.0", "about": {"library": "video_transport"}}, message["id"])
             elif message["type"] == "client-message":
@@ -45,17 +48,20 @@ class Bot(socketserver.StreamRequestHandler):
                 self.say("server-response", {"t": message["data"]["t"], "d": answer}, message["id"])
 
     def say(self, type: str, data: Any, id: str) -> None:
+        """Send a message."""
         self.wfile.write(json.dumps({"label": "rtvi-ai", "type": type, "data": data, "id": id}).encode() + b"\n")
 
 
 def talk(url: str, cam: VideoSource | None) -> None:
+    """Hold a session with the bot."""
     with RTVIClient(transport=VideoLineTransport(url), cam=cam, connect_timeout=15) as client:
         client.enable_cam(True)
-        if client.tracks().local.video is not None:  # else a warning said why there is no camera
+        if client.tracks().local.video is not None:  # otherwise a warning has said why there is no camera
             print(client.send_client_request("what-do-you-see", timeout=30))
 
 
 def main() -> None:
+    """Read the command line, and run the sample."""
     parser = argparse.ArgumentParser(prog="run.py sample video_transport")
     parser.add_argument("--url", help="tcp://host:port of a bot, because this transport is neither HTTP nor WebSocket")
     parser.add_argument("film", nargs="?", help="in place of the camera")

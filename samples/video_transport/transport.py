@@ -1,4 +1,4 @@
-"""The line transport with the user's picture: JPEG on a second connection. docs/writing-a-transport.md says why so."""
+"""The line transport with video: JPEG pictures on a second connection. docs/writing-a-transport.md has the reasons."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ SECONDS = 5  # until the bot has to be there, and to have read a picture
 
 
 class VideoLineTransport(LineTransport):
-    """Beside its lines the bot gets, on a connection of their own, pictures: a line of JSON about each, then its bytes.
+    """A transport that also sends pictures, on a connection of their own: a line of JSON about each, then its bytes.
 
     A picture that cannot leave holds up no message there, and the camera's thread may wait for it: the next picture
     that it sends is the newest.
@@ -31,18 +31,21 @@ class VideoLineTransport(LineTransport):
         self._pictures: socket.socket | None = None  # guarded by `_lock`, as `_sock` is
 
     def send_video(self, frame: VideoFrame) -> None:
+        """Send a picture of the camera."""
         self._send_picture("cam", frame)
 
     def send_screen(self, frame: VideoFrame) -> None:
+        """Send a picture of the screen."""
         self._send_picture("screen", frame)
 
     def disconnect(self) -> None:
-        super().disconnect()  # from here on no connection for pictures is kept
+        """Close both connections."""
+        super().disconnect()  # from here on no connection for pictures is opened
         with self._lock:
             pictures, self._pictures = self._pictures, None
         if pictures is not None:
             with contextlib.suppress(OSError):
-                pictures.shutdown(socket.SHUT_RDWR)  # wakes whoever sends
+                pictures.shutdown(socket.SHUT_RDWR)  # wakes a blocked sender
             pictures.close()
 
     def _send_picture(self, of: str, frame: VideoFrame) -> None:
@@ -65,7 +68,7 @@ class VideoLineTransport(LineTransport):
             if self._sock is line:
                 self._pictures = pictures
                 return pictures
-        pictures.close()  # disconnect() was faster
+        pictures.close()  # disconnect() was called meanwhile
         raise DisconnectedError("The line to the bot is closed")
 
 

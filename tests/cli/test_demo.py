@@ -256,4 +256,4 @@ def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -
     assert status == 0
     rate, user, bot_side = channels(tmp_path / "conversation.wav")
     assert rate == 24_000
-    assert len(spans_of_sound(user, rate)) == len(spans_of_sound(bot_side, rate)) == 1
+    assert len(audible_spans(user, rate)) == len(audible_spans(bot_side, rate)) == 1

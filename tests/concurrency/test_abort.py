@@ -184,7 +184,7 @@ def test_callbacks_are_called_in_order_on_the_aborting_thread(controller):
 
 
 def test_a_callback_after_the_abort_is_called_at_once(controller):
-    """Whoever registers too late is called on his own thread, and an error of his is logged like any other."""
+    """A callback that is registered too late runs on the thread that registers it; its error is logged as any other."""
     controller.abort()
     calls: list[int] = []
     controller.signal.on_abort(lambda: calls.append(1))
@@ -192,7 +192,7 @@ def test_a_callback_after_the_abort_is_called_at_once(controller):
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_a_callback_that_raises_hurts_nobody(controller, caplog, error):
+def test_a_callback_that_raises_stops_no_other(controller, caplog, error):
     """What a callback raises is logged; the abort goes on, and so do the other callbacks."""
     calls: list[int] = []
 
@@ -222,20 +222,20 @@ def test_a_callback_may_use_the_signal(controller, pair):
     assert calls == [False, "inner"]
 
 
-def test_aborted_is_true_for_whoever_aborted_second():
-    """Once any `abort()` has returned, True or False, the signal says so: nobody may slip in between.
+def test_aborted_is_true_after_the_second_abort():
+    """Once any `abort()` has returned, True or False, the signal says so: no thread may see it in between.
 
-    The gate of the signal is opened last, so the test holds the first abort there and looks from another thread.
+    The latch of the signal is opened last, so the test holds the first abort there and checks on another thread.
     """
     controller = AbortController(Deadline(None), AbortedError)
     signal = controller.signal
     reached, go_on = threading.Event(), threading.Event()
-    open_gate = signal._latch.set
+    open_latch = signal._latch.set
 
     def slow_set() -> None:
         reached.set()
         assert go_on.wait(LIMIT)
-        open_gate()
+        open_latch()
 
     signal._latch = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
     with running(controller.abort) as first:
@@ -284,7 +284,7 @@ def test_attach_and_abort_race():
 
 
 def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, pair):
-    """In a child the watch is over, whoever held its lock at the fork, and the parent's connection lives on."""
+    """In a child the watch ends, even if a thread held its lock at the fork; the parent's connection stays open."""
     left, right = pair
     signal = controller.signal
     detach = signal.attach(left)

@@ -51,16 +51,16 @@ def test_without_a_limit_nothing_expires(clock):
     assert deadline.remaining() is None
     assert not deadline.expired
     assert deadline.elapsed() == 1e9
-    assert deadline.sooner(3.0) == 3.0
+    assert deadline.at_most(3.0) == 3.0
 
 
-def test_the_sooner_of_two_limits(clock):
-    """`sooner()` is the smaller of its argument and what remains."""
+def test_the_smaller_of_two_limits(clock):
+    """`at_most()` is the smaller of its argument and what remains."""
     deadline = Deadline(2.0)
-    assert deadline.sooner(5.0) == 2.0
-    assert deadline.sooner(1.0) == 1.0
+    assert deadline.at_most(5.0) == 2.0
+    assert deadline.at_most(1.0) == 1.0
     clock.now += 3
-    assert deadline.sooner(1.0) == 0.0
+    assert deadline.at_most(1.0) == 0.0
 
 
 def test_nan_is_no_limit():
@@ -93,7 +93,7 @@ def test_an_ended_thread_is_seen_after_the_limit():
 
 @pytest.mark.parametrize("piece", [None, 0.001], ids=["whole", "sliced"])
 def test_a_thread_that_runs_on_is_given_up_at_the_limit(monkeypatch, piece):
-    """Not sooner: where waits are sliced (Windows), the end of a slice is not the end of the wait."""
+    """Not earlier: where waits are sliced (Windows), the end of a slice is not the end of the wait."""
     if piece is not None:
         monkeypatch.setattr(module, "_SLICE", piece)
     stop = threading.Event()

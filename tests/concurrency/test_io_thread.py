@@ -1,4 +1,4 @@
-"""The io thread: commands, timers, channels, and that nothing of these can end it."""
+"""The I/O thread: commands, timers, channels, and that nothing of these can end it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SELECTORS = [
 
 @pytest.fixture(params=SELECTORS, ids=lambda kind: kind.__name__)
 def io(request, monkeypatch):
-    """An io thread on each kind of selector that the system has."""
+    """An I/O thread on each kind of selector that the system has."""
     monkeypatch.setattr(selectors, "DefaultSelector", request.param)
     thread = IOThread()
     yield thread
@@ -43,7 +43,7 @@ def io(request, monkeypatch):
 
 
 def on(io: IOThread, function):
-    """What `function()` returns on the io thread."""
+    """What `function()` returns on the I/O thread."""
     done, results = threading.Event(), []
 
     def command() -> None:
@@ -53,7 +53,7 @@ def on(io: IOThread, function):
             done.set()
 
     io.call(command)
-    assert done.wait(LIMIT), "the io thread does not answer"
+    assert done.wait(LIMIT), "the I/O thread does not answer"
     return results[0]
 
 
@@ -118,7 +118,7 @@ class Line:
 
 
 def test_commands_run_in_order_on_the_io_thread(io):
-    """Commands of one thread run in the order in which they were given, all on the io thread."""
+    """Commands of one thread run in the order in which they were given, all on the I/O thread."""
     seen: list[object] = []
     for n in range(500):
         io.call(lambda n=n: seen.append((n, io.is_current)))
@@ -194,7 +194,7 @@ def test_a_command_that_raises_is_logged(io, caplog, error):
 
 
 def test_timers(io):
-    """Timers run in the order of their times, not before them, on the io thread; a cancelled one does not."""
+    """Timers run in the order of their times, not before them, on the I/O thread; a cancelled one does not."""
     seen: list[object] = []
     done = threading.Event()
 
@@ -238,7 +238,7 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
 
 
 def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
-    """A timer that is cancelled before it is due does nothing, whoever cancels it."""
+    """A timer that is cancelled before it is due does nothing, on whichever thread it is cancelled."""
     seen: list[str] = []
     timers = on(io, lambda: [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)])
     on(io, lambda: io.call_later(0.0, timers[0].cancel))
@@ -349,7 +349,7 @@ def test_unregistering_twice_is_no_error(io):
         on(io, lambda: io.unregister(line))
 
 
-def test_a_descriptor_that_somebody_else_closed(io, caplog):
+def test_a_descriptor_that_the_application_closed(io, caplog):
     """A descriptor closed behind a channel's back ends this channel at most; the others are served on."""
     with caplog.at_level(logging.ERROR), Line(io) as bad, Line(io) as good:
         os.close(bad.sock.fileno())
@@ -362,13 +362,13 @@ def test_a_descriptor_that_somebody_else_closed(io, caplog):
         good.wait(lambda: good.received == b"xy")
 
 
-def test_a_selector_that_somebody_else_closed(io):
-    """A program that closes all descriptors it does not know does not leave a thread that spins or sleeps for ever."""
+def test_a_selector_that_the_application_closed(io):
+    """If an application closes all descriptors it does not know, no thread spins or sleeps for ever."""
     with Line(io) as line, Line(io) as gone:
         on(io, int)
         os.close(gone.sock.fileno())
         fileno = getattr(io._selector, "fileno", None)
-        # As the program would: the selector's descriptor, where it has one, and the pair that wakes the thread.
+        # As the application would: the selector's descriptor, where it has one, and the pair that wakes the thread.
         if fileno is not None:
             os.close(fileno())
         line.peer.sendall(b"x")
@@ -468,7 +468,7 @@ def test_close_runs_what_was_given_before():
 
 
 def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
-    """The wake pair is not closed while a thread writes to it: its number could be somebody else's by then."""
+    """The wake pair is not closed while a thread writes to it: its number could be reused by then."""
     sending, go_on = threading.Event(), threading.Event()
     send = module._Waker.send
 
@@ -525,7 +525,7 @@ def test_no_thread_no_descriptors(monkeypatch):
 
 
 def test_struck_while_it_begins(monkeypatch):
-    """A greenlet that is killed while it waits for the io thread to begin leaves one that ends, and in good order."""
+    """A greenlet that is killed while it waits for the I/O thread to begin leaves one that ends, and in good order."""
     begun = []
 
     def start_struck(role, target):
@@ -571,7 +571,7 @@ def test_a_forked_child_closes_its_copies(io):
 
 
 def every_20_ms(io: IOThread, number: int) -> list[tuple[float, float]]:
-    """When so many steps were due, and when they were made."""
+    """Return when steps were due, and when they were made."""
     made: list[tuple[float, float]] = []
     done = threading.Event()
     due = time.monotonic() + 0.02
@@ -592,7 +592,7 @@ def every_20_ms(io: IOThread, number: int) -> list[tuple[float, float]]:
 
 
 def test_steps_are_made_at_their_times(io):
-    """The io thread makes steps at absolute times, not before them, while it serves connections as ever."""
+    """The I/O thread makes steps at absolute times, not before them, while it serves connections as ever."""
     with Line(io) as line:
         line.peer.sendall(b"x")
         made = every_20_ms(io, 20)

@@ -1,4 +1,4 @@
-"""Bells and gates: waits that Ctrl-C, signal handlers and finalizers cannot break."""
+"""Notifiers and latches: waits that Ctrl-C, signal handlers and finalizers cannot break."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StruckError(BaseException):
 
 
 def codes(namespace: object) -> Iterator[types.CodeType]:
-    """The code of all functions of gate.py that are below a module, class or function."""
+    """The code of all functions of latch.py that are below a module, class or function."""
     if isinstance(namespace, types.FunctionType):
         yield namespace.__code__
     elif namespace is module or getattr(namespace, "__module__", None) == module.__name__:
@@ -48,15 +48,15 @@ def codes(namespace: object) -> Iterator[types.CodeType]:
 
 
 @contextmanager
-def striking(number: int, strike: Callable[[], None]) -> Iterator[list[int]]:
-    """Call `strike()` before the instruction of gate.py with that number, on this thread. The list counts them."""
+def interrupting(number: int, interrupt: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `interrupt()` before the instruction of latch.py with that number, on this thread. The list counts them."""
     count, me = [0], threading.get_ident()
 
     def step() -> None:
         if threading.get_ident() == me:
             count[0] += 1
             if count[0] == number:
-                strike()
+                interrupt()
 
     with (monitored if sys.version_info >= (3, 12) else traced)(step, number, count):
         yield count
@@ -64,7 +64,7 @@ def striking(number: int, strike: Callable[[], None]) -> Iterator[list[int]]:
 
 @contextmanager
 def monitored(step: Callable[[], None], number: int, count: list[int]) -> Iterator[None]:
-    """Call `step()` before each instruction of gate.py, until it was called `number` times. From Python 3.12 on."""
+    """Call `step()` before each instruction of latch.py, until it was called `number` times. From Python 3.12 on."""
     monitoring: Any = sys.monitoring
     tool, instruction = monitoring.DEBUGGER_ID, monitoring.events.INSTRUCTION
 
@@ -108,18 +108,20 @@ def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[
         sys.settrace(before)
 
 
-def strike_everywhere(scene: Callable[[Callable[[Callable[[], None]], None]], None], strike: Callable[[], None]) -> int:
-    """Play `scene(act)` once for each instruction of what it gives to `act()`, struck there. Returns how many."""
+def interrupt_everywhere(
+    scene: Callable[[Callable[[Callable[[], None]], None]], None], interrupt: Callable[[], None]
+) -> int:
+    """Play `scene(act)` once for each instruction of what it gives to `act()`, interrupted there. Return how many."""
     for number in itertools.count(1):
-        struck = []
+        interrupted = []
 
-        def act(call: Callable[[], None], number: int = number, struck: list[bool] = struck) -> None:
-            with striking(number, strike) as count, suppress(StruckError):
+        def act(call: Callable[[], None], number: int = number, interrupted: list[bool] = interrupted) -> None:
+            with interrupting(number, interrupt) as count, suppress(StruckError):
                 call()
-            struck.append(count[0] >= number)
+            interrupted.append(count[0] >= number)
 
         scene(act)
-        if not any(struck):
+        if not any(interrupted):
             return number - 1
     raise AssertionError
 
@@ -136,8 +138,8 @@ def waiting(wait: Callable[[], Any], notifier: Notifier, sleepers: int = 1) -> I
         yield thread
 
 
-def test_a_gate_opens_once_for_all():
-    """Everybody who waits, before and after, passes the open gate; whoever waited too briefly has been told False."""
+def test_a_latch_opens_once_for_all():
+    """All threads that wait, before and after, pass the open latch; a wait whose deadline has passed returns False."""
     latch = Latch()
     assert not latch.is_set()
     assert not latch.wait(Deadline(0.01))
@@ -150,8 +152,8 @@ def test_a_gate_opens_once_for_all():
     assert not latch._notifier._sleepers
 
 
-def test_a_bell_wakes_those_whose_time_has_come():
-    """Each ring has every waiter look; who sees nothing sleeps on, and nobody is forgotten."""
+def test_a_notifier_wakes_the_threads_whose_condition_is_true():
+    """Each `notify_all()` makes every waiter check its condition; it sleeps on if that is false."""
     notifier, value = Notifier(), [0]
     with (
         running(lambda: notifier.wait_for(lambda: value[0] >= 1, Deadline(LIMIT))) as first,
@@ -175,7 +177,7 @@ def test_what_becomes_true_at_the_limit_counts():
 
 @pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
 def test_a_wait_of_any_length(timeout):
-    """Waits without a limit, or with one that no platform can wait in one go, return when the gate opens."""
+    """Waits without a limit, or with one that no platform can wait in one go, return when the latch opens."""
     latch = Latch()
     thread = threading.Thread(target=latch.set)
     thread.start()
@@ -191,15 +193,15 @@ def test_sliced_waits_go_on_until_the_limit(monkeypatch):
     assert time.monotonic() - began >= 0.05
 
 
-def test_no_ring_is_lost():
-    """Whatever the moment, a change that is followed by a ring is seen: two threads count to 4000 in turns."""
-    bells, number = (Notifier(), Notifier()), [0]
+def test_no_notification_is_lost():
+    """A change that is followed by a notification is never missed: two threads count to 4000 alternately."""
+    notifiers, number = (Notifier(), Notifier()), [0]
 
     def count(own: int) -> int:
         while number[0] < 4000:
-            assert bells[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(LIMIT))
+            assert notifiers[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(LIMIT))
             number[0] += number[0] < 4000
-            bells[1 - own].notify_all()
+            notifiers[1 - own].notify_all()
         return number[0]
 
     with running(lambda: count(0)) as even, running(lambda: count(1)) as odd:
@@ -207,7 +209,7 @@ def test_no_ring_is_lost():
 
 
 def test_ctrl_c_at_any_instruction_of_wait():
-    """An exception anywhere in a wait breaks nothing: another thread's wait ends when the gate opens."""
+    """An exception anywhere in a wait breaks nothing: another thread's wait ends when the latch opens."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
         latch = Latch()
@@ -217,11 +219,11 @@ def test_ctrl_c_at_any_instruction_of_wait():
             assert other.get() is True
         assert latch.wait(Deadline(0.0))
 
-    assert strike_everywhere(scene, raise_struck) > 30
+    assert interrupt_everywhere(scene, raise_struck) > 30
 
 
 def test_ctrl_c_at_any_instruction_of_set():
-    """An exception anywhere in `set()` leaves nobody asleep before an open gate, and the next `set()` opens it."""
+    """An exception anywhere in `set()` leaves no thread asleep before an open latch, and the next `set()` opens it."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
         latch = Latch()
@@ -234,12 +236,12 @@ def test_ctrl_c_at_any_instruction_of_set():
                 latch.set()
             assert one.get() is two.get() is True
 
-    assert strike_everywhere(scene, raise_struck) > 20
+    assert interrupt_everywhere(scene, raise_struck) > 20
 
 
 @pytest.mark.parametrize("within", ["wait", "set"])
 def test_set_in_a_signal_handler_at_any_instruction(within: str):
-    """A signal handler may open the gate that the interrupted thread waits for, or opens, at that moment."""
+    """A signal handler may open the latch that the interrupted thread waits for, or opens, at that moment."""
 
     def scene(act: Callable[[Callable[[], None]], None]) -> None:
         latches.append(Latch())
@@ -252,7 +254,7 @@ def test_set_in_a_signal_handler_at_any_instruction(within: str):
             assert other.get() is True
 
     latches: list[Latch] = []
-    assert strike_everywhere(scene, lambda: latches[-1].set()) > 20
+    assert interrupt_everywhere(scene, lambda: latches[-1].set()) > 20
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the platform cannot send a signal to a thread")
@@ -287,8 +289,8 @@ def test_a_signal_reaches_a_wait_without_limit(reaction: str):
     assert not latch._notifier._sleepers
 
 
-def test_a_gate_in_a_forked_child():
-    """A child opens and passes its copy of a gate, though threads of the parent wait at it."""
+def test_a_latch_in_a_forked_child():
+    """A child opens and passes its copy of a latch, though threads of the parent wait at it."""
     latch = Latch()
 
     def child() -> object:
@@ -303,8 +305,8 @@ def test_a_gate_in_a_forked_child():
         assert other.get() is True
 
 
-def test_nobody_waits_where_nobody_may():
-    """A thread that all others wait for refuses to wait, but may look, and open gates."""
+def test_a_wait_on_a_sleepless_thread():
+    """A thread that all others wait for refuses to wait, but may check and open latches."""
     latch = Latch()
 
     def serve() -> tuple[bool, bool]:
@@ -338,13 +340,13 @@ kept = [[] for _ in range(200)]
 gc.set_threshold(1)
 for _ in range(300):
     notifier._sleepers.extend(sleepers)
-    notifier.ring()
+    notifier.notify_all()
     kept += ([], [], [], [])
 """
 
 
-def test_a_collection_while_it_rings() -> None:
-    """Sleepers that leave while garbage is collected do not end the process, as `list.copy()` has it before 3.12."""
+def test_a_collection_while_it_notifies() -> None:
+    """Sleepers that leave while garbage is collected do not crash the process, as with `list.copy()` before 3.12."""
     code, _, err = run_python(COLLECT, timeout=GUARD)
     assert (code, err) == (0, "")
 

@@ -171,7 +171,7 @@ def test_what_lived_in_the_parent_does_not_end_in_the_child():
 
 
 def test_registered_objects_are_not_kept():
-    """The registers hold weakly: what nobody else holds is collected, and not told."""
+    """The registers hold weakly: an object without other references is collected, and not called."""
     collected: list[int] = []
 
     class Dying(Thing):

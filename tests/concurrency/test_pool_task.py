@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lifecycle import NoThreadError, send_idle_home
+from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.pool_task import PoolTask
 from tests.support.forking import in_child
 from tests.support.garbage import collect
@@ -20,48 +20,48 @@ from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
-def nobody_free():
+def no_idle_threads():
     """No thread of another test is free."""
-    send_idle_home()
+    stop_idle_threads()
 
 
 def made(target, *args) -> PoolTask:
-    """A job that was made."""
-    job = PoolTask("call", target, *args)
-    job.start()
-    assert job.done.wait(Deadline(LIMIT))
-    return job
+    """Return a task that is done."""
+    task = PoolTask("call", target, *args)
+    task.start()
+    assert task.done.wait(Deadline(LIMIT))
+    return task
 
 
-def test_the_next_job_finds_the_thread_of_the_last():
+def test_the_next_task_finds_the_thread_of_the_last():
     """One that follows at once, and one that follows later, are made on the same thread, which is named for each."""
     seen = []
     for role in ("call", "close", "connect"):
-        job = PoolTask(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
-        job.start()
-        assert job.done.wait(Deadline(LIMIT))
+        task = PoolTask(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
+        task.start()
+        assert task.done.wait(Deadline(LIMIT))
     threads, names = zip(*seen, strict=True)
     assert len(set(threads)) == 1
     assert [name.rpartition("-")[0] for name in names] == ["rtvi-call", "rtvi-close", "rtvi-connect"]
     until(lambda: threads[0].name.startswith("rtvi-idle-"))
 
 
-def test_jobs_at_once_have_threads_of_their_own():
-    """A job that takes its time holds up no other."""
+def test_tasks_at_once_have_threads_of_their_own():
+    """A task that takes long delays no other."""
     let_go = threading.Event()
     slow = [PoolTask("call", let_go.wait, LIMIT) for _ in range(3)]
-    for job in slow:
-        job.start()
+    for task in slow:
+        task.start()
     ran = threading.Event()
     made(ran.set)
     assert ran.is_set()
     let_go.set()
-    for job in slow:
-        assert job.done.wait(Deadline(LIMIT))
+    for task in slow:
+        assert task.done.wait(Deadline(LIMIT))
 
 
-def test_whose_job_it_is():
-    """A job is current on its thread, while it is made, and not when that thread has another one."""
+def test_whose_task_it_is():
+    """A task is current on its thread while it runs, and not when that thread has another one."""
     seen = []
     first = PoolTask("call", lambda: seen.append((first.is_current, first.threads == [threading.current_thread()])))
     first.start()
@@ -71,7 +71,7 @@ def test_whose_job_it_is():
 
 
 def test_an_error_ends_the_thread(monkeypatch):
-    """What a job raises is told as for any thread; it is done, and the next one gets a thread that works."""
+    """An exception in a task is reported as for any thread; it is done, and the next one gets a thread that works."""
     told = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
 
@@ -86,8 +86,8 @@ def test_an_error_ends_the_thread(monkeypatch):
     assert ran.is_set()
 
 
-def test_a_job_begins_with_an_empty_context():
-    """Context variables of one job are not the next one's, as if each had a thread of its own."""
+def test_a_task_begins_with_an_empty_context():
+    """Context variables of one task are not the next one's, as if each had a thread of its own."""
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
     seen = []
     variable.set(1)
@@ -97,7 +97,7 @@ def test_a_job_begins_with_an_empty_context():
 
 
 def test_a_free_thread_holds_nothing():
-    """What a job refers to can be collected when it is done."""
+    """Objects that a task refers to can be collected when it is done."""
 
     class Thing:
         def use(self, other: object) -> None:
@@ -125,13 +125,13 @@ def test_a_free_thread_leaves_after_a_while(monkeypatch):
 
 
 def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
-    """The garbage collector may run a finalizer on a thread that is about to be free: its job goes to another one."""
+    """The garbage collector may run a finalizer on a thread that is about to be idle: its task goes to another one."""
     outcome = []
 
     def finalizer(offer) -> None:
-        job = PoolTask("call", outcome.append, "made")
-        job.start()
-        outcome.append(job.done.wait(Deadline(LIMIT)))
+        task = PoolTask("call", outcome.append, "made")
+        task.start()
+        outcome.append(task.done.wait(Deadline(LIMIT)))
 
     class Offers(type(module._pool.idle_threads)):
         def appendleft(self, offer) -> None:
@@ -143,7 +143,7 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
     before, module._pool.idle_threads = module._pool.idle_threads, Offers()
     try:
         made(lambda: None)
-        send_idle_home()
+        stop_idle_threads()
     finally:
         module._pool.idle_threads = before
     assert outcome == ["began", "made", True]
@@ -165,7 +165,7 @@ def test_at_the_exit_of_the_interpreter(monkeypatch):
 
 
 def test_in_a_forked_child():
-    """A child has none of its parent's free threads, and a job there gets one that exists."""
+    """A child has none of its parent's idle threads, and a task there gets one that exists."""
 
     def child() -> object:
         ran = threading.Event()
@@ -182,7 +182,7 @@ def test_in_a_forked_child():
     assert busy.done.wait(Deadline(LIMIT))
 
 
-def test_a_job_that_forked(monkeypatch):
+def test_a_task_that_forked(monkeypatch):
     """In the child its thread ends with it, so it is not offered to others."""
     forks = []
     monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
@@ -191,7 +191,7 @@ def test_a_job_that_forked(monkeypatch):
 
 
 def test_from_many_threads(monkeypatch):
-    """Under contention, and whatever leaves meanwhile, every job is made, once."""
+    """Under contention, and while idle threads end, every task runs once."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.0005)
     made_by = [0] * 8
     begin = threading.Barrier(8)
@@ -210,11 +210,11 @@ def test_from_many_threads(monkeypatch):
         thread.join(4 * LIMIT)
         assert not thread.is_alive()
     assert made_by == [200] * 8
-    send_idle_home()
+    stop_idle_threads()
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("rtvi-")])
 
 
-def test_exit_sends_them_home():
+def test_exit_stops_them():
     """When the sessions have ended at exit, what is free leaves."""
     made(lambda: None)
     lifecycle._at_exit()

@@ -9,7 +9,7 @@ import pytest
 
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import runtime as module
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from tests.support.forking import in_child
@@ -19,14 +19,14 @@ from tests.support.waiting import until
 
 
 def answers(runtime: Runtime) -> bool:
-    """Whether its io thread is at work."""
+    """Whether its I/O thread is at work."""
     done = threading.Event()
     runtime.io.call(done.set)
     return done.wait(LIMIT)
 
 
-def test_users_share_one_hub():
-    """All users of the process get the same runtime, and its io thread is one."""
+def test_users_share_one_runtime():
+    """All users of the process get the same runtime, and its I/O thread is one."""
     runtimes = [acquire_runtime() for _ in range(5)]
     assert len(set(map(id, runtimes))) == 1
     assert len([t for t in package_threads() if t.name.startswith("rtvi-io-")]) == 1
@@ -34,8 +34,8 @@ def test_users_share_one_hub():
         runtime.release()
 
 
-def test_the_next_user_gets_the_same_hub():
-    """A runtime that nobody uses stays for a while: the next one finds its threads at work."""
+def test_the_next_user_gets_the_same_runtime():
+    """An unused runtime stays for a while: the next user gets its running threads."""
     first = acquire_runtime()
     first.release()
     second = acquire_runtime()
@@ -44,10 +44,10 @@ def test_the_next_user_gets_the_same_hub():
     second.release()
 
 
-def test_a_hub_that_nobody_uses_for_a_while_is_retired_for_good(monkeypatch):
+def test_a_runtime_that_is_unused_for_a_while_is_retired_for_good(monkeypatch):
     """Its threads end by themselves; the next user gets a new one, even while a thread of the old one is still there.
 
-    Whoever uses it in between has it stay.
+    It stays if it is used in between.
     """
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     runtime = acquire_runtime()
@@ -66,46 +66,44 @@ def test_a_hub_that_nobody_uses_for_a_while_is_retired_for_good(monkeypatch):
     new.release()
 
 
-def test_all_threads_go_home_when_they_are_sent():
-    """io thread, queue workers and timer thread have ended when `send_idle_home()` returns, unless somebody uses the
-    runtime.
-    """
+def test_the_threads_of_an_unused_runtime_are_stopped():
+    """I/O thread, workers and timer thread have ended when `stop_idle_threads()` returns, if the runtime is unused."""
     runtime = acquire_runtime()
-    queue, ran, paced = SerialQueue(), threading.Event(), threading.Event()
+    queue, ran, stepped = SerialQueue(), threading.Event(), threading.Event()
     queue.post(ran.set, runtime.workers)
-    runtime.timer.add(lambda now: paced.set(), runtime.timer.now())
+    runtime.timer.add(lambda now: stepped.set(), runtime.timer.now())
     assert ran.wait(LIMIT)
-    assert paced.wait(LIMIT)
+    assert stepped.wait(LIMIT)
     assert {t.name.split("-")[1] for t in package_threads()} == {"io", "worker", "timer"}
     runtime.release()
-    send_idle_home()
+    stop_idle_threads()
     assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
 
 
 def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
-    """A handler that hangs holds `send_idle_home()` up to its limit only."""
+    """A handler that hangs holds `stop_idle_threads()` up to its limit only."""
     monkeypatch.setattr(lifecycle, "_IDLE_LIMIT", 0.05)
     runtime = acquire_runtime()
     queue, begun, let_go = SerialQueue(), threading.Event(), threading.Event()
     queue.post(lambda: (begun.set(), let_go.wait(LIMIT)), runtime.workers)
     assert begun.wait(LIMIT)
     runtime.release()
-    send_idle_home()
+    stop_idle_threads()
     (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-worker-"))
     let_go.set()
     late.join(LIMIT)
     assert not late.is_alive()
 
 
-def test_a_thread_of_the_hub_does_not_wait_for_itself():
-    """A queue worker or the io thread may release the runtime and send it home: it waits for the others only."""
+def test_a_thread_of_the_runtime_does_not_wait_for_itself():
+    """A queue worker or the I/O thread may release the runtime and send it home: it waits for the others only."""
     for where in ("io", "queue"):
         runtime = acquire_runtime()
         done = threading.Event()
 
         def retire(runtime=runtime, done=done) -> None:
             runtime.release()
-            send_idle_home()
+            stop_idle_threads()
             done.set()
 
         if where == "io":
@@ -117,19 +115,19 @@ def test_a_thread_of_the_hub_does_not_wait_for_itself():
         assert not runtime.io.thread.is_alive()
 
 
-def test_a_release_too_many_takes_the_hub_from_nobody():
-    """Releasing a runtime that nobody uses does not count."""
+def test_a_surplus_release_takes_the_runtime_from_no_user():
+    """Releasing an unused runtime does not count."""
     runtime = acquire_runtime()
     runtime.release()
     runtime.release()
     assert acquire_runtime() is runtime
-    send_idle_home()
+    stop_idle_threads()
     assert answers(runtime)
     runtime.release()
 
 
 def test_acquire_and_release_from_many_threads(monkeypatch):
-    """Under contention every user has a runtime that works while he holds it, however soon unused ones are retired, and
+    """Under contention every user has a runtime that works while it holds it, however soon unused ones are retired, and
     in the end nothing is left."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.0)
     start = threading.Barrier(8)
@@ -147,7 +145,7 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
             assert done.wait(LIMIT)
             runtime.release()
             if rng.random() < 0.1:
-                send_idle_home()
+                stop_idle_threads()
 
     threads = [threading.Thread(target=use, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -161,8 +159,8 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
     assert module._slot._current is None
 
 
-def test_a_hub_that_cannot_be_made_is_not_counted(monkeypatch):
-    """When the io thread cannot start, `acquire_runtime()` raises, and the next one tries anew."""
+def test_a_runtime_that_cannot_be_made_is_not_counted(monkeypatch):
+    """When the I/O thread cannot start, `acquire_runtime()` raises, and the next one tries again."""
 
     def refuse() -> None:
         raise RuntimeError("can't start new thread")
@@ -176,7 +174,7 @@ def test_a_hub_that_cannot_be_made_is_not_counted(monkeypatch):
     runtime.release()
 
 
-def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
+def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
     """Invariant "locks are leaves": a thread is started outside of the lock, also when two users make a runtime at
     once.
 
@@ -194,7 +192,7 @@ def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
             super().__init__()
             both.wait(LIMIT)
 
-    send_idle_home()
+    stop_idle_threads()
     monkeypatch.setattr(module, "Runtime", Slow)
     with running(acquire_runtime) as one, running(acquire_runtime) as other:
         runtimes = {one.get(), other.get()}
@@ -206,7 +204,7 @@ def test_a_hub_is_made_while_its_lock_is_free(monkeypatch):
     runtime.release()
 
 
-def test_a_forked_child_gets_a_hub_of_its_own():
+def test_a_forked_child_gets_a_runtime_of_its_own():
     """In a child, even if the lock was held at the fork, the next runtime is a new one with threads of its own."""
     runtime = acquire_runtime()
 
@@ -214,7 +212,7 @@ def test_a_forked_child_gets_a_hub_of_its_own():
         new = acquire_runtime()
         answered = answers(new)
         new.release()
-        send_idle_home()
+        stop_idle_threads()
         return new is not runtime, answered, new.io.thread.is_alive()
 
     with module._slot._lock:
@@ -223,13 +221,13 @@ def test_a_forked_child_gets_a_hub_of_its_own():
     runtime.release()
 
 
-def test_a_child_cannot_retire_the_parents_hub():
-    """Releasing an inherited runtime in a child touches none of its locks, which may be held for ever, nor its threads."""
+def test_a_child_cannot_retire_the_parents_runtime():
+    """Releasing an inherited runtime in a child uses neither its locks, which may be held for ever, nor its threads."""
     runtime = acquire_runtime()
 
     def child() -> object:
         runtime.release()
-        send_idle_home()
+        stop_idle_threads()
         return runtime.users
 
     with runtime.workers._lock, runtime.timer._lock:
@@ -238,7 +236,7 @@ def test_a_child_cannot_retire_the_parents_hub():
     runtime.release()
 
 
-def test_a_fork_finds_no_thread_of_a_hub_that_nobody_uses():
+def test_a_fork_finds_no_thread_of_an_unused_runtime():
     """They leave before the process forks: a process in which nothing goes on has no thread that a fork would lose."""
     runtime = acquire_runtime()
     runtime.release()

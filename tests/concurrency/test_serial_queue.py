@@ -1,4 +1,4 @@
-"""Lanes: order, isolation, few workers, limits."""
+"""Serial queues: order, isolation, few workers, limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from rtvi_sync.concurrency import worker_pool as lane_workers
+from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.latch import sleepless
@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def workers():
-    """Workers that are sent home after the test; none may stay."""
+    """Workers that are stopped after the test; all must end."""
     workers = WorkerPool()
     yield workers
     workers.close()
@@ -85,7 +85,7 @@ def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
     assert late.wait(LIMIT)
 
 
-def test_a_blocked_lane_holds_up_nobody_else(workers):
+def test_a_blocked_queue_delays_no_other(workers):
     """While the item of one queue blocks, the others run on; its own later items wait."""
     blocked, other = SerialQueue(), SerialQueue()
     blocker, order = Blocker(), []
@@ -103,28 +103,28 @@ def test_a_blocked_lane_holds_up_nobody_else(workers):
 
 def test_there_are_as_many_workers_as_items_run_at_once(workers):
     """500 queues that are served one after the other need one thread; 7 blocked ones need one each, and one more."""
-    lanes_ = [SerialQueue() for _ in range(500)]
-    for queue in lanes_:
+    queues = [SerialQueue() for _ in range(500)]
+    for queue in queues:
         drained(queue, workers)
     # A worker may still be on its way from the item to the idle ones when the next one is wanted.
     assert len(workers.threads()) <= 3
     blockers = [Blocker() for _ in range(7)]
-    for queue, blocker in zip(lanes_, blockers, strict=False):
+    for queue, blocker in zip(queues, blockers, strict=False):
         queue.post(blocker, workers)
         assert blocker.begun.wait(LIMIT)
-    for queue in lanes_[7:]:
+    for queue in queues[7:]:
         drained(queue, workers)
     assert 7 <= len(workers.threads()) <= 10
     for blocker in blockers:
         blocker.let_go.set()
 
 
-def post_together(lanes_: list[SerialQueue], items: list, workers: WorkerPool) -> None:
-    """Post on a thread like the io thread; no worker takes a queue before all of them are ready."""
+def post_together(queues: list[SerialQueue], items: list, workers: WorkerPool) -> None:
+    """Post on a thread like the I/O thread; no worker takes a queue before all of them are ready."""
 
     def post() -> None:
         with sleepless(), workers._lock:
-            for queue, item in zip(lanes_, items, strict=True):
+            for queue, item in zip(queues, items, strict=True):
                 queue.post(item, workers)
 
     thread = threading.Thread(target=post)
@@ -132,9 +132,9 @@ def post_together(lanes_: list[SerialQueue], items: list, workers: WorkerPool) -
     thread.join(LIMIT)
 
 
-def test_lanes_that_become_ready_together_wake_few_workers(workers):
+def test_queues_that_become_ready_together_wake_few_workers(workers):
     """What a thread posts before the worker that it has called comes is run by that one, and hardly by others."""
-    lanes_ = [SerialQueue() for _ in range(50)]
+    queues = [SerialQueue() for _ in range(50)]
     for _ in range(3):  # the first time there are no idle workers
         done = threading.Semaphore(0)
         ran_on: list[int] = []
@@ -143,14 +143,14 @@ def test_lanes_that_become_ready_together_wake_few_workers(workers):
             ran_on.append(threading.get_ident())
             done.release()
 
-        post_together(lanes_, [item] * len(lanes_), workers)
-        for _ in lanes_:
+        post_together(queues, [item] * len(queues), workers)
+        for _ in queues:
             assert done.acquire(timeout=LIMIT)
     assert len(set(ran_on)) <= 10
 
 
 @pytest.mark.parametrize(("idle", "count"), [(0, 20), (1, 2)])
-def test_blocked_lanes_that_become_ready_together_all_run(workers, idle, count):
+def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count):
     """Each worker that comes calls another one as long as a queue waits: all items block at once."""
     for _ in range(idle):
         drained(SerialQueue(), workers)
@@ -164,14 +164,14 @@ def test_blocked_lanes_that_become_ready_together_all_run(workers, idle, count):
 
 
 def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
-    """Whoever waits for the threads to be gone hears of one that has been started and not begun."""
+    """`threads()` has a thread that was started and has not begun."""
     begin = threading.Event()
-    start_thread = lane_workers.start_thread
+    start_thread = module.start_thread
 
     def start_late(role: str, target, *args) -> threading.Thread:
         return start_thread(role, lambda: (begin.wait(LIMIT), target(*args)))
 
-    monkeypatch.setattr(lane_workers, "start_thread", start_late)
+    monkeypatch.setattr(module, "start_thread", start_late)
     queue, done = SerialQueue(), threading.Event()
     queue.post(done.set, workers)
     with running(workers.threads) as asking:
@@ -186,11 +186,11 @@ def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
     """The worker may not come; the next queue calls another one, which takes both queues."""
     first, second = threading.Event(), threading.Event()
 
-    def struck() -> None:
+    def interrupted() -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lane_workers, "_Worker", struck)
+    monkeypatch.setattr(module, "_Worker", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SerialQueue().post(first.set, workers)
     SerialQueue().post(second.set, workers)
@@ -200,7 +200,7 @@ def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
 
 def test_idle_workers_leave(workers, monkeypatch):
     """A worker that has had nothing to do for a while ends, and the next item gets a new one."""
-    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.01)
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.01)
     queue = SerialQueue()
     for _ in range(3):
         drained(queue, workers)
@@ -211,7 +211,7 @@ def test_idle_workers_leave(workers, monkeypatch):
 
 def test_work_that_comes_as_the_worker_leaves_is_done(workers, monkeypatch):
     """Whatever the moment at which a worker's patience ends, no item is left behind."""
-    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.0005)
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.0005)
     queue = SerialQueue()
     rng = random.Random(3)
     for _ in range(300):
@@ -221,7 +221,7 @@ def test_work_that_comes_as_the_worker_leaves_is_done(workers, monkeypatch):
             pass
 
 
-def test_close_sends_idle_workers_home_and_busy_ones_after_their_work(workers):
+def test_close_ends_idle_workers_and_busy_ones_after_their_work(workers):
     """After `close()` the idle threads end at once; a busy one runs its queue empty first."""
     idle, busy = SerialQueue(), SerialQueue()
     blocker, done = Blocker(), []
@@ -249,7 +249,7 @@ def test_items_posted_after_close_still_run(workers):
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_item_that_raises_is_logged_and_the_lane_goes_on(workers, caplog, error):
+def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, error):
     """Whatever an item raises, later items run, in order, and other queues are not concerned."""
     queue, seen, blocker = SerialQueue(), [], Blocker()
 
@@ -303,7 +303,7 @@ def test_too_many_bytes(workers):
 
 
 def test_when_decides_together_with_the_place_in_the_queue(workers):
-    """`when` is asked under the lock: what it decides has the order of the queue, whoever posts."""
+    """`when` is called under the lock: its decisions have the order of the queue, on any thread."""
     queue = SerialQueue()
     value = [0]
     seen: list[int] = []
@@ -342,7 +342,7 @@ def test_when_says_no(workers):
     assert seen == []
 
 
-def test_a_lane_knows_the_thread_that_runs_its_item(workers):
+def test_a_queue_knows_the_thread_that_runs_its_item(workers):
     """`is_current` is true inside an item of the queue, and nowhere else."""
     queue, other, seen = SerialQueue(), SerialQueue(), []
     queue.post(lambda: seen.append((queue.is_current, other.is_current)), workers)
@@ -369,10 +369,10 @@ def test_an_item_may_post(workers):
     assert seen == ["other", "before", "own"]
 
 
-def test_many_posters_and_many_lanes(workers):
+def test_many_posters_and_many_queues(workers):
     """Under contention nothing is lost or doubled, the order of each poster holds, and no queue runs twice at once."""
     count, posters, each = 20, 6, 300
-    lanes_ = [SerialQueue() for _ in range(count)]
+    queues = [SerialQueue() for _ in range(count)]
     seen: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     inside = [0] * count
 
@@ -386,14 +386,14 @@ def test_many_posters_and_many_lanes(workers):
         rng = random.Random(poster)
         for n in range(each):
             queue = rng.randrange(count)
-            lanes_[queue].post(lambda queue=queue, n=n: item(queue, poster, n), workers)
+            queues[queue].post(lambda queue=queue, n=n: item(queue, poster, n), workers)
 
     threads = [threading.Thread(target=post, args=(n,)) for n in range(posters)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    for queue in lanes_:
+    for queue in queues:
         drained(queue, workers)
     assert sum(map(len, seen)) == posters * each
     for items in seen:
@@ -406,8 +406,8 @@ def test_many_posters_and_many_lanes(workers):
 # -- manual -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_manual_lane_runs_where_it_is_told_to(workers):
-    """Nobody but `run_queued()` runs the items of a manual queue, on the calling thread; no worker is started."""
+def test_a_manual_queue_runs_where_it_is_told_to(workers):
+    """Only `run_queued()` runs the items of a manual queue, on the calling thread; no worker is started."""
     queue, seen = SerialQueue(manual=True), []
     for n in range(3):
         queue.post(lambda n=n: seen.append((n, threading.current_thread())), workers)
@@ -465,7 +465,7 @@ def test_until_ends_the_wait(workers):
 
 
 def test_items_are_run_even_if_until_is_true_already(workers):
-    """What is queued runs before anybody asks whether there is something to wait for."""
+    """Queued items run before `until` is called."""
     queue = SerialQueue(manual=True)
     queue.post(int, workers)
     assert queue.run_queued(Deadline(0.0), until=lambda: True) == 1
@@ -488,7 +488,7 @@ def test_ctrl_c_in_an_item_reaches_the_caller(workers, error):
     assert seen == [1]
 
 
-def test_only_one_thread_runs_a_manual_lane(workers):
+def test_only_one_thread_runs_a_manual_queue(workers):
     """A second caller waits for its turn, or until its deadline; items keep their order over both."""
     queue, blocker, seen = SerialQueue(manual=True), Blocker(), []
     queue.post(blocker, workers)
@@ -503,7 +503,7 @@ def test_only_one_thread_runs_a_manual_lane(workers):
     assert seen == [1]
 
 
-def test_whoever_waits_for_a_worker_is_woken_by_its_end(workers):
+def test_the_end_of_a_worker_wakes_the_thread_that_waits_for_it(workers):
     """A thread that wants to drain a queue itself (at exit) goes on as soon as the worker has emptied it."""
     queue, blocker, delivered = SerialQueue(), Blocker(), threading.Event()
     queue.post(blocker, workers)
@@ -522,14 +522,14 @@ def test_whoever_waits_for_a_worker_is_woken_by_its_end(workers):
 
 
 def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
-    """An interpreter that shuts down starts no thread: the items wait for whoever drains the queue itself."""
+    """An interpreter that shuts down starts no thread: the items wait until the queue is drained otherwise."""
     queue, seen = SerialQueue(), []
 
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lane_workers, "start_thread", refuse)
+        patch.setattr(module, "start_thread", refuse)
         queue.post(lambda: seen.append(1), workers)
         queue.post(lambda: seen.append(2), workers)
     assert workers.threads() == []
@@ -539,7 +539,7 @@ def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
     assert seen == [1, 2, 3]
 
 
-def test_a_thread_that_the_system_has_later_drains_the_lanes(monkeypatch):
+def test_a_thread_that_the_system_has_later_drains_the_queues(monkeypatch):
     """Where there is no thread to be had just now, and nothing more is posted, the queue is drained all the same."""
     queue, seen, refused = SerialQueue(), threading.Event(), []
 
@@ -549,10 +549,10 @@ def test_a_thread_that_the_system_has_later_drains_the_lanes(monkeypatch):
             raise NoThreadError("can't start new thread")
         return start(*args)
 
-    start = lane_workers.start_thread
+    start = module.start_thread
     io = IOThread()
     workers = WorkerPool(io)
-    monkeypatch.setattr(lane_workers, "start_thread", refuse_twice)
+    monkeypatch.setattr(module, "start_thread", refuse_twice)
     try:
         queue.post(seen.set, workers)
         assert seen.wait(LIMIT)
@@ -564,8 +564,8 @@ def test_a_thread_that_the_system_has_later_drains_the_lanes(monkeypatch):
             thread.join(LIMIT)
 
 
-def test_a_forked_child_starts_with_an_empty_lane(workers):
-    """In a child nobody drains the queue and nobody holds its lock: it is empty, and works with new workers."""
+def test_a_forked_child_starts_with_an_empty_queue(workers):
+    """In a child no thread drains the queue or holds its lock: it is empty, and works with new workers."""
     queue, blocker = SerialQueue(), Blocker()
     queue.post(blocker, workers)
     assert blocker.begun.wait(LIMIT)
@@ -593,8 +593,8 @@ def test_workers_are_threads_of_the_package(workers):
     assert all(thread.name.startswith("rtvi-worker-") for thread in workers.threads())
 
 
-def test_ctrl_c_before_anybody_is_called(workers):
-    """Ctrl-C strikes after something was queued and before a worker was called: the next post has it run too."""
+def test_ctrl_c_before_a_worker_is_called(workers):
+    """Ctrl-C comes after an item was queued and before a worker was called: the next post has it run too."""
 
     class Interrupted:
         def submit(self, queue: SerialQueue) -> None:
@@ -608,15 +608,15 @@ def test_ctrl_c_before_anybody_is_called(workers):
     assert seen == ["first"]
 
 
-def test_ctrl_c_before_a_worker_is_called_for_a_lane_that_is_ready(workers, monkeypatch):
-    """That the queue is ready already does not mean that anybody comes: the next post calls a worker."""
+def test_ctrl_c_before_a_worker_is_called_for_a_queue_that_is_ready(workers, monkeypatch):
+    """Although the queue is ready already, no worker was called: the next post calls one."""
     queue, seen, done = SerialQueue(), [], threading.Event()
 
-    def struck() -> None:
+    def interrupted() -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "_call_worker", struck)
+    monkeypatch.setattr(workers, "_call_worker", interrupted)
     with pytest.raises(KeyboardInterrupt):
         queue.post(lambda: seen.append("first"), workers)
     queue.post(done.set, workers)
@@ -626,7 +626,7 @@ def test_ctrl_c_before_a_worker_is_called_for_a_lane_that_is_ready(workers, monk
 
 def test_ctrl_c_before_the_worker_is_told_that_it_was_called(workers, monkeypatch):
     """It is no longer among those that rest, and leaves as they do, without an error."""
-    monkeypatch.setattr(lane_workers, "IDLE_TIMEOUT", 0.05)
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     crashed: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
     drained(SerialQueue(), workers)
@@ -637,8 +637,8 @@ def test_ctrl_c_before_the_worker_is_told_that_it_was_called(workers, monkeypatc
     assert worker.idle
 
 
-def test_a_worker_that_comes_for_a_lane_that_somebody_drains(workers):
-    """It runs nothing and does not wait: whoever has the turn runs what is queued."""
+def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
+    """It runs nothing and does not wait: the thread with the token runs the queued items."""
     queue, blocker, ran_on = SerialQueue(), Blocker(), []
     queue.post(blocker, workers)
     assert blocker.begun.wait(LIMIT)
@@ -664,11 +664,11 @@ def test_posts_while_the_worker_is_on_its_way(workers):
     for _ in queues:
         assert done.acquire(timeout=LIMIT)
     for index in range(20):
-        assert [n for lane_index, n in seen if lane_index == index] == list(range(50))
+        assert [n for queue_index, n in seen if queue_index == index] == list(range(50))
 
 
 @pytest.mark.parametrize("room", [0, 1, 3])
-def test_what_comes_together_fills_the_lane(workers, room):
+def test_what_comes_together_fills_the_queue(workers, room):
     """Of items that come together, as many are queued as there is room for, in order."""
     blocked, go_on, done = SerialQueue(max_items=room + 1), threading.Event(), threading.Event()
     there, seen = threading.Event(), []

@@ -1,4 +1,4 @@
-"""Work that is done on another thread than the one that signals strike."""
+"""Work on another thread than the one that signals interrupt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StruckError(Exception):
 
 
 class Striker:
-    """Has `StruckError` strike the main thread, once."""
+    """Raises `StruckError` on the main thread, once."""
 
     def __init__(self) -> None:
         self._armed = False
@@ -42,7 +42,7 @@ class Striker:
         signal.signal(signal.SIGALRM, self._before)
 
     def strike_in(self, seconds: float) -> None:
-        """Strike at that time, unless `rest()` is called before."""
+        """Interrupt at that time, unless `rest()` is called before."""
         self._armed = True
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
@@ -58,7 +58,7 @@ class Striker:
 
 @pytest.fixture
 def striker() -> Iterator[Striker]:
-    """Strikes."""
+    """Interrupt the main thread."""
     with Striker() as striker:
         yield striker
 
@@ -73,7 +73,7 @@ def test_what_comes_of_it():
 
 
 def test_which_thread_does_it():
-    """Another one if the main thread asks; a thread that no signal strikes does it itself."""
+    """Work of the main thread runs on another one; a thread that no signal interrupts does it itself."""
     assert shielded(threading.current_thread) is not threading.current_thread()
     with running(lambda: shielded(threading.current_thread) is threading.current_thread()) as outcome:
         assert outcome.get() is True
@@ -96,7 +96,7 @@ def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
 
 
 def test_it_is_told_when_the_caller_is_struck(striker: Striker):
-    """With `on_interrupt` the work can end sooner, and has ended when the exception is raised."""
+    """With `on_interrupt` the work can end early, and has ended when the exception is raised."""
     stop, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -130,18 +130,18 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
     def refuse(*_: object) -> None:
         raise lifecycle.NoThreadError("none to be had")
 
-    lifecycle.send_idle_home()
+    lifecycle.stop_idle_threads()
     monkeypatch.setattr(job, "start_thread", refuse)
     assert shielded(threading.current_thread) is threading.current_thread()
 
 
-# Python can do no more than report an exception that strikes inside the callback of a weak reference.
+# Python can do no more than report an exception that is raised inside the callback of a weak reference.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
-    """Whatever the moment of the strike, the work is done once or not at all, and nothing hangs."""
+    """At whatever instruction the interrupt comes, the work is done once or not at all, and nothing hangs."""
     rng = random.Random(5)
     ends = time.monotonic() + 1.5
-    begun = done = strikes = 0
+    begun = done = interrupts = 0
 
     def work() -> None:
         nonlocal begun, done
@@ -156,9 +156,9 @@ def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
             shielded(work, lambda: None)
             striker.rest()
         except StruckError:
-            strikes += 1
+            interrupts += 1
         assert begun - calls in (0, 1)
-    assert strikes > 50
+    assert interrupts > 50
     until(lambda: not package_threads())  # the last one may be under way
     assert begun == done > 20
 

@@ -75,7 +75,7 @@ def timer(clock):
     assert timer.join(LIMIT)
 
 
-def pacer_threads() -> list[threading.Thread]:
+def timer_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-timer")]
 
 
@@ -102,7 +102,7 @@ def test_steps_run_at_their_absolute_times(clock, timer):
     assert all(abs(now - (start + i * 0.02)) < 0.005 for i, now in enumerate(calls))
 
 
-def test_a_stalled_pacer_catches_up(clock, timer):
+def test_a_stalled_timer_catches_up(clock, timer):
     """What became due in a stall of 1 s runs at once, and the timer thread then sleeps until the next due time."""
     calls: list[float] = []
     start = clock.now()
@@ -283,22 +283,22 @@ def test_cancel_is_idempotent_and_silences_a_planned_call(clock, timer):
 
 def test_the_thread_lives_from_the_first_add_to_close():
     """No thread before the first add(), one for many tasks, none after close() and join()."""
-    before = len(pacer_threads())
+    before = len(timer_threads())
     timer = TimerThread()
-    assert len(pacer_threads()) == before
+    assert len(timer_threads()) == before
     assert timer.join(0)
     for _ in range(20):
         timer.add(lambda now: now + 3600, timer.now() + 3600)
-    assert len(pacer_threads()) == before + 1
+    assert len(timer_threads()) == before + 1
     assert not timer.join(0)
     timer.close()
     assert timer.join(LIMIT)
-    assert len(pacer_threads()) == before
+    assert len(timer_threads()) == before
 
 
 def test_concurrent_first_adds_start_one_thread():
     """Many threads that add at once share one timer thread thread and all their steps run."""
-    before = len(pacer_threads())
+    before = len(timer_threads())
     timer = TimerThread()
     barrier = threading.Barrier(8)
     done = [threading.Event() for _ in range(8)]
@@ -313,12 +313,12 @@ def test_concurrent_first_adds_start_one_thread():
     for thread in adders:
         thread.join(LIMIT)
     assert all(event.wait(LIMIT) for event in done)
-    assert len(pacer_threads()) == before + 1
+    assert len(timer_threads()) == before + 1
     timer.close()
     assert timer.join(LIMIT)
 
 
-def test_a_closed_pacer_takes_no_work(clock):
+def test_a_closed_timer_takes_no_work(clock):
     """add() after close() raises, and what was planned is dropped."""
     calls: list[float] = []
     timer = TimerThread(clock=clock.now, wait=clock.wait)
@@ -332,7 +332,7 @@ def test_a_closed_pacer_takes_no_work(clock):
     assert calls == []
 
 
-def test_close_and_join_on_the_pacer_thread_return():
+def test_close_and_join_on_the_timer_thread_return():
     """A step may close its timer thread; join() there says that the thread is still alive."""
     timer = TimerThread()
     answers: list[bool] = []
@@ -346,7 +346,7 @@ def test_close_and_join_on_the_pacer_thread_return():
     assert answers == [False]
 
 
-def test_a_thread_that_cannot_start_leaves_a_working_pacer(monkeypatch):
+def test_a_thread_that_cannot_start_leaves_a_working_timer(monkeypatch):
     """If the first thread fails to start, add() raises and the next add() tries again."""
     from rtvi_sync.concurrency import timer_thread as module
 

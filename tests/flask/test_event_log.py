@@ -14,7 +14,7 @@ import pytest
 
 from rtvi_sync import RTVIEvent, TransportState, messages
 from rtvi_sync.flask import event_log
-from rtvi_sync.flask.event_log import EventLog, Place, as_json
+from rtvi_sync.flask.event_log import EventLog, Position, as_json
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import takes
 from tests.support.threads import running
@@ -175,7 +175,7 @@ def test_markup_stays_text(relay: Relay, bot: EmbeddedBot) -> None:
 def test_a_log_keeps_the_last_events_and_counts_the_others() -> None:
     """A reader who is behind is told how many are gone, then gets the rest; one who is not gets just what is new."""
     log = filled(10, keep=3)
-    place, chunk = log.read(Place(), 0)
+    place, chunk = log.read(Position(), 0)
     assert events_in(chunk) == [{"event": "relayGap", "data": {"missed": 7}}, 8, 9, 10]
     log.add("11")
     place, chunk = log.read(place, 0)
@@ -191,11 +191,11 @@ def test_a_log_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     log = EventLog(1000)
     for text in ("1", "2", "3" * 980):
         log.add(text)
-    assert events_in(log.read(Place(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 2}}, int("3" * 980)]
+    assert events_in(log.read(Position(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 2}}, int("3" * 980)]
     log.add("4" * 3000)
-    assert events_in(log.read(Place(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 3}}, int("4" * 3000)]
+    assert events_in(log.read(Position(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 3}}, int("4" * 3000)]
     log.add("5")
-    assert events_in(log.read(Place(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 4}}, 5]
+    assert events_in(log.read(Position(), 0)[1]) == [{"event": "relayGap", "data": {"missed": 4}}, 5]
 
 
 def test_of_a_level_the_newest_is_sent() -> None:
@@ -204,7 +204,7 @@ def test_of_a_level_the_newest_is_sent() -> None:
     for value in range(1000):
         log.replace(RTVIEvent.BOT_AUDIO_LEVEL, str(value))
         log.replace(RTVIEvent.USER_AUDIO_LEVEL, str(-value))
-    place, chunk = log.read(Place(), 0)
+    place, chunk = log.read(Position(), 0)
     assert events_in(chunk) == [1, 2, 999, -999]
     log.replace(RTVIEvent.BOT_AUDIO_LEVEL, "1000")
     place, chunk = log.read(place, 0)
@@ -232,17 +232,17 @@ def test_levels_reach_the_page_if_it_wants_them(relay: Relay, bot: EmbeddedBot) 
 def test_a_reader_waits_and_is_woken() -> None:
     """A blocked read() returns an event when it arrives, nothing after the timeout, and None after the end."""
     log = EventLog(10)
-    assert log.read(Place(), 0.01) == (Place(), b"")
-    with running(lambda: log.read(Place(), 10.0)) as reading:
+    assert log.read(Position(), 0.01) == (Position(), b"")
+    with running(lambda: log.read(Position(), 10.0)) as reading:
         assert reading.goes_on(0.05)
         log.add("1")
         assert events_in(reading.get()[1]) == [1]  # type: ignore[index]
-    with running(lambda: log.read(Place(1), 10.0)) as reading:
+    with running(lambda: log.read(Position(1), 10.0)) as reading:
         assert reading.goes_on(0.05)
         log.close()
-        assert reading.get() == (Place(1), None)
+        assert reading.get() == (Position(1), None)
     log.add("2")
-    assert log.read(Place(1), 0) == (Place(1), None)
+    assert log.read(Position(1), 0) == (Position(1), None)
 
 
 def test_many_readers_and_writers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_many_readers_and_writers(monkeypatch: pytest.MonkeyPatch) -> None:
             log.add(f"[{name}, {number}]")
 
     def read() -> list[Any]:
-        place, found = Place(), []
+        place, found = Position(), []
         while len(found) < 2000:
             place, chunk = log.read(place, 5.0)
             found += events_in(chunk)

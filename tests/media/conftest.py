@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
@@ -167,7 +167,7 @@ def talk(timer):
     for each in made:
         each.manager.stop(LIMIT)
     deadline = time.monotonic() + LIMIT
-    send_idle_home()
+    stop_idle_threads()
     for thread in set(threading.enumerate()) - before:
         thread.join(max(0.0, deadline - time.monotonic()))
     assert not [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("rtvi-")]

@@ -43,7 +43,7 @@ def by_usual(usual: AudioFrameTemplate, data: bytes) -> tuple[bytes, int, int] |
 def by_protobuf(data: bytes) -> tuple[str | None, Any]:
     """What protobuf reads."""
     try:
-        return frames.content(data)
+        return frames.decode_kind(data)
     except ProtocolError:
         return None, None
 

@@ -63,7 +63,7 @@ class TestForms:
         assert all(isinstance(option, ConfigOption) for e in copied for option in e.options)
 
     def test_as_json(self) -> None:
-        """It is what bots know; what they said besides goes back to them."""
+        """It is what bots know; other fields that they sent go back to them."""
         config = [
             RTVIClientConfigOption("llm", (ConfigOption("model", "large", extra={"type": "string"}),), extra={"on": 1}),
             {"service": "tts"},
@@ -248,7 +248,7 @@ class TestSetting:
         assert with_config([entry("a")], [entry("b")]) == [entry("a"), entry("b")]
 
     def test_extras(self) -> None:
-        """What a bot said besides stays where it is, unless its option is set anew."""
+        """Other fields of the bot stay in place, unless their option is set again."""
         config = [{"service": "a", "options": [{"name": "x", "value": 1, "type": "int"}], "more": [1]}]
         (same,) = with_options(config, "a", {"name": "y", "value": 2})
         assert (same.extra, same.options[0].extra) == ({"more": [1]}, {"type": "int"})

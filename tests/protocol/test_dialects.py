@@ -212,7 +212,7 @@ def test_what_has_no_class_is_handed_over_as_it_came() -> None:
 
 @pytest.mark.parametrize(
     ("annotation", "message"),
-    [(set, "no JSON can mean"), (int | str, "no JSON can mean"), (Any, "needs a default")],
+    [(set, "has no meaning in JSON"), (int | str, "has no meaning in JSON"), (Any, "needs a default")],
 )
 def test_a_class_that_json_cannot_mean_is_refused_at_import(annotation: Any, message: str) -> None:
     """A mistake in a payload class shows when its decoder is made, not when a message comes."""
@@ -294,7 +294,7 @@ def test_a_future_bot_knows_what_is_not_known_to_be_gone(type: str) -> None:
 )
 @pytest.mark.parametrize("type", ["dtmf", "update-config"])
 def test_an_unknown_version_passes(type: str, version: str | None) -> None:
-    """Without a version that makes sense nobody knows what the bot knows, so it is asked."""
+    """Without a valid version only the bot's answer tells what it knows."""
     require_feature(type, version)
 
 

@@ -73,7 +73,7 @@ def config(voice: str) -> dict[str, Any]:
     return {"config": [{"service": "tts", "options": [{"name": "voice", "value": voice}]}]}
 
 
-def heard(effects: list[Any]) -> list[Any]:
+def kinds_of(effects: list[Any]) -> list[Any]:
     """The effects in short: the event of a delivery, the class of any other."""
     return [effect.event if isinstance(effect, Deliver) else type(effect) for effect in effects]
 
@@ -143,13 +143,13 @@ class TestHandshake:
         """It answers a second client-ready: an event as others, and no second handshake."""
         first = ready(engine).bot_ready
         effects = engine.receive(RTVIMessage("bot-ready", {"version": "9.9.9"}, asked(engine, "client-ready")))
-        assert heard(effects) == [Resolve, RTVIEvent.BOT_READY]
-        assert heard(engine.receive(RTVIMessage("bot-ready", {}, "unasked"))) == [RTVIEvent.BOT_READY]
+        assert kinds_of(effects) == [Resolve, RTVIEvent.BOT_READY]
+        assert kinds_of(engine.receive(RTVIMessage("bot-ready", {}, "unasked"))) == [RTVIEvent.BOT_READY]
         assert engine.bot_ready is first
 
     def test_a_second_broken_bot_ready(self, engine: Engine) -> None:
         """It ends nothing."""
-        assert heard(ready(engine).receive(RTVIMessage("bot-ready", 5, "second"))) == [RTVIEvent.BOT_READY]
+        assert kinds_of(ready(engine).receive(RTVIMessage("bot-ready", 5, "second"))) == [RTVIEvent.BOT_READY]
 
 
 ANSWERED = {spec.type: spec.answer for spec in OUTBOUND.values() if spec.answer is not None}
@@ -164,12 +164,12 @@ class TestAnswers:
         event = INBOUND[message.type].event
         effects = engine.receive(message)
         assert effects[0] == Resolve(message)
-        assert heard(effects[1:]) == [event]
-        assert heard(engine.receive(message)) == [event]
+        assert kinds_of(effects[1:]) == [event]
+        assert kinds_of(engine.receive(message)) == [event]
 
     @pytest.mark.parametrize("type_", sorted(ANSWERED.keys() - {"client-ready"}))
     def test_no_answer(self, engine: Engine, type_: str) -> None:
-        """What has no id, one that was not asked, or another type, answers nobody; the call goes on waiting."""
+        """What has no id, one that was not asked, or another type, answers no request; the call continues to wait."""
         id_ = asked(old(engine), type_)
         answer = ANSWERED[type_]
         others = sorted(REPLY_TYPES - {answer, "error-response"})
@@ -178,11 +178,11 @@ class TestAnswers:
             RTVIMessage(answer, {}, "unasked"),
             *(RTVIMessage(other, {}, id_) for other in others),
         ):
-            assert heard(engine.receive(message)) == [INBOUND[message.type].event]
+            assert kinds_of(engine.receive(message)) == [INBOUND[message.type].event]
         assert engine.receive(RTVIMessage(answer, {}, id_))[0] == Resolve(RTVIMessage(answer, {}, id_))
 
     @pytest.mark.parametrize("type_", sorted(INBOUND.keys() - REPLY_TYPES - {"error"}))
-    def test_events_with_an_id_answer_nobody(self, engine: Engine, type_: str) -> None:
+    def test_events_with_an_id_answer_no_request(self, engine: Engine, type_: str) -> None:
         """An event that happens to have the id of a request resolves no call."""
         effects = ready(engine).receive(RTVIMessage(type_, {}, asked(engine, "client-message")))
         assert not any(isinstance(e, (Resolve, Reject)) for e in effects)
@@ -194,19 +194,19 @@ class TestAnswers:
         engine.outbound(RTVIMessage("client-message", {}, None))
         for type_ in ("send-text", "disconnect-bot", "of-my-own"):
             id_ = asked(engine, type_)
-            assert heard(engine.receive(RTVIMessage("server-response", {}, id_))) == [RTVIEvent.SERVER_RESPONSE]
+            assert kinds_of(engine.receive(RTVIMessage("server-response", {}, id_))) == [RTVIEvent.SERVER_RESPONSE]
         assert not engine.pending.ids()
 
     def test_the_memory_is_bounded(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What nobody waits for is forgotten, the oldest first: an answer to it is an event only."""
+        """Requests without a waiter are forgotten, the oldest first: an answer to one is an event only."""
         monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
         ready(engine)
         ids = [asked(engine, "client-message") for _ in range(5)]
-        found = [heard(engine.receive(RTVIMessage("server-response", {}, id_)))[0] for id_ in ids]
+        found = [kinds_of(engine.receive(RTVIMessage("server-response", {}, id_)))[0] for id_ in ids]
         assert found == [RTVIEvent.SERVER_RESPONSE] * 2 + [Resolve] * 3
         assert not engine.pending.ids()
 
-    def test_what_somebody_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_a_call_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         """However much is sent meanwhile; once the wait is over it is, in its turn."""
         monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
         ready(engine)
@@ -220,7 +220,7 @@ class TestAnswers:
             engine.pending.abandon(message.id, waiter)
         for _ in range(2):
             asked(engine, "client-message")
-        found = [heard(engine.receive(RTVIMessage("server-response", {}, message.id)))[0] for message, _ in awaited]
+        found = [kinds_of(engine.receive(RTVIMessage("server-response", {}, message.id)))[0] for message, _ in awaited]
         assert found == [Resolve, RTVIEvent.SERVER_RESPONSE, Resolve]
         assert len(engine.pending.ids()) <= 3
 
@@ -258,14 +258,14 @@ class TestRefusals:
         assert rejected.error.response == message
         assert "'client-message'" in str(rejected.error)
         assert "no" in str(rejected.error)
-        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
-        assert heard(engine.receive(message)) == [RTVIEvent.MESSAGE_ERROR]
+        assert kinds_of([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        assert kinds_of(engine.receive(message)) == [RTVIEvent.MESSAGE_ERROR]
 
     @pytest.mark.parametrize("id_", [None, "unasked"])
     def test_of_nothing_that_was_asked(self, engine: Engine, id_: str | None) -> None:
         """It is a `message_error` only, and no feature is taken for missing because of it."""
         message = RTVIMessage("error-response", {"error": "Unsupported type get-config"}, id_)
-        assert heard(old(engine).receive(message)) == [RTVIEvent.MESSAGE_ERROR]
+        assert kinds_of(old(engine).receive(message)) == [RTVIEvent.MESSAGE_ERROR]
         asked(engine, "get-config")
 
     def test_of_a_config(self, engine: Engine) -> None:
@@ -277,7 +277,7 @@ class TestRefusals:
         assert isinstance(rejected.error, ConfigUpdateError)
         assert rejected.error.response == message
         assert "'nosuch'" in str(rejected.error)
-        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        assert kinds_of([delivered]) == [RTVIEvent.MESSAGE_ERROR]
         assert engine.config is not None
         assert engine.config[0].options[0].value == "a"
 
@@ -301,7 +301,7 @@ class TestRefusals:
             for error in (rejected.error, caught.value):
                 assert isinstance(error, UnsupportedFeatureError)
                 assert (error.feature, error.bot_version) == (feature, "1.0.0")
-        assert heard([delivered]) == [RTVIEvent.MESSAGE_ERROR]
+        assert kinds_of([delivered]) == [RTVIEvent.MESSAGE_ERROR]
         for other in ANSWERED.keys() - set(as_well):
             asked(engine, other)
 
@@ -316,7 +316,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("text", ["Unsupported type get-config", "not today"])
     def test_of_the_clients_own_request(self, engine: Engine, text: str) -> None:
-        """The program did not ask for the config at the beginning, and hears of no refusal."""
+        """The application did not request the config at the beginning, so the refusal is no event."""
         old(engine).outbound(engine.config_request)
         (rejected,) = engine.receive(RTVIMessage("error-response", {"error": text}, engine.config_request.id))
         assert isinstance(rejected, Reject)
@@ -362,8 +362,8 @@ class TestConfig:
         voices = [entries and entries[0].options[0].value for entries in told]
         assert voices == ["a", "b", "c", "d", "d", "d", ()]
 
-    def test_whoever_has_the_message_does_not_change_it(self, engine: Engine) -> None:
-        """What a program does to a message, or to its payload, does not reach the config that the engine knows."""
+    def test_changes_of_the_message_do_not_change_it(self, engine: Engine) -> None:
+        """Changes of a message, or of its payload, by the application do not reach the engine's config."""
         data: dict[str, Any] = {"config": [{"service": "llm", "options": [{"name": "messages", "value": []}]}]}
         ready(engine, "0.3.0", **data)
         assert engine.bot_ready is not None
@@ -379,29 +379,29 @@ class TestConfig:
         """What answers an update is a `config` and then a `config_updated`, with the same payload."""
         message = RTVIMessage("config", config("b"), asked(old(engine), "update-config"))
         effects = engine.receive(message)
-        assert heard(effects) == [Resolve, RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED]
+        assert kinds_of(effects) == [Resolve, RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED]
         first, second = [effect for effect in effects if isinstance(effect, Deliver)]
         assert first.decode() == second.decode()
         assert second.message == message
 
     def test_updated_too_late(self, engine: Engine) -> None:
-        """It is told of an update although nobody waits for the answer any more: the config has changed."""
+        """An update is an event although no call waits for the answer any more: the config has changed."""
         id_ = asked(old(engine), "update-config")
         later = [asked(engine, "update-config") for _ in range(10)]
-        assert heard(engine.receive(RTVIMessage("config", config("b"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
+        assert kinds_of(engine.receive(RTVIMessage("config", config("b"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
         for id_ in later:
-            assert heard(engine.receive(RTVIMessage("config", config("c"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
+            assert kinds_of(engine.receive(RTVIMessage("config", config("c"), id_)))[-1] is RTVIEvent.CONFIG_UPDATED
 
     @pytest.mark.parametrize("type_", ["get-config", None])
     def test_not_updated(self, engine: Engine, type_: str | None) -> None:
         """Any other `config` is no update."""
         id_ = asked(old(engine), type_) if type_ is not None else None
-        assert RTVIEvent.CONFIG_UPDATED not in heard(engine.receive(RTVIMessage("config", config("b"), id_)))
+        assert RTVIEvent.CONFIG_UPDATED not in kinds_of(engine.receive(RTVIMessage("config", config("b"), id_)))
 
     def test_updated_by_a_broken_message(self, engine: Engine) -> None:
         """The call has its answer, and nothing is updated."""
         message = RTVIMessage("config", {"config": 5}, asked(old(engine), "update-config"))
-        assert heard(engine.receive(message)) == [Resolve, RTVIEvent.CONFIG]
+        assert kinds_of(engine.receive(message)) == [Resolve, RTVIEvent.CONFIG]
 
 
 class TestEvents:
@@ -416,7 +416,7 @@ class TestEvents:
             assert delivered.event is spec.event
 
     def test_interruption(self, engine: Engine) -> None:
-        """`bot-interrupted` voids queued playback before anybody hears of it."""
+        """`bot-interrupted` drops queued playback before its event."""
         effects = ready(engine).receive({"label": "rtvi-ai", "type": "bot-interrupted"})
         assert [type(e) for e in effects] == [Interrupt, Deliver]
 
@@ -453,14 +453,14 @@ class TestEvents:
         assert engine.bot_ready is None
 
     def test_malformed_payload(self, engine: Engine) -> None:
-        """`decode()` raises what is wrong, when somebody wants to know."""
+        """`decode()` raises the error when it is called."""
         (effect,) = ready(engine).receive({"label": "rtvi-ai", "type": "bot-output", "data": {"text": 5}})
         assert isinstance(effect, Deliver)
         with pytest.raises(ProtocolError, match=r"bot-output: data\.text: expected str, got int"):
             effect.decode()
 
     def test_foreign_messages(self, engine: Engine) -> None:
-        """Messages with another label are nobody's business."""
+        """Messages with another label are ignored."""
         assert engine.receive('{"label": "other", "type": "bot-ready"}') == []
         assert engine.receive({"type": "bot-ready"}) == []
 
@@ -472,7 +472,7 @@ class TestEvents:
 
 
 def nested(levels: int) -> Any:
-    """A document of so many levels."""
+    """Return a document with a number of levels."""
     document: Any = 1
     for _ in range(levels):
         document = [document]
@@ -552,7 +552,7 @@ class TestOverALimit:
         data = f"[{inner}, {'1,' * 100_000}{inner}]"
         text = f'{{"data": {data}, "id": "x", "type": "server-response", "label": "rtvi-ai", "more": {data}}}'
         effects = engine.receive(text)
-        assert heard(effects) == [Warn, Reject, Reject, Reject]
+        assert kinds_of(effects) == [Warn, Reject, Reject, Reject]
         assert [effect.id for effect in effects[1:]] == ids
         assert len({id(effect.error) for effect in effects[1:]}) == 3
 
@@ -560,8 +560,8 @@ class TestOverALimit:
     def test_an_event(self, engine: Engine, type_: str) -> None:
         """Nothing waits for it by its id, not even if it has that of a request."""
         mine = asked(ready(engine), "client-message")
-        assert heard(engine.receive(text_of(str(nested(101)), id=mine, type=type_))) == [Warn]
-        assert heard(engine.receive(text_of(str(nested(101)), type="server-response", id="unknown"))) == [Warn]
+        assert kinds_of(engine.receive(text_of(str(nested(101)), id=mine, type=type_))) == [Warn]
+        assert kinds_of(engine.receive(text_of(str(nested(101)), type="server-response", id="unknown"))) == [Warn]
 
     @pytest.mark.parametrize("text", [text_of("[" + "1," * 100_000 + "1]", type="bot-ready"), UNREADABLE])
     def test_the_bot_that_is_to_be_ready(self, engine: Engine, text: str) -> None:
@@ -569,18 +569,18 @@ class TestOverALimit:
         (close,) = engine.receive(text)
         assert isinstance(close, Close)
         assert re.search("bot-ready .* limit .*(MAX_VALUES|MAX_DEPTH)", str(close.error))
-        assert heard(ready(engine).receive(text_of(str(nested(101)), type="bot-ready"))) == [Warn]
+        assert kinds_of(ready(engine).receive(text_of(str(nested(101)), type="bot-ready"))) == [Warn]
 
     def test_what_is_no_message_of_ours(self, engine: Engine) -> None:
         """Another label is skipped in silence, and what is no object is no answer."""
         asked(ready(engine), "client-message")
         assert engine.receive('{"label": "other", "data": [' + "1," * 100_000 + "1]}") == []
-        assert heard(engine.receive("[" * 200_000)) == [Warn]
-        assert heard(engine.receive('{"a":' * 50_000)) == [Warn]
-        assert heard(engine.receive("[" + "1," * 100_000 + "1]")) == [Warn]
+        assert kinds_of(engine.receive("[" * 200_000)) == [Warn]
+        assert kinds_of(engine.receive('{"a":' * 50_000)) == [Warn]
+        assert kinds_of(engine.receive("[" + "1," * 100_000 + "1]")) == [Warn]
 
 
-class TestGate:
+class TestVersionCheck:
     @pytest.mark.parametrize(
         ("version", "type_", "allowed"),
         [

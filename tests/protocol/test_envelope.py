@@ -46,7 +46,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
-# What Python programs have, and JSON has not or in another form.
+# Python values that JSON does not have, or has in another form.
 NOT_QUITE_JSON = st.recursive(
     JSON
     | st.integers()
@@ -166,7 +166,7 @@ class TestDecode:
 
     @pytest.mark.parametrize("text", ["{}", '{"label":"other","type":"x"}', '{"label":null,"type":"x"}', '{"label":1}'])
     def test_foreign_messages(self, text: str) -> None:
-        """Another label, or none, is somebody else's message."""
+        """A message with another label, or none, is not RTVI's."""
         with pytest.raises(envelope.ForeignMessageError):
             envelope.decode(text)
 

@@ -22,8 +22,8 @@ from rtvi_sync.protocol.frames import (
     MessageFrame,
     TextFrame,
     TranscriptionFrame,
-    content,
     decode,
+    decode_kind,
     encode,
     encode_message,
     match_message_frame,
@@ -141,7 +141,7 @@ def test_messages_are_as_the_oracle_writes_them(data: str, more: int) -> None:
     wire = oracle.SerializeToString()
     assert encode_message(data.encode()) == wire
     assert match_message_frame(wire) == data
-    assert content(wire) == ("message", data)
+    assert decode_kind(wire) == ("message", data)
 
 
 @given(frames, st.data())
@@ -256,7 +256,7 @@ def test_unknown_fields_are_skipped() -> None:
 )
 def test_undecodable_bytes_are_a_protocol_error(wire: bytes) -> None:
     """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError."""
-    with pytest.raises(ProtocolError, match=f"undecodable frame of {len(wire)} bytes"):
+    with pytest.raises(ProtocolError, match=f"Cannot decode a frame of {len(wire)} bytes"):
         decode(wire)
 
 
@@ -281,7 +281,7 @@ def test_wrong_types_are_named() -> None:
     """A value of the wrong type, or something that is no frame, raises TypeError that says which."""
     with pytest.raises(TypeError, match=r"TextFrame\.text"):
         encode(TextFrame(text=None))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="not a frame: dict"):
+    with pytest.raises(TypeError, match="dict is not a frame class"):
         encode({})  # type: ignore[arg-type]
 
 

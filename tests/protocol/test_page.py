@@ -10,7 +10,7 @@ from .page import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    """After a change of the table, `python -m tests.protocol.page` writes the page anew."""
+    """After a change of the table, `python -m tests.protocol.page` writes the page again."""
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "docs/protocol.md is stale: run python -m tests.protocol.page"
 

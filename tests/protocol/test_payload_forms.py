@@ -1,4 +1,4 @@
-"""Messages that one version sends in another form than the next: a program sees one payload."""
+"""Messages that one version sends in another form than the next: the application gets one payload."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_speech_as_a_message() -> None:
 
 
 def test_a_transcription_of_which_nothing_more_is_known() -> None:
-    """Text is enough: it is final, and nobody's."""
+    """Text is enough: it is final, and has no user."""
     assert decode("user-transcription", {"text": "hi"}) == TranscriptData(
         text="hi", final=True, timestamp="", user_id=""
     )

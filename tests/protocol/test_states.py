@@ -101,7 +101,7 @@ def test_active() -> None:
             CloseInfo(initiator="network", code=1006, error=OSError("reset")),
             "The connection to the bot was lost: reset",
         ),
-        (CloseInfo(initiator="somebody"), "The session has ended"),
+        (CloseInfo(initiator="unknown"), "The session has ended"),
     ],
 )
 def test_an_end_in_words(info: CloseInfo, text: str) -> None:
@@ -110,7 +110,7 @@ def test_an_end_in_words(info: CloseInfo, text: str) -> None:
 
 
 def test_an_end_as_an_error() -> None:
-    """Whoever needed the session is told how it ended, and what to do; the cause stays in sight."""
+    """A call that needed the session gets an error with its end, the advice, and the cause."""
     cause = OSError("reset")
     error = CloseInfo(initiator="network", code=1006, reason="r", error=cause).as_error(before="the answer came")
     assert (
@@ -132,10 +132,10 @@ def test_why_there_is_no_session() -> None:
 
 
 def test_who_wanted_the_end() -> None:
-    """Only an end of the program's own, without an error, is what it wanted."""
-    assert CloseInfo().by_program
-    assert not CloseInfo(error=OSError()).by_program
-    assert not CloseInfo(initiator="server").by_program
+    """Only an end by the application, without an error, is its own."""
+    assert CloseInfo().by_application
+    assert not CloseInfo(error=OSError()).by_application
+    assert not CloseInfo(initiator="server").by_application
 
 
 def test_close_info() -> None:

@@ -51,7 +51,7 @@ def test_what_bots_send(example: Example) -> None:
 
 @pytest.mark.parametrize("example", FROM_CLIENTS, ids=str)
 def test_what_bots_take(example: Example) -> None:
-    """A message for a bot passes the gate to bots of its version, and its JSON is the documented one."""
+    """A message for a bot passes the version check for bots of its version, and its JSON is the documented one."""
     document = example.message
     message = RTVIMessage(document["type"], document["data"], document["id"])
     assert json.loads(envelope.encode(message)) == document

@@ -786,9 +786,9 @@ def test_what_is_dropped_with_it() -> None:
 def test_the_limit_of_a_request(timeout: float | None) -> None:
     """`_Limit` agrees in everything with the deadline of the message that the caller waits for."""
     limit = _Limit()
-    assert (limit.remaining(), limit.expired, limit.sooner(5.0)) == (None, False, 5.0)
+    assert (limit.remaining(), limit.expired, limit.at_most(5.0)) == (None, False, 5.0)
     limit.deadline = Deadline(timeout)
     remaining = limit.remaining()
     assert (remaining is None) is (timeout is None)
     assert limit.expired is limit.deadline.expired is (remaining == 0.0)
-    assert limit.sooner(5.0) == (0.0 if timeout == 0.0 else 5.0)
+    assert limit.at_most(5.0) == (0.0 if timeout == 0.0 else 5.0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from tests.support.waiting import SOON
 
 _FD_DIR = Path("/proc/self/fd")
@@ -73,7 +73,7 @@ def running(function: Callable[[], Any]) -> Iterator[InThread]:
 
 def package_threads() -> set[threading.Thread]:
     """The live threads that this package started, without those that only wait for something to do."""
-    send_idle_home()
+    stop_idle_threads()
     # One that was sent home by somebody else may be on its way out.
     threads = threading.enumerate()
     return {
@@ -107,11 +107,11 @@ def own_threads() -> list[str]:
     return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
 
 
-def lanes_of_package() -> list[str]:
+def workers_of_package() -> list[str]:
     return [name for name in threads_of_package() if "-worker-" in name]
 
 
 def descriptors() -> int:
     """How many descriptors the process has open, without those of threads that only wait for something to do."""
-    send_idle_home()
+    stop_idle_threads()
     return len(os.listdir("/dev/fd"))

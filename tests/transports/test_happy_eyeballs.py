@@ -170,7 +170,7 @@ def test_one_limit_holds_for_all_attempts(connect, sockets, monkeypatch):
     class Limit(Deadline):
         expired = property(lambda self: len(sockets.tried) == 3)
 
-        def sooner(self, timeout):
+        def at_most(self, timeout):
             return 0.0
 
     monkeypatch.setattr(happy_eyeballs, "Deadline", Limit)

@@ -324,7 +324,7 @@ def test_all_kinds_of_frames(plain, opened, runtime, caplog):
         session.wait(lambda: session.messages == ["last"])
     assert session.interruptions == 1
     assert sink.pcm == b"\1\2" * 80
-    assert "cannot be decoded" in caplog.text
+    assert "Cannot decode a message" in caplog.text
     assert "text frame" in caplog.text
 
 

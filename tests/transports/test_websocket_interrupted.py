@@ -92,7 +92,7 @@ print(f"{len(sent)} sent, {len(arrived)} arrived, {struck} strikes")
 @pytest.mark.parametrize("size", [10, 60_000], ids=["small", "large"])
 @pytest.mark.parametrize("handler", ["raises", "sends"])
 @pytest.mark.parametrize("line", ["plain", "tls"])
-def test_a_signal_in_the_midst_of_a_send(line, handler, size):
+def test_a_signal_during_a_send(line, handler, size):
     """A handler that raises tears nothing, and one that sends itself deadlocks nothing: all arrives, once, in order."""
     command = [sys.executable, "-c", SCRIPT, line, handler, str(size)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6 * LIMIT)

@@ -182,6 +182,12 @@ def errors_of_connecting(client: RTVIClient) -> None:
         show(status)
     except ConnectError as error:
         show(error.status)
+
+
+def errors_of_sessions(client: RTVIClient) -> None:
+    """The attributes of errors of sessions and devices."""
+    try:
+        client.connect()
     except DisconnectedError as error:
         code: int | None = error.code
         reason: str = error.reason

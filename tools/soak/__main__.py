@@ -1,4 +1,4 @@
-"""`python -m tools.soak`: rounds of sessions, a measurement after each, and a judgement in the end."""
+"""`python -m tools.soak`: rounds of sessions, a measurement after each, and a verdict at the end."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .measure import Recorder, judge, read
 from .users import User
 
 _LIVE_INTERVAL: Final = 1.0
-# From the end of a round on: the longest session that is under way, and all that ends it.
+# Seconds from the end of a round: the longest session in progress, and its end.
 _LAST_SESSION: Final = 60.0
 _STRAGGLERS: Final = 10.0
 
 
 class Soak:
-    """Rounds: some users live for a while, then all is quiet.
+    """Rounds of users, each followed by a measurement without sessions.
 
     Args:
-        arguments: of the command line.
-        folder: where sound is written.
+        arguments: the command line's.
+        folder: where audio is written.
     """
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
@@ -47,15 +47,15 @@ class Soak:
         self.faults: Counter[str] = Counter()
 
     def run(self) -> None:
-        """All rounds, until the time is up or something is so wrong that it cannot go on."""
-        # If a fault changes the rate of a recording, a library is loaded for good: do that before anything is measured.
+        """Run rounds until the time is up, or users hang."""
+        # A fault may change the rate of a recording, which loads a library for good: load it before any measurement.
         resampler_of(16_000, 24_000)
         self.ledger.watch()
         try:
             while self._goes_on() and self._play_round():
                 self._round += 1
         except KeyboardInterrupt:
-            print("stopped before its time", flush=True)
+            print("stopped early", flush=True)
         finally:
             self._bots.close()
             self._recorder.close()
@@ -86,7 +86,7 @@ class Soak:
         hung = [user.name for user in users if user.is_alive()]
         self.faults += self._bots.end()
         if hung:
-            self.ledger.blame(f"never came back: {', '.join(hung)}")
+            self.ledger.blame(f"hung: {', '.join(hung)}")
             faulthandler.dump_traceback()
             return False
         self._wait_for_quiet()
@@ -94,7 +94,7 @@ class Soak:
         return True
 
     def _wait_for_quiet(self) -> None:
-        """Clients that were dropped are collected, and what ends their sessions is given its time."""
+        """Collect dropped clients, and wait for the threads that end their sessions."""
         gc.collect()
         limit = time.monotonic() + _STRAGGLERS + GRACE
         while late := [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")]:
@@ -114,7 +114,7 @@ class Soak:
 
 
 def main() -> int:
-    """Run the soak. Returns 1 if anything has grown or was wrong."""
+    """Run the soak. Return 1 if a resource has grown or anything was wrong."""
     arguments = parse(sys.argv[1:])
     arguments.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rtvi-soak-") as folder:
@@ -128,26 +128,28 @@ def main() -> int:
     print(summary, end="", flush=True)
     (arguments.output / "soak.txt").write_text(summary, encoding="utf-8")
 
-    from .plot import draw  # only now: what is measured is the client, not matplotlib
+    from .plot import draw  # imported late, because matplotlib must not be measured
 
     draw(samples, arguments.output / "soak.svg")
     return 0 if good else 1
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="run.py soak", description="Sessions come and go; nothing may grow.")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="run.py soak", description="Open and close sessions; nothing may grow.")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long (default: %(default)g)")
-    parser.add_argument("--sessions", type=int, default=0, help="how many at least, however long they take")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of all chance")
+    parser.add_argument("--sessions", type=int, default=0, help="the least number of sessions")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of all random choices"
+    )
     parser.add_argument("--output", type=Path, default=CACHE / "soak", help="folder for soak.csv, .svg and .txt")
     parser.add_argument("--users", type=int, default=6, help="clients at once (default: %(default)d)")
-    parser.add_argument("--round-seconds", type=float, default=20.0, help="from quiet to quiet (default: %(default)g)")
+    parser.add_argument("--round-seconds", type=float, default=20.0, help="duration of a round (default: %(default)g)")
     return parser.parse_args(words)
 
 
 def tell(arguments: argparse.Namespace, soak: Soak) -> list[str]:
-    """The lines of the summary that need no judgement."""
+    """Return the lines of the summary without verdicts."""
     ledger = soak.ledger
     lines = [
         f"soak of {arguments.minutes:g} minutes, seed {arguments.seed}, {arguments.users} users, "

@@ -1,4 +1,4 @@
-"""The other side of the soak, in a process of its own: bots, the lines to them, and the faults that strike these."""
+"""The soak's bots, in a process of their own, with fault proxies before them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, Pr
 
 # Mean seconds from one fault to the next.
 _FAULT_INTERVAL: Final = 0.4
-# How long a fault lasts that is not final, in seconds.
+# The range of the duration, in seconds, of a fault that ends.
 _FAULT_SECONDS: Final = (0.2, 3.0)
 _FLOOD: Final = 300
 _FRAMES: Final = 20
@@ -53,12 +53,12 @@ _FAULTS: Final[tuple[Callable[[random.Random], faults.Fault], ...]] = (
 
 @attrs.frozen
 class Address:
-    """Where a bot is reached, with faults on the way.
+    """The addresses of a bot behind fault proxies.
 
     Attributes:
-        base_url: of its connect endpoint.
-        ws_url: of its WebSocket.
-        authority: certificate, as PEM, of the authority that vouches for it; None: it is reached without TLS.
+        base_url: the URL of its connect endpoint.
+        ws_url: the URL of its WebSocket.
+        authority: the certificate, as PEM, of the authority that signed its own; None: it is reached without TLS.
     """
 
     base_url: str
@@ -67,23 +67,23 @@ class Address:
 
 
 class Bots:
-    """The bots' process, as the soak sees it. Used by one thread."""
+    """The bots' process, for the soak's process. Used by one thread."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs,), name="soak-bots", daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs,), name="soak-bots", daemon=True)
         self._process.start()
         theirs.close()
 
     def begin(self, seed: str) -> Sequence[Address]:
-        """Start bots, and let faults strike by chance."""
-        addresses: Sequence[Address] = self._ask(seed)
+        """Start bots, and inject random faults."""
+        addresses: Sequence[Address] = self._request(seed)
         return addresses
 
     def end(self) -> Counter[str]:
-        """Stop them. Returns how many faults of each kind have struck."""
-        struck: Counter[str] = self._ask(None)
+        """Stop the bots. Return the number of injected faults by kind."""
+        struck: Counter[str] = self._request(None)
         return struck
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Bots:
             self._process.join()
         self._process.close()
 
-    def _ask(self, order: str | None) -> Any:
+    def _request(self, order: str | None) -> Any:
         self._line.send(order)
         if not self._line.poll(_ANSWER_SECONDS):
             raise RuntimeError("the bots' process does not answer")
@@ -105,39 +105,39 @@ class Bots:
 # -- in the bots' process --------------------------------------------------------------------------------------------
 
 
-def _work(line: Connection) -> None:
-    import trustme  # here alone: the process that is measured needs no cryptography
+def _serve(line: Connection) -> None:
+    import trustme  # imported here, because the measured process needs no cryptography
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the soak itself says when it is over
-    logging.disable()  # the bots log what they are made to refuse
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the soak's own process decides when to end
+    logging.disable()  # the bots log everything that they refuse
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    vouched = authority.cert_pem.bytes().decode()
+    certificate = authority.cert_pem.bytes().decode()
     with contextlib.suppress(EOFError):
         while True:
             rng = random.Random(line.recv())
             version = rng.choice(_VERSIONS)
-            with _place(None, version) as plain, _place(context, version) as secure:
+            with _run_bot(None, version) as plain, _run_bot(context, version) as secure:
                 proxies = [*plain[1:], *secure[1:]]
-                line.send([_address(*plain, None), _address(*secure, vouched)])
-                weather = Weather(proxies, rng)
+                line.send([_address(*plain, None), _address(*secure, certificate)])
+                scheduler = FaultScheduler(proxies, rng)
                 try:
                     line.recv()
                 finally:
-                    struck = weather.end()
+                    struck = scheduler.end()
             line.send(struck)
 
 
 @contextlib.contextmanager
-def _place(context: ssl.SSLContext | None, version: str) -> Iterator[tuple[EmbeddedBot, FaultProxy, FaultProxy]]:
-    """A bot, and the proxies before its two ports."""
+def _run_bot(context: ssl.SSLContext | None, version: str) -> Iterator[tuple[EmbeddedBot, FaultProxy, FaultProxy]]:
+    """Run a bot, and the proxies before its two ports."""
     with (
         EmbeddedBot(
             ssl_context=context,
             version=version,
-            handler=_obey,
-            on_request={"refuse": _refuse, "slow": _dawdle},
+            handler=_handle_message,
+            on_request={"refuse": _refuse, "slow": _answer_late},
             config=_CONFIG,
             on_config=_check,
             actions={"math:add": _add, "math:fail": _refuse},
@@ -153,25 +153,25 @@ def _address(bot: EmbeddedBot, http: FaultProxy, ws: FaultProxy, authority: str 
     return Address(http.url(bot.base_url), ws.url(bot.ws_url), authority)
 
 
-def _obey(session: BotSession, message: dict[str, Any]) -> bool:
-    """Do what the user wants the bot to do to the session."""
+def _handle_message(session: BotSession, message: dict[str, Any]) -> bool:
+    """Do what a client message asks the bot to do."""
     if message["type"] != "client-message":
         return False
-    wish = message["data"].get("t")
+    action = message["data"].get("t")
     with contextlib.suppress(DisconnectedError):
-        if wish == "leave":
+        if action == "leave":
             session.close(1001, "bye")
-        elif wish == "drop":
+        elif action == "drop":
             session.drop()
-        elif wish == "flood":
+        elif action == "flood":
             for number in range(_FLOOD):
                 session.send({"label": "rtvi-ai", "type": "server-message", "data": {"number": number}})
-        elif wish == "text frames":
+        elif action == "text frames":
             for _ in range(_FRAMES):
                 session.send_raw("no RTVI, and skipped")
                 session.send_frame(TextFrame(text="of a pipeline"))
                 session.send_frame(TranscriptionFrame(text="of a pipeline", user_id="user", timestamp="now"))
-        elif wish == "call":
+        elif action == "call":
             threading.Thread(target=_call, args=(session,), daemon=True).start()
         else:
             return False
@@ -179,7 +179,7 @@ def _obey(session: BotSession, message: dict[str, Any]) -> bool:
 
 
 def _call(session: BotSession) -> None:
-    """Call a function of the client, which may fail; a fault may falsify the answer."""
+    """Call a function of the client, which may fail; a fault may corrupt the answer."""
     with contextlib.suppress(RTVIError, LookupError, TypeError):
         session.call_function("get_weather", {"city": "Oslo"}, _CALL_SECONDS)
 
@@ -197,42 +197,42 @@ def _refuse(data: Any) -> Any:
     raise ValueError(f"no {data!r} here")
 
 
-def _dawdle(data: Any) -> Any:
+def _answer_late(data: Any) -> Any:
     threading.Event().wait(0.3)
     return data
 
 
-class Weather:
-    """Faults that come by chance, on connections that are there and on those to come, and pass."""
+class FaultScheduler:
+    """Random temporary faults, on open connections and on later ones."""
 
     def __init__(self, proxies: Sequence[FaultProxy], rng: random.Random) -> None:
         self._proxies = proxies
         self._rng = rng
         self._struck: Counter[str] = Counter()
-        self._passing: list[tuple[float, Callable[[], object]]] = []
+        self._active: list[tuple[float, Callable[[], object]]] = []
         self._injections: list[tuple[str, Injection]] = []
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._blow, name="soak-weather")
+        self._thread = threading.Thread(target=self._run, name="soak-faults")
         self._thread.start()
 
     def end(self) -> Counter[str]:
-        """No more faults. Returns how many have struck, by kind."""
+        """Stop. Return the number of injected faults by kind."""
         self._over.set()
         self._thread.join()
         self._struck.update(kind for kind, injection in self._injections if injection.struck)
         return self._struck
 
-    def _blow(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(self._rng.expovariate(1 / _FAULT_INTERVAL)):
             now = time.monotonic()
-            for _, lift in (ripe for ripe in self._passing if ripe[0] <= now):
+            for _, lift in (due for due in self._active if due[0] <= now):
                 lift()
-            self._passing = [rest for rest in self._passing if rest[0] > now]
-            end = self._strike(self._rng.choice(self._proxies))
-            self._passing.append((now + self._rng.uniform(*_FAULT_SECONDS), end))
+            self._active = [rest for rest in self._active if rest[0] > now]
+            end = self._inject(self._rng.choice(self._proxies))
+            self._active.append((now + self._rng.uniform(*_FAULT_SECONDS), end))
 
-    def _strike(self, proxy: FaultProxy) -> Callable[[], object]:
-        """Do some harm. Returns what ends it."""
+    def _inject(self, proxy: FaultProxy) -> Callable[[], object]:
+        """Inject a fault. Return the function that ends it."""
         rng = self._rng
         if rng.random() < 0.03:
             proxy.refuse()

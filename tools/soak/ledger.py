@@ -1,4 +1,4 @@
-"""What came of the calls that the users made: how many, how long, which errors; and what should not have been."""
+"""The statistics of the users' calls: numbers, durations, errors; and all violations."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import Any, Final
 
 from rtvi_sync import RTVIError, errors
 
-# What a busy machine may add to the limit of a call, in seconds.
+# Seconds that a busy machine may add to the limit of a call.
 GRACE: Final = 10.0
-_MOST_FAULTS_TOLD: Final = 50
+_MAX_VIOLATIONS: Final = 50
 _NAMED: Final = {error for error in vars(errors).values() if isinstance(error, type)}
 
 
 class Ledger(logging.Handler):
-    """Counts. It keeps nothing that grows with time. Any thread writes to it.
+    """Counters of bounded size. Any thread writes to them.
 
     Attributes:
-        calls: by name.
-        errors: by name of the call and class of the error.
-        longest: seconds over its limit, or (negative) below it, that a call took at most, by name.
-        logged: records of the package's log, by level and text before its arguments are put in.
-        dropped: clients that were collected while connected.
-        sessions: that were ready.
-        reconnects: sessions that clients have replaced by themselves.
-        wrong: what should not have been, in words; each fails the soak.
+        calls: numbers of calls by name.
+        errors: numbers of errors by name of the call and class of the error.
+        longest: the most seconds over its limit, or (negative) below it, that a call took, by name.
+        logged: numbers of the package's log records, by level and unformatted text.
+        dropped: the number of clients that were collected while connected.
+        sessions: the number of sessions that were ready.
+        reconnects: the number of sessions that clients have replaced by reconnecting.
+        wrong: violations, in words; each fails the soak.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # Guards all counts. Any thread may hold it, for an addition. Reentrant, because a finalizer may warn anywhere.
+        # Guards all counters. Any thread may hold it, for one addition. Re-entrant: a finalizer may warn anywhere.
         self._lock = threading.RLock()
         self.calls: Counter[str] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
@@ -49,14 +49,14 @@ class Ledger(logging.Handler):
         self.wrong: list[str] = []
 
     def blame(self, what: str) -> None:
-        """Something is as it should not be."""
+        """Record a violation."""
         with self._lock:
-            if len(self.wrong) < _MOST_FAULTS_TOLD:
+            if len(self.wrong) < _MAX_VIOLATIONS:
                 self.wrong.append(what)
 
     @contextlib.contextmanager
     def call(self, name: str, limit: float) -> Iterator[None]:
-        """Around a call that may take `limit` seconds, and may raise what the package names and nothing else."""
+        """Measure a call that may take `limit` seconds, and may raise only the package's own errors."""
         began = time.monotonic()
         try:
             yield
@@ -64,8 +64,8 @@ class Ledger(logging.Handler):
             with self._lock:
                 self.errors[name, type(error).__name__] += 1
             if type(error) not in _NAMED or not str(error):
-                self.blame(f"{name}: {error!r} has no name that programs know, or says nothing")
-        except Exception:  # noqa: BLE001 - it is told, and fails the soak
+                self.blame(f"{name}: {error!r} is of no exported class, or has no text")
+        except Exception:  # noqa: BLE001 - it is recorded, and fails the soak
             self.blame(f"{name}: {traceback.format_exc()}")
         over = time.monotonic() - began - limit
         with self._lock:
@@ -75,19 +75,19 @@ class Ledger(logging.Handler):
             self.blame(f"{name} took {over + limit:.1f} s, its limit is {limit:g} s")
 
     def ready(self) -> None:
-        """A session has begun."""
+        """Count a session."""
         with self._lock:
             self.sessions += 1
 
-    def came_back(self, times: int) -> None:
-        """A client has replaced its session so often."""
+    def add_reconnects(self, times: int) -> None:
+        """Add the reconnects of a client."""
         with self._lock:
             self.reconnects += times
 
-    # -- what else is said in the process -----------------------------------------------------------------------------
+    # -- logs, warnings, uncaught errors ------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Hear the log of the package, warnings, and errors that nobody catches, from now on."""
+        """Start to record the package's log, warnings, and uncaught errors."""
         package = logging.getLogger("rtvi_sync")
         package.addHandler(self)
         package.propagate = False
@@ -97,7 +97,7 @@ class Ledger(logging.Handler):
         threading.excepthook = lambda caught: self._uncaught(str(caught.thread), caught.exc_value)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a record of the log."""
+        """Count a log record."""
         error = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
         with self._lock:
             self.logged[record.levelname, f"{record.msg}{error}"] += 1
@@ -110,4 +110,4 @@ class Ledger(logging.Handler):
             self.blame(f"{category.__name__}: {message}")
 
     def _uncaught(self, where: str | None, error: BaseException | None) -> None:
-        self.blame(f"nobody caught, in {where}: {''.join(traceback.format_exception(error))}")
+        self.blame(f"uncaught, in {where}: {''.join(traceback.format_exception(error))}")

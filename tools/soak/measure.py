@@ -1,4 +1,4 @@
-"""What the process has, moment by moment, and whether it grows."""
+"""The resources of the process over time, and whether they grow."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from typing import Final, Literal
 import attrs
 import psutil
 
-# Of the whole time, the part in which everything finds its size.
+# The fraction of the whole time in which caches and pools fill.
 WARM_UP: Final = 0.2
-# By which memory may have grown from the end of the warm-up to the end, as a fraction.
+# The fraction by which memory may grow after the warm-up.
 GROWTH_LIMIT: Final = 0.01
 # glibc's HEAP_MAX_SIZE on 64-bit systems.
 _HEAP_BYTES: Final = 1 << 26
-# Fewer moments than these say nothing about memory.
+# Fewer samples than these say nothing about memory.
 _FEWEST: Final = 10
 
 
 @attrs.frozen(kw_only=True)
 class Sample:
-    """One moment.
+    """The resources at one time.
 
     Attributes:
         seconds: since the beginning.
         moment: "quiet": no session was live and the garbage was collected; "live".
-        round: number of the round.
-        rss_bytes: memory of the process that is in use, as the system sees it. In quiet moments the C library is told
-            before to give back what it holds and does not need.
-        outside_bytes: the part of it that is in no heap of the C library: Python's small objects, stacks, code.
-        heap_bytes: what the process has got from the C library and not given back.
-        blocks: pieces of memory that Python's objects have.
+        round: the number of the round.
+        rss_bytes: the resident memory of the process. In quiet moments the C library has released its unused memory.
+        outside_bytes: the part of it outside the C library's heaps: Python's small objects, stacks, code.
+        heap_bytes: memory that was allocated from the C library and not freed.
+        blocks: memory blocks of Python objects.
         fds: open descriptors.
-        sockets: those of them that are sockets.
-        threads: of the process.
-        gc_objects: objects that the garbage collector knows; 0 in live moments.
-        sessions, calls, faults: how many there have been.
+        sockets: the descriptors that are sockets.
+        threads: the threads of the process.
+        gc_objects: objects that the garbage collector tracks; 0 in live moments.
+        sessions, calls, faults: their numbers so far.
     """
 
     seconds: float = attrs.field(converter=float)
@@ -65,7 +64,7 @@ class Sample:
 
 
 class Recorder:
-    """Writes samples to a CSV file, and keeps none: what measures must not grow itself."""
+    """A writer of samples to a CSV file. It keeps none, because it must not grow itself."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", newline="", encoding="utf-8")
@@ -73,16 +72,16 @@ class Recorder:
         self._rows.writeheader()
         self._began = time.monotonic()
         self._process = psutil.Process()
-        # Guards the file. Held for a moment by the thread that samples live moments and by the main thread.
+        # Guards the file. The sampling thread and the main thread hold it for one sample.
         self._lock = threading.Lock()
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """The seconds since the beginning."""
         return time.monotonic() - self._began
 
     def sample(self, moment: Literal["quiet", "live"], round_: int, sessions: int, calls: int, faults: int) -> None:
-        """Measure now."""
+        """Write a sample."""
         with self._lock:
             if moment == "quiet":
                 psutil.heap_trim()
@@ -112,7 +111,7 @@ class Recorder:
 
 
 def _outside_heaps(process: psutil.Process) -> int:
-    """RSS without the C library's heaps: the first has a name, those of threads begin at multiples of their size."""
+    """Return RSS without the C library's heaps: the first has a name, the others begin at multiples of their size."""
     return sum(
         part.rss
         for part in process.memory_maps(grouped=False)
@@ -131,24 +130,24 @@ def _count_sockets() -> int:
 
 
 def read(path: Path) -> list[Sample]:
-    """The samples of a file."""
+    """Return the samples of a file."""
     with path.open(newline="", encoding="utf-8") as file:
         return [Sample(**row) for row in csv.DictReader(file)]  # type: ignore[arg-type]
 
 
 def settled(samples: Sequence[Sample]) -> list[Sample]:
-    """The quiet moments after the warm-up."""
+    """Return the quiet samples after the warm-up."""
     end = samples[-1].seconds if samples else 0.0
     return [sample for sample in samples if sample.moment == "quiet" and sample.seconds >= WARM_UP * end]
 
 
 @attrs.frozen
 class Line:
-    """The straight line that comes nearest to what was measured.
+    """A straight line, fitted to measured values.
 
     Attributes:
-        first, last: its values at the first and the last moment.
-        uncertainty: standard error of its growth, as a fraction of `first`.
+        first, last: its values at the first and the last time.
+        uncertainty: the standard error of its growth, as a fraction of `first`.
     """
 
     first: float
@@ -157,12 +156,12 @@ class Line:
 
     @property
     def growth(self) -> float:
-        """From the first to the last moment, as a fraction."""
+        """The growth from the first to the last time, as a fraction."""
         return self.last / self.first - 1
 
     @classmethod
     def through(cls, times: Sequence[float], values: Sequence[float]) -> Line:
-        """By least squares; at least three moments."""
+        """Fit a line by least squares to at least three values."""
         slope, start = statistics.linear_regression(times, values)
         first, last = (start + slope * time_ for time_ in (times[0], times[-1]))
         residue = sum((value - start - slope * time_) ** 2 for time_, value in zip(times, values, strict=True))
@@ -173,10 +172,10 @@ class Line:
 
 @attrs.frozen
 class Verdict:
-    """What was found about one quantity.
+    """The verdict about one quantity.
 
     Attributes:
-        text: in words, one line.
+        text: one line.
         good: False fails the soak.
     """
 
@@ -185,12 +184,11 @@ class Verdict:
 
 
 def judge(samples: Sequence[Sample]) -> list[Verdict]:
-    """Whether anything has grown since the warm-up.
+    """Return verdicts about the growth of each quantity since the warm-up.
 
-    Memory and objects: the straight line through all quiet moments grows by less than 1 %; single moments prove little,
-    because an allocator keeps and gives back memory as it likes. What the C library's heaps hold and nothing uses is
-    part of RSS alone, which is told and not judged. Descriptors, sockets and threads: no quiet moment has
-    more of them than the first one.
+    Memory and objects: the line fitted to all quiet samples must grow by less than `GROWTH_LIMIT`; single samples prove
+    little, because allocators keep freed memory. Unused memory in the C library's heaps is part of RSS only, which is
+    reported and not judged. Descriptors, sockets and threads: no quiet sample may have more than the first one.
     """
     quiet = settled(samples)
     if not quiet:

@@ -1,4 +1,4 @@
-"""The measurements as a picture."""
+"""The plot of the measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ mpl.use("svg")
 
 from matplotlib import pyplot as plt
 
-# So many live moments can be told apart in the picture.
+# More live samples cannot be distinguished in the plot.
 _MOST_POINTS: Final = 300
 
 

@@ -1,4 +1,4 @@
-"""One user of the soak: clients of every kind, sessions one after the other, calls of every kind in them."""
+"""A user of the soak: clients with all options, one session after the other, all kinds of calls in them."""
 
 from __future__ import annotations
 
@@ -48,59 +48,59 @@ _LISTENED: Final = 0.3
 _PAUSE: Final = 0.3
 _SESSION_SECONDS: Final = (0.0, 8.0)
 _LARGE: Final = "größer " * 20_000
-_SECOND_OF_SOUND: Final = ToneSource(330).samples(0, 16_000)
+_SECOND_OF_AUDIO: Final = ToneSource(330).samples(0, 16_000)
 
 
-class ClumsyError(Exception):
-    """What a handler raises now and then."""
+class RandomError(Exception):
+    """An error that handlers raise at random."""
 
 
 @functools.cache
 def trusting(authority: str) -> ssl.SSLContext:
-    """A context that trusts an authority alone, made once."""
+    """Return a context that trusts only one authority; it is made once."""
     return ssl.create_default_context(cadata=authority)
 
 
 def ask_back(client: RTVIClient, _: Event) -> None:
-    """A handler that makes a request."""
+    """Make a request, from a handler."""
     client.send_client_request("echo", "from a handler")
 
 
-class Ears:
-    """Handlers that know nothing of their client, so that it can be collected while it is connected."""
+class Handlers:
+    """Handlers without a reference to their client, so that it can be collected while it is connected."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._heard = 0
+        self._count = 0
 
-    def hear(self, _: Any) -> None:
-        """Count it."""
-        self._heard += 1
+    def count(self, _: Any) -> None:
+        """Count an event."""
+        self._count += 1
 
-    def stumble(self) -> None:
-        """Raise, now and then."""
+    def raise_at_random(self) -> None:
+        """Raise, at random."""
         if self._rng.random() < 0.2:
-            raise ClumsyError("sorry")
+            raise RandomError("sorry")
 
     def tell_weather(self, call: FunctionCall) -> str:
-        """Answer the bot's call of a function, or fail, now and then."""
-        self.stumble()
+        """Answer the bot's function call, or fail at random."""
+        self.raise_at_random()
         return f"rain in {call.arguments['city']}"
 
-    def dawdle(self) -> None:
-        """Take some time."""
+    def block(self) -> None:
+        """Block for 20 ms."""
         threading.Event().wait(0.02)
 
 
 class User:
-    """Lives from session to session.
+    """A user with one session after the other.
 
     Args:
-        rng: decides everything.
-        addresses: of the bots.
-        ledger: where all is written down.
-        folder: for files of sound.
-        until: monotonic time at which the last session ends.
+        rng: makes all choices.
+        addresses: the bots' addresses.
+        ledger: where calls are counted.
+        folder: for audio files.
+        until: the monotonic time at which the last session ends.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class User:
         self._secure = False
         self._reconnects = False
         self._calls: Sequence[tuple[str, float, Callable[[RTVIClient], object]]] = (
-            ("send_text", 0, lambda client: client.send_text("One two three", self._maybe(), self._maybe())),
+            ("send_text", 0, lambda client: client.send_text("One two three", self._chance(), self._chance())),
             ("send_client_message", 0, lambda client: client.send_client_message("note", {"volume": 11})),
             ("send_client_message", 0, lambda client: client.send_client_message("flood")),
-            ("send_client_message", 0, self._be_dropped),
+            ("send_client_message", 0, self._get_dropped),
             ("send_client_request", _REQUEST, self._ask),
             ("send_client_request", _REQUEST, self._ask),
             ("send_client_request", _REQUEST, self._ask_much),
@@ -128,7 +128,7 @@ class User:
             ("wait_for", 0.5, lambda client: client.wait_for("bot-stopped-speaking", timeout=0.5)),
             ("events", 2.0, self._follow),
             ("process_events", 0.5, self._process),
-            ("enable_mic", 0, lambda client: client.enable_mic(self._maybe())),
+            ("enable_mic", 0, lambda client: client.enable_mic(self._chance())),
             ("send_client_message", 0, lambda client: client.send_client_message("text frames")),
             ("send_client_message", 0, lambda client: client.send_client_message("call")),
             ("get_bot_config", _REQUEST, lambda client: client.get_bot_config()),
@@ -138,32 +138,32 @@ class User:
             ("action", _REQUEST, self._act),
             ("action", _REQUEST, lambda client: client.action({"service": "math", "action": "fail"})),
             ("stats", 0, lambda client: client.stats()),
-            ("tracks", _LISTENED, self._listen_in),
-            ("on, off", 0, self._listen_anew),
+            ("tracks", _LISTENED, self._read_tracks),
+            ("on, off", 0, self._replace_handler),
         )
 
     def live(self) -> None:
-        """Make clients and use them until the time is up."""
+        """Create clients and use them until the time is up."""
         try:
             while time.monotonic() < self._until:
                 client = self._make_client()
                 self._use(client)
-                self._ledger.came_back(client.stats().reconnects)
+                self._ledger.add_reconnects(client.stats().reconnects)
                 del client
         except Exception as error:
             self._ledger.blame(f"the soak itself: {error!r}")
             raise
 
-    def _maybe(self, chance: float = 0.5) -> bool:
-        return self._rng.random() < chance
+    def _chance(self, probability: float = 0.5) -> bool:
+        return self._rng.random() < probability
 
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def _make_client(self) -> RTVIClient:
         address = self._rng.choice(self._addresses)
-        self._manual, self._secure = self._maybe(0.25), address.authority is not None
-        self._reconnects = self._maybe(0.4)
-        ears = Ears(self._rng)
+        self._manual, self._secure = self._chance(0.25), address.authority is not None
+        self._reconnects = self._chance(0.4)
+        handlers = Handlers(self._rng)
         client = RTVIClient(
             transport=WebSocketTransport(address.ws_url, ping_interval=_PING_INTERVAL, ping_timeout=_PING_TIMEOUT),
             params={"base_url": address.base_url},
@@ -173,16 +173,16 @@ class User:
             ssl_context=trusting(address.authority) if address.authority is not None else None,
             proxy=False,
             reconnect=_RECONNECT if self._reconnects else None,
-            enable_mic=self._maybe(0.8),
+            enable_mic=self._chance(0.8),
             mic=self._make_source(),
             speaker=self._make_sink(),
-            callbacks={"on_bot_transcript": ears.hear, "on_user_transcript": ears.hear},
+            callbacks={"on_bot_transcript": handlers.count, "on_user_transcript": handlers.count},
         )
-        client.on("bot-started-speaking", ears.stumble)
-        client.on("bot-stopped-speaking", ears.dawdle)
-        client.on("disconnected", ears.stumble)
-        client.register_function_call_handler("get_weather", ears.tell_weather)
-        if self._maybe(0.3):
+        client.on("bot-started-speaking", handlers.raise_at_random)
+        client.on("bot-stopped-speaking", handlers.block)
+        client.on("disconnected", handlers.raise_at_random)
+        client.register_function_call_handler("get_weather", handlers.tell_weather)
+        if self._chance(0.3):
             signals.bot_ready.connect(ask_back, sender=client)
         return client
 
@@ -192,8 +192,8 @@ class User:
                 ToneSource,
                 SilenceSource,
                 lambda: ToneSource(duration=0.5),
-                lambda: BytesSource(_SECOND_OF_SOUND, 16_000),
-                lambda: CallbackSource(lambda frames: _SECOND_OF_SOUND[: 2 * frames]),
+                lambda: BytesSource(_SECOND_OF_AUDIO, 16_000),
+                lambda: CallbackSource(lambda frames: _SECOND_OF_AUDIO[: 2 * frames]),
             )
         )()
 
@@ -214,7 +214,7 @@ class User:
                 threading.Event().wait(self._rng.uniform(0, 0.1))
             if not client.connected:
                 threading.Event().wait(_PAUSE)
-            if self._leave(client):
+            if self._end_session(client):
                 return
         with self._ledger.call("close", _DISCONNECT):
             client.close()
@@ -222,7 +222,7 @@ class User:
             client.process_events()
 
     def _has_session(self, client: RTVIClient) -> bool:
-        """True if there is a session, or one has come of itself in the place of the one that was lost."""
+        """Return whether there is a session; if one was lost, wait for the client to reconnect."""
         if self._reconnects and not client.connected and client.stats().sessions:
             with self._ledger.call("wait_for", _REQUEST):
                 client.wait_for("bot-ready", timeout=_REQUEST)
@@ -244,8 +244,8 @@ class User:
         else:
             client.connect()
 
-    def _leave(self, client: RTVIClient) -> bool:
-        """End the session, or let it end. Returns True if the client is to be dropped as it is."""
+    def _end_session(self, client: RTVIClient) -> bool:
+        """End the session, or let it end. Return True if the client is to be dropped without a call."""
         way = self._rng.choice(("disconnect", "disconnect", "together", "leave", "drop", "forget"))
         if way in ("leave", "drop") and client.connected:
             with self._ledger.call("wait_for", _REQUEST), client.events("disconnected", timeout=_REQUEST) as events:
@@ -262,14 +262,14 @@ class User:
                 client.disconnect()
             with self._ledger.call("send_text", 0):
                 self._must_raise(client)
-            if self._maybe(0.3):
+            if self._chance(0.3):
                 with self._ledger.call("action without a session", _REQUEST):
                     self._act(client)
         return way == "forget"
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _be_dropped(self, client: RTVIClient) -> None:
+    def _get_dropped(self, client: RTVIClient) -> None:
         if self._reconnects:
             client.send_client_message("drop")
 
@@ -278,7 +278,7 @@ class User:
         self._compare(client.send_client_request("echo", question), question)
 
     def _ask_much(self, client: RTVIClient) -> None:
-        """Several requests at once, each on a thread of its own."""
+        """Send several requests at once, each on a thread of its own."""
         errors: list[RTVIError] = []
 
         def ask(number: int) -> None:
@@ -296,14 +296,14 @@ class User:
             raise errors[0]
 
     def _compare(self, got: object, sent: object) -> None:
-        if got != sent and self._secure:  # without TLS a fault may turn an answer into another one that is as good
+        if got != sent and self._secure:  # without TLS a fault may turn an answer into another valid one
             self._ledger.blame(f"sent {str(sent)[:100]!r}, got {str(got)[:100]!r}")
 
     def _configure(self, client: RTVIClient) -> None:
-        """Set an option to a value that the bot takes, or now and then to one that it refuses."""
+        """Set an option to a value that the bot accepts or refuses."""
         name, value = self._rng.choice((("voice", "ada"), ("voice", "bob"), ("speed", 2), ("speed", -1)))
         options = [{"name": name, "value": value}]
-        client.update_config([{"service": "tts", "options": options}], interrupt=self._maybe())
+        client.update_config([{"service": "tts", "options": options}], interrupt=self._chance())
 
     def _act(self, client: RTVIClient) -> None:
         a, b = self._rng.randrange(100), self._rng.randrange(100)
@@ -321,7 +321,7 @@ class User:
         if self._manual:
             client.process_events(timeout=0.5)
 
-    def _listen_in(self, client: RTVIClient) -> None:
+    def _read_tracks(self, client: RTVIClient) -> None:
         tracks = client.tracks()
         for track in (tracks.local.audio, tracks.bot.audio):
             if track is not None:
@@ -332,14 +332,14 @@ class User:
                     pass
                 end.join()
 
-    def _listen_anew(self, client: RTVIClient) -> None:
+    def _replace_handler(self, client: RTVIClient) -> None:
         client.off("bot-llm-text")
-        client.on("bot-llm-text", Ears(self._rng).hear)
+        client.on("bot-llm-text", Handlers(self._rng).count)
 
     def _must_raise(self, client: RTVIClient) -> None:
-        """After the end there is no bot."""
+        """Check that a text after the end of the session raises."""
         try:
-            client.send_text("Is anybody there?")
+            client.send_text("Are you there?")
         except BotNotReadyError:
             return
         self._ledger.blame("a text was sent after the end")

@@ -262,7 +262,7 @@ class PortAudio:
     def _locked_after_restart(self) -> Iterator[None]:
         deadline = Deadline(LIMIT)
         while self._notifier.wait_for(lambda: self._restart_requester is None, deadline):
-            with self._locked(deadline.sooner(LIMIT)):
+            with self._locked(deadline.at_most(LIMIT)):
                 if self._restart_requester is None:
                     yield
                     return

@@ -256,7 +256,7 @@ class MeasuredClient(RTVIClient):
             self._notifier.wait_for(ready, deadline)
             return
         while not ready() and not deadline.expired:
-            self.process_events(deadline.sooner(threading.TIMEOUT_MAX))
+            self.process_events(deadline.at_most(threading.TIMEOUT_MAX))
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from rtvi_sync.media import NullSink
 
 @dataclass(frozen=True)
 class Answer:
-    """What the bot said, and how many seconds that took, connecting included."""
+    """The bot's answer, and the seconds that it took, including the connect."""
 
     text: str
     seconds: float
@@ -37,7 +37,7 @@ def ask(question: str, url: str, limit: float) -> Answer:
     with contextlib.closing(client):
         client.connect()
         remaining = began + limit - time.monotonic()
-        # Whoever hands out this event has called the handlers of all before it: the words are complete then.
+        # The handlers of all earlier events have run when this event is returned: the words are complete.
         with client.events("bot-llm-stopped", timeout=remaining) as ends:
             client.send_text(question, audio_response=False)
             if next(ends, None) is None:

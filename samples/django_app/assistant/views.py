@@ -1,4 +1,4 @@
-"""The page with the form, and the same for programs."""
+"""The page with the form, and the same as JSON."""
 
 import logging
 from http import HTTPStatus
@@ -15,13 +15,13 @@ from . import bot
 
 logger = logging.getLogger(__name__)
 
-# The page needs no script, and nobody can bring one in.
+# The page needs no script, so that injected ones can be forbidden.
 CONTENT_SECURITY_POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest) -> HttpResponse:
-    """A form, and below it the answer, which the template escapes."""
+    """Return a form, and below it the answer, which the template escapes."""
     status, answer = reply_to(request) if request.method == "POST" else (HTTPStatus.OK, {})
     response = render(request, "assistant/page.html", answer, status=status)
     response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
@@ -30,13 +30,13 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def ask(request: HttpRequest) -> JsonResponse:
-    """The answer as JSON: `answer` and `seconds`, or `error`. A page that calls this sends the token of its form."""
+    """Return the answer as JSON: `answer` and `seconds`, or `error`. The caller sends the token of its form."""
     status, answer = reply_to(request)
     return JsonResponse(answer, status=status)
 
 
 def reply_to(request: HttpRequest) -> tuple[HTTPStatus, dict[str, Any]]:
-    """Put the question in a form to the bot. Why it failed, with addresses and the bot's own words, is in the log."""
+    """Send the question of a form to the bot. The log has the reason of a failure, with the bot's words."""
     question = request.POST.get("question", "").strip()
     if not 0 < len(question) <= settings.LONGEST_QUESTION:
         return HTTPStatus.BAD_REQUEST, {"error": f"Give a question of 1 to {settings.LONGEST_QUESTION} characters"}

@@ -3,10 +3,10 @@
 import os
 import secrets
 
-# One for all workers and over restarts; made up anew for each process where there is none.
+# All workers share it, also over restarts; without it each process makes up its own.
 SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or secrets.token_urlsafe(50)
 DEBUG = False
-# The names under which it may be called; change them together with the address it listens on.
+# The host names of requests; change them together with the address that the server listens on.
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 ROOT_URLCONF = "mysite.urls"

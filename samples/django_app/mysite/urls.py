@@ -1,4 +1,4 @@
-"""What is where."""
+"""The routes."""
 
 from django.urls import include, path
 

@@ -1,4 +1,4 @@
-"""What a web server calls."""
+"""The WSGI application."""
 
 import os
 

@@ -57,7 +57,7 @@ def of_parts() -> Iterator[Stretch]:
     usual.update(audio, PIECE, PIECE_RATE_HZ, 1)
     calls: dict[str, Callable[[], object]] = {
         "json.loads": lambda: json.loads(parts.TEXT),
-        "codec, a message in": lambda: frames.content(message),
+        "codec, a message in": lambda: frames.decode_kind(message),
         "codec, a message out": lambda: frames.encode_message(text),
         "codec, audio in": lambda: usual.match(audio),
         "codec, audio out": lambda: audio_frames.encode_audio(PIECE, PIECE_RATE_HZ),

@@ -10,13 +10,13 @@ from rtvi_sync import (
     RTVIClient,
     WebSocketTransport,
 )
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, websocket_client
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, descriptors, lanes_of_package, own_threads, threads_of_package
+from tests.support.threads import InThread, descriptors, own_threads, threads_of_package, workers_of_package
 from tests.support.waiting import SOON, until
 
 
@@ -113,7 +113,7 @@ class TestNothingIsLeft:
         second.disconnect()
         with first:
             assert session_of(first).runtime is runtime
-        send_idle_home()
+        stop_idle_threads()
         assert not runtime.io.thread.is_alive()
         with first:
             assert session_of(first).runtime is not runtime
@@ -141,7 +141,7 @@ class TestNothingIsLeft:
 
     def test_a_session_without_media_starts_no_timer_thread(self) -> None:
         """A transport that carries neither audio nor video has no device that the timer thread would look after."""
-        send_idle_home()
+        stop_idle_threads()
         with memory_client() as client:
             assert client.send_client_request("ping", 1) == 1
             assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
@@ -151,6 +151,6 @@ class TestNothingIsLeft:
         runtime = acquire_runtime()
         try:
             with memory_client():
-                assert lanes_of_package() == []
+                assert workers_of_package() == []
         finally:
             runtime.release()

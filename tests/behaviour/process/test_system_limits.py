@@ -18,7 +18,7 @@ import gc, json, resource, sys, threading
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.session import limits
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import NullSink, SilenceSource
 
 what, base_url, ws_url = sys.argv[1:]
@@ -77,7 +77,7 @@ def call(name, number, raised):
             leave_room_for(None)
         client.disconnect()
         assert client.state in ("disconnected", "error"), client.state
-        send_idle_home()
+        stop_idle_threads()
         gc.collect()
     return True
 

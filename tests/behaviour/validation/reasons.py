@@ -9,6 +9,7 @@ from typing import Final
 
 _MADE_BY_PACKAGE: Final = "the package makes it, of what it has validated or decoded"
 _CALLED_BY_SESSION: Final = "the session calls it, with what it has validated or decoded"
+_CALLED_BY_TRANSPORT: Final = "the transport calls it; what the wire brings is checked where it is used"
 _CALLED_BY_TOOL: Final = "the tool it belongs to calls it"
 _LOOKS_UP: Final = "looks something up; what is unknown is not found"
 
@@ -34,6 +35,13 @@ METHODS: Final = {
         for method in (
             *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_audio"),
             *("send_message", "send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
+        )
+    },
+    **{
+        f"MediaPort.{method}": _CALLED_BY_TRANSPORT
+        for method in (
+            *("enable_cam", "enable_mic", "enable_screen_share", "prepare", "receive_audio", "receive_video", "select"),
+            "start",
         )
     },
     **dict.fromkeys(

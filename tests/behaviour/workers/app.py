@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
-from rtvi_sync.concurrency.lifecycle import send_idle_home
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
 from tests.support.slowness import GUARD
 
@@ -127,7 +127,7 @@ def threads(_: str) -> Any:
 
     And whether the calling thread takes signals.
     """
-    send_idle_home()
+    stop_idle_threads()
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
     takes = signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     return {"system": len(list(Path("/proc/self/task").iterdir())), "package": ours, "takes_signals": takes}

@@ -34,5 +34,5 @@ def test_the_table_covers_every_kind() -> None:
     """No kind of process or environment that the package is made for is left out."""
     covered = " ".join(row[0] for row in ROWS)
     kinds = ("Flask", "Django", "sync", "gthread", "gevent", "--preload", "Celery", "multiprocessing", "os.fork()")
-    for kind in (*kinds, "Jupyter", "asyncio", "the end of a program", "Ctrl-C", "signal"):
+    for kind in (*kinds, "Jupyter", "asyncio", "the end of a process", "Ctrl-C", "signal"):
         assert kind in covered

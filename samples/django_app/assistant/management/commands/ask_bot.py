@@ -13,15 +13,17 @@ from ...bot import ask
 
 
 class Command(BaseCommand):
-    """Asks as the page does."""
+    """The command that asks as the page does."""
 
     help = "Ask the bot and print its answer. Without --url and RTVI_URL it is the built-in bot, which repeats it."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        """Add the arguments of the command."""
         parser.add_argument("question")
         parser.add_argument("--url", default=settings.BOT_URL, help="of the bot; default: RTVI_URL")
 
     def handle(self, *_: Any, question: str, url: str, **__: Any) -> None:
+        """Ask, and print the answer."""
         with contextlib.ExitStack() as stack:
             try:
                 answer = ask(question, url or stack.enter_context(EmbeddedBot()).ws_url, settings.BOT_SECONDS)
@@ -31,5 +33,5 @@ class Command(BaseCommand):
 
 
 def printable(text: str) -> str:
-    """What a bot says, without what a terminal would take for a command."""
+    """Return a bot's words without control characters, which a terminal would obey."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
