@@ -16,9 +16,8 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.audio.conftest import _pulse_parts, pulse  # noqa: F401
 from tests.audio.pulse import RATE, PulseServer, Samples
 from tests.support.slowness import GUARD
+from tests.support.talk_command import CONNECTED, Terminal, environment
 from tests.support.waiting import until
-
-from .test_talk import CONNECTED, Terminal, environment
 
 pytestmark = [
     pytest.mark.real,

@@ -19,8 +19,7 @@ from rtvi_sync.cli.scripted_speech import SHIPPED
 from tests.pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
 from tests.support.required import missing
 from tests.support.slowness import GUARD
-
-from .test_talk import ROOT
+from tests.support.talk_command import ROOT
 
 pytestmark = pytest.mark.real
 

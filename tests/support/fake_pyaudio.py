@@ -6,9 +6,12 @@ import contextlib
 import threading
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
+
+from tests.support.waiting import SOON
 
 PERIODS = 3  # of the device's buffer
 
@@ -264,3 +267,26 @@ class FakeStream:
     def start(self) -> None:
         self._check()
         self.is_started = True
+
+
+class Owner:
+    """A thread with a stream of its own."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+
+    def do(self, function: Any, *args: Any) -> Any:
+        """The result of `function(*args)` on that thread."""
+        return self._pool.submit(function, *args).result(SOON)
+
+    def begin(self, function: Any, *args: Any) -> Any:
+        """The future of it."""
+        return self._pool.submit(function, *args)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def counted(start: int, frames: int) -> bytes:
+    """What the fake microphone hears."""
+    return b"".join((n % 1000).to_bytes(2, "little") for n in range(start, start + frames))

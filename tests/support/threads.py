@@ -115,3 +115,8 @@ def descriptors() -> int:
     """How many descriptors the process has open, without those of threads that only wait for something to do."""
     stop_idle_threads()
     return len(os.listdir("/dev/fd"))
+
+
+def media_threads() -> list[str]:
+    """Return the names of the live threads of microphones and speakers, and of sources and sinks in their place."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("rtvi-mic", "rtvi-speaker"))]

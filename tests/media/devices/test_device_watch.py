@@ -16,11 +16,9 @@ from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices.device_watch import DeviceWatch
 from tests.support.forking import in_child
-from tests.support.stub import Stub, children, stub
+from tests.support.stub import Stub, children
 from tests.support.threads import open_descriptors
 from tests.support.waiting import until
-
-__all__ = ["stub"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
 

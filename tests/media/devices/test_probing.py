@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media.devices import audio_errors, device_probe, probing
-from tests.support.stub import Stub, children, is_alive, stub
-from tests.support.waiting import until
-
-__all__ = ["stub"]
+from rtvi_sync.media.devices import device_probe, probing
+from tests.support.stub import Stub, children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
 
@@ -59,50 +52,6 @@ def test_portaudio_hangs(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceError, match="does not answer"):
         probing.probe()
     assert children() == set()
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    """If JACK has a client registry, which may be corrupt, the error says so."""
-    monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
-    if there:
-        (tmp_path / f"jack_db-{os.getuid()}").mkdir()
-    assert ("jack_db" in str(audio_errors.no_answer())) is there
-
-
-def test_a_process_that_hangs_ends_itself(stub: Stub) -> None:
-    """The process ends itself at its limit, because its parent may have ended."""
-    stub.set(hang=True)
-    program = f"""
-import sys
-from rtvi_sync.media.devices import device_probe
-device_probe.LIMIT = 0.3
-device_probe.main("always", {json.dumps(json.dumps(sys.path))})
-"""
-    prober = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    assert probing.request_devices(prober) == b""
-    with pytest.raises(DeviceError, match="does not answer"):
-        probing.parse_answer(prober, b"")
-    probing.end_process(prober)
-
-
-def test_it_ends_with_the_process_that_asks(stub: Stub) -> None:
-    """Also if that is killed."""
-    program = f"""
-import sys
-sys.path[:] = {sys.path!r}
-from rtvi_sync.media.devices import probing
-prober = probing.start_process("always")
-probing.request_devices(prober)
-print(prober.pid, flush=True)
-sys.stdin.read()
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert is_alive(pid)
-        parent.kill()
-    until(lambda: not is_alive(pid), "it goes on")
 
 
 @pytest.mark.parametrize("python", ["", "/usr/bin/uwsgi", "/nonexistent/python3"])

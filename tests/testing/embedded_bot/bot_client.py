@@ -24,6 +24,9 @@ LIMIT = GUARD
 # The hangover of most tests, in seconds: short, to keep the tests fast.
 QUICK = 0.2
 
+CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
+FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
+
 
 def tone(seconds: float) -> bytes:
     return array("h", [int(8000 * math.sin(index / 7)) for index in range(round(seconds * RATE))]).tobytes()
@@ -155,3 +158,12 @@ ANSWER = [
     "AudioRawFrame",
     "bot-stopped-speaking",
 ]
+
+
+def greeted(client: Client, version: str | None) -> tuple[list[Any], Any]:
+    """Return the errors before bot-ready, and bot-ready."""
+    client.send("client-ready", None if version is None else {"version": version}, id="abc")
+    *warnings, ready = client.until("bot-ready")
+    assert {item["id"] for item in [*warnings, ready]} == {"abc"}
+    assert {item["type"] for item in warnings} <= {"error-response"}
+    return [item["data"]["error"] for item in warnings], ready["data"]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.action_schema import describe
 from tests.support.waiting import until
 
 from .bot_client import LIMIT, Talk, action, names
-
-USER = {"role": "user", "content": "Hello"}
 
 
 def add(a: float, b: int = 1) -> float:
@@ -42,65 +39,6 @@ def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
     assert actions[3]["arguments"] == [{"name": "interrupt", "type": "bool"}]
     assert actions[6]["arguments"] == [{"name": "a", "type": "number"}, {"name": "b", "type": "number"}]
     assert actions[6]["result"] == "number"
-
-
-@pytest.mark.parametrize("name", ["add", "math:", ":add", "", ("math",), ("", "add")])
-def test_an_action_without_a_service_is_refused_at_once(name: Any) -> None:
-    """No client could call an action without a service."""
-    with pytest.raises(ValueError, match=r"key of actions must be 'service:action' or"):
-        EmbeddedBot(actions={name: add})
-
-
-def test_an_action_that_is_no_function_is_refused_at_once() -> None:
-    """A value in the place of a function is an error: `on_request` takes values, `actions` does not."""
-    with pytest.raises(TypeError, match=r"actions\['math:add'\] must be a function, not int"):
-        EmbeddedBot(actions={"math:add": 3})  # type: ignore[dict-item]
-
-
-def with_hints(
-    flag: bool,
-    count: int | None,
-    text: Annotated[str, "any"],
-    parts: list[str],
-    more: Sequence[int],
-    table: dict[str, int],
-    fields: Mapping[str, int],
-    choice: Literal["a", "b"],
-    anything: Any,
-    *,
-    keyword: float | None = None,
-) -> tuple[int, ...]:
-    raise NotImplementedError
-
-
-def with_defaults(flag=True, count=1, text="", parts=(), table={}, unknown=None, *more, **rest):  # type: ignore[no-untyped-def] # noqa: B006
-    raise NotImplementedError
-
-
-def with_hints_for_type_checkers(text: "OnlyKnownThere") -> None:  # type: ignore[name-defined] # noqa: F821, UP037
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("function", "types", "result"),
-    [
-        (
-            with_hints,
-            "bool number string array array object object string object number",
-            "array",
-        ),
-        (with_defaults, "bool number string array object object", "object"),
-        (with_hints_for_type_checkers, "object", "object"),
-        (max, "", "object"),
-        (str.upper, "", "object"),
-    ],
-)
-def test_types_of_arguments(function: Callable[..., Any], types: str, result: str) -> None:
-    """Types come from annotations, then from defaults, else they are "object". Any function can be described."""
-    told = describe("service:action", function)
-
-    assert (told["service"], told["action"], told["result"]) == ("service", "action", result)
-    assert " ".join(argument["type"] for argument in told["arguments"]) == types
 
 
 @pytest.mark.parametrize(
@@ -232,38 +170,6 @@ def test_stop_waits_for_an_action_and_runs_no_more(talk: Talk) -> None:
     assert ran == [0]
 
 
-def test_the_context_of_a_session(talk: Talk) -> None:
-    """Questions and replies are in the context, which actions read, replace, extend and run."""
-    with EmbeddedBot(version="0.3.0", replies=str.upper) as bot:
-        client = talk(bot)
-        assert client.ask("action", action("llm:append_to_messages", messages=[USER]))["data"] == {"result": True}
-        assert client.ask("action", action("llm:get_context"))["data"] == {"result": [USER]}
-        client.act("llm:run", id="run")
-        items = client.until("bot-transcription")
-        context = bot.wait_for_session().context
-        parts = {"role": "user", "content": [{"type": "image"}, {"text": "two"}, {"text": "parts"}]}
-        client.ask("action", action("llm:set_context", messages=[parts, {"role": "system"}], interrupt=True))
-        client.act("llm:run", interrupt=False)
-        more = client.until("bot-transcription")
-
-    assert names(items) == ["action-response", "user-llm-text", "bot-llm-started", "bot-llm-text", "bot-transcription"]
-    assert items[-1]["data"]["text"] == "HELLO"
-    assert context == [USER, {"role": "assistant", "content": "HELLO"}]
-    assert more[-1]["data"]["text"] == "TWO PARTS"
-
-
-def test_a_run_that_fails_is_an_error(talk: Talk) -> None:
-    """The action is answered before the language model fails; the error is general, and later actions are answered."""
-    with EmbeddedBot(version="0.3.0", replies=lambda text: {}[text]) as bot:  # type: ignore[call-overload]
-        client = talk(bot)
-        client.act("llm:run")
-        items = client.until("error")
-        assert client.ask("action", action("tts:interrupt"))["data"] == {"result": True}
-
-    assert [item["type"] for item in items] == ["action-response", "error"]
-    assert items[-1]["data"] == {"error": "Error processing frame: ''", "fatal": False}
-
-
 def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
     """tts:say speaks without the language model; tts:interrupt stops it, and only the end of speech is reported."""
     with EmbeddedBot(version="0.3.0") as bot:
@@ -287,12 +193,3 @@ def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
     assert [item["data"]["text"] for item in again if isinstance(item, dict) and item["type"] == "bot-tts-text"] == [
         "Well."
     ]
-
-
-def test_each_session_has_a_context_of_its_own(talk: Talk) -> None:
-    """A message that one client adds is not in another client's context."""
-    with EmbeddedBot(version="0.3.0") as bot:
-        first, second = talk(bot), talk(bot)
-        first.ask("action", action("llm:append_to_messages", messages=[USER]))
-
-        assert second.ask("action", action("llm:get_context"))["data"] == {"result": []}

@@ -11,27 +11,17 @@ from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
 
-from .bot_client import Client, Talk, names, outline
+from .bot_client import CONFIG, Talk, greeted, names, outline
 
 WARNED = "Compatibility issues may occur."
 ABOUT = {"version", "about"}
 CAPABLE = {"version", "about", "capabilities"}
 # Messages of a turn that some version introduced.
 CHANGING = {"user-input", "bot-output", "bot-interrupted"}
-CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
 
 
 def incompatible(client: str, server: str) -> str:
     return f"RTVI version {client} is not compatible with server protocol {server}."
-
-
-def greeted(client: Client, version: str | None) -> tuple[list[Any], Any]:
-    """Return the errors before bot-ready, and bot-ready."""
-    client.send("client-ready", None if version is None else {"version": version}, id="abc")
-    *warnings, ready = client.until("bot-ready")
-    assert {item["id"] for item in [*warnings, ready]} == {"abc"}
-    assert {item["type"] for item in warnings} <= {"error-response"}
-    return [item["data"]["error"] for item in warnings], ready["data"]
 
 
 @pytest.mark.parametrize(
@@ -86,19 +76,6 @@ def test_old_bots_of_1_x_warn_no_client(client_version: str | None, includes_con
         negotiation = negotiate(BotVersion(version), client_version, has_services=True)
 
         assert negotiation == Negotiation(version=version, generation=1, includes_config=includes_config)
-
-
-def test_config_in_bot_ready(talk: Talk) -> None:
-    """Bots of 0.3 send it to all clients, bots of 1.x to clients before 1.0, later ones to none."""
-    for version, client_version, told in [
-        ("0.3.0", "2.2.0", True),
-        ("1.2.0", "0.3.0", True),
-        ("1.2.0", None, True),
-        ("1.2.0", "1.2.0", False),
-        ("2.2.0", "2.2.0", False),
-    ]:
-        with EmbeddedBot(version=version, config=CONFIG) as bot:
-            assert greeted(talk(bot), client_version)[1].get("config") == (CONFIG if told else None)
 
 
 @pytest.mark.parametrize("version", [*(f"{major}.{minor}.0" for major, minor in VERSIONS), "3.1.0", "of my own"])

@@ -5,37 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
 
 from rtvi_sync.protocol.frames import (
     AudioRawFrame,
     MessageFrame,
     TextFrame,
-    TranscriptionFrame,
-    encode,
 )
 from rtvi_sync.testing import EmbeddedBot
 
-from .bot_client import ANSWER, RATE, Talk, names, outline
-
-
-def test_metrics_come_before_bot_ready(talk: Talk) -> None:
-    """With `metrics` the first message is not bot-ready, as with real bots."""
-    with EmbeddedBot(metrics=True) as bot:
-        client = talk(bot)
-        client.send("client-ready", {"version": "2.2.0"})
-
-        assert names(client.until("bot-ready")) == ["metrics", "bot-ready"]
-
-
-def test_a_bot_that_never_gets_ready(talk: Talk) -> None:
-    """With `ready=False` client-ready is not answered, everything else is."""
-    with EmbeddedBot(ready=False) as bot:
-        client = talk(bot)
-        client.send("client-ready", {"version": "2.2.0"})
-        client.send("client-message", {"t": "fence"})
-
-        assert names(client.until("server-response")) == ["server-response"]
+from .bot_client import ANSWER, FILE, RATE, Talk, names
 
 
 def test_requests_are_answered_from_the_script(talk: Talk) -> None:
@@ -69,34 +47,6 @@ def test_requests_are_refused_by_raising(talk: Talk) -> None:
         answer = client.message("error-response")
 
     assert (answer["id"], answer["data"]) == ("abc", {"error": "no such thing"})
-
-
-@pytest.mark.parametrize(
-    ("type", "data", "error"),
-    [
-        ("no-such-type", {}, "Unsupported type no-such-type"),
-        ("get-config", {}, "Unsupported type get-config"),
-        ("send-text", {"text": "?"}, "Invalid message: 1 validation error\ncontent"),
-        ("client-message", None, "Invalid message: 1 validation error\nt"),
-        ("send-file", {"content": "look"}, "Invalid message: 1 validation error\nfile"),
-        (
-            "raw-audio",
-            {"base64Audio": "abc", "sampleRate": 1, "numChannels": 1},
-            "Exception processing message: Incorrect padding",
-        ),
-    ],
-)
-def test_bad_messages_get_an_error_response(talk: Talk, type: str, data: Any, error: str) -> None:
-    """Unknown types and bad payloads are refused with the id of the message, and the session stays open."""
-    with EmbeddedBot() as bot:
-        client = talk(bot)
-        client.send(type, data, id="abc")
-        answer = client.message("error-response")
-        client.send("client-message", {"t": "fence"})
-        client.message("server-response")
-
-    assert answer["id"] == "abc"
-    assert answer["data"]["error"].startswith(error)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +87,6 @@ def test_foreign_data_is_ignored(talk: Talk) -> None:
         assert names(client.until("server-response")) == ["server-response"]
 
 
-FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
 URL = {"content": "look", "file": {"format": "text/plain", "name": "a", "source": {"type": "url", "url": "https://x"}}}
 
 
@@ -172,71 +121,6 @@ def test_messages_that_are_taken(talk: Talk, type: str, data: Any, version: str)
         assert bot.wait_for_session().wait_for_message(type)["data"] == data
 
 
-@pytest.mark.parametrize(
-    ("type", "data", "version", "name"),
-    [
-        ("dtmf", {"buttons": ["1"]}, "2.0.0", "button"),
-        ("dtmf", {"button": "12"}, "2.0.0", "button"),
-        ("dtmf", {"button": "1"}, "2.1.0", "buttons"),
-        ("dtmf", {"buttons": []}, "2.2.0", "buttons"),
-        ("dtmf", {"buttons": ["1", "x"]}, "2.2.0", "buttons"),
-        ("dtmf", {"buttons": [1]}, "2.2.0", "buttons"),
-        ("dtmf", None, "2.2.0", "buttons"),
-        ("ui-event", {"payload": 1}, "2.2.0", "event"),
-        ("ui-snapshot", {"tree": []}, "2.2.0", "tree"),
-        ("ui-cancel-task", {"job_id": "1"}, "1.3.0", "task_id"),
-        ("ui-cancel-job-group", {"reason": "1"}, "2.2.0", "job_id"),
-        ("send-file", {"content": "x", "file": {"source": {}}}, "2.2.0", "format"),
-        ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "x"}}}, "2.2.0", "file.source.type"),
-        ("send-file", {"content": "x", "file": {"format": "x", "source": {"type": "url"}}}, "2.2.0", "url"),
-        ("send-file", {"file": FILE["file"]}, "2.2.0", "content"),
-        ("send-text", {"content": "x", "options": ["run_immediately"]}, "2.2.0", "options"),
-        ("append-to-context", {"role": "user"}, "1.0.0", "content"),
-        ("append-to-context", {"role": "user", "content": "x", "run_immediately": 1}, "1.0.0", "run_immediately"),
-        ("raw-audio", {"base64Audio": "", "sampleRate": True, "numChannels": 1}, "2.2.0", "sampleRate"),
-    ],
-)
-def test_messages_that_are_refused(talk: Talk, type: str, data: Any, version: str, name: str) -> None:
-    """A message in another form is invalid, and the answer names the field."""
-    with EmbeddedBot(version=version) as bot:
-        answer = talk(bot).ask(type, data)
-
-    assert answer["type"] == "error-response"
-    assert answer["data"]["error"].startswith(f"Invalid message: 1 validation error\n{name}\n")
-
-
-def test_append_to_context(talk: Talk) -> None:
-    """Bots of 1.x add messages to their context, answer with a result, and run if requested."""
-    with EmbeddedBot(version="1.0.0", replies="Yes.") as bot:
-        client = talk(bot)
-        silent = client.ask("append-to-context", {"role": "system", "content": "Be brief."})
-        client.send("append-to-context", {"role": "user", "content": "Hello", "run_immediately": True}, id="abc")
-        items = client.until("bot-llm-stopped")
-        context = bot.wait_for_session().context
-
-    assert (silent["type"], list(silent["data"])) == ("append-to-context-result", ["result"])
-    assert outline(items)[:3] == ["append-to-context-result", "user-llm-text Hello", "bot-llm-started"]
-    assert items[0]["id"] == "abc"
-    assert context == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Yes."},
-    ]
-
-
-def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:
-    """A client's own transcription is returned as the user's transcript."""
-    with EmbeddedBot() as bot:
-        client = talk(bot)
-        client.send_frame(TranscriptionFrame(text="Hello", user_id="me", timestamp="now"))
-        items = client.until("user-transcription")
-
-    assert [(item["type"], item["data"]["text"], item["data"]["final"]) for item in items] == [
-        ("user-input", "Hello", True),
-        ("user-transcription", "Hello", True),
-    ]
-
-
 def test_a_file_is_answered_without_user_input(talk: Talk) -> None:
     """send-file runs a turn without a user-input."""
     source = {"type": "bytes", "bytes": "aGVsbG8="}
@@ -245,37 +129,3 @@ def test_a_file_is_answered_without_user_input(talk: Talk) -> None:
         client.send("send-file", {"content": "look", "file": {"format": "text/plain", "source": source}})
 
         assert names(client.until("bot-stopped-speaking")) == ["InterruptionFrame", "bot-interrupted", *ANSWER]
-
-
-def test_audio_without_a_rate_is_an_error(talk: Talk) -> None:
-    """A frame without a sample rate gets an error, and the session stays open."""
-    with EmbeddedBot() as bot:
-        client = talk(bot)
-        client.send_frame(AudioRawFrame(audio=b"\1\2", sample_rate=0))
-
-        assert client.message("error")["data"]["error"] == "Error processing frame: Sample rate should be over 0"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(b"\xff\xff\xff", id="garbage"),
-        pytest.param("text", id="text-message"),
-        pytest.param(encode(AudioRawFrame(audio=b"\1\2", sample_rate=RATE, num_channels=0)), id="no-channels"),
-        pytest.param(
-            encode(MessageFrame(data='{"label": "rtvi-ai", "type": "disconnect-bot", "id": "1"}')), id="disconnect-bot"
-        ),
-    ],
-)
-def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
-    """Undecodable frames and disconnect-bot close the session with 1000 and no reason."""
-    with EmbeddedBot() as bot:
-        client = talk(bot)
-        client.connection.send(data)
-        with pytest.raises(ConnectionClosed) as caught:
-            client.receive()
-        end = bot.wait_for_session().wait_ended()
-
-    assert caught.value.rcvd is not None
-    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, "")
-    assert (end.code, end.initiator) == (1000, "server")

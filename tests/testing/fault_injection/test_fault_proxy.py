@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
-from rtvi_sync.testing import FaultProxy, ProxyConnection, faults
+from rtvi_sync.testing import FaultProxy, faults
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
 from tests.support.loopback import LIMIT, Peer, Server, serving, trusting
 from tests.support.slowness import takes
 from tests.support.threads import package_threads
 
-#: Longer than any byte takes through the proxy, shorter than the limit of a test.
-A_WHILE = 0.3
-
-
-def echo(peer: Peer) -> None:
-    """Echo all bytes until the client ends its stream."""
-    while part := peer.sock.recv(65536):
-        peer.send(part)
-
-
-@contextlib.contextmanager
-def line_to(server: Server) -> Iterator[tuple[socket.socket, ProxyConnection, FaultProxy]]:
-    """Yield a client's socket, its connection through a proxy, and the proxy; one byte has been echoed."""
-    with FaultProxy(server.host, server.port) as proxy, connect(proxy) as client:
-        client.sendall(b".")
-        assert client.recv(1) == b"."
-        yield client, proxy.connections[-1], proxy
-
-
-def connect(proxy: FaultProxy) -> socket.socket:
-    return socket.create_connection((proxy.host, proxy.port), LIMIT)
-
-
-def read(sock: socket.socket, size: int) -> bytes:
-    """Return exactly `size` bytes, or fewer at the end of the stream."""
-    data = b""
-    while len(data) < size and (part := sock.recv(size - len(data))):
-        data += part
-    return data
-
-
-def read_all(sock: socket.socket) -> bytes:
-    """Return all bytes up to the end of the stream."""
-    return b"".join(iter(lambda: sock.recv(65536), b""))
-
-
-def nothing_comes(sock: socket.socket) -> bool:
-    sock.settimeout(A_WHILE)
-    try:
-        sock.recv(1)
-    except TimeoutError:
-        return True
-    finally:
-        sock.settimeout(LIMIT)
-    return False
-
+from .sockets import A_WHILE, connect, echo, line_to, nothing_comes, read, read_all
 
 # -- without a fault --------------------------------------------------------------------------------------------------
 
@@ -256,85 +209,7 @@ def test_refuse() -> None:
 # -- moments ----------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_number_of_bytes() -> None:
-    """All bytes before the moment arrive, to the last one."""
-    with Server(echo) as server, FaultProxy(server.host, server.port) as proxy:
-        cut = proxy.inject(faults.HalfClose(), "to_client", after_bytes=5)
-        with connect(proxy) as client:
-            client.sendall(b"abcd")
-            assert read(client, 4) == b"abcd"
-            assert not cut.struck
-            client.sendall(b"efgh")
-            assert read_all(client) == b"e"
-            assert cut.struck
-
-
-def test_counted_in_the_other_direction() -> None:
-    """A fault in one direction can be triggered by bytes in the other."""
-    with Server(echo) as server, line_to(server) as (client, connection, _):
-        hole = connection.inject(faults.BlackHole(), "to_client", after_bytes=3, counted_in="to_server")
-        client.sendall(b"ab")
-        assert read(client, 2) == b"ab"
-        assert not hole.struck
-        client.sendall(b"c")
-        assert hole.wait(LIMIT)
-
-
-def test_on_later_connections() -> None:
-    """A fault of the proxy does not affect an existing connection, and affects each later one."""
-    with Server(echo) as server, line_to(server) as (first, _, proxy):
-        proxy.inject(faults.Reset())
-        for _ in range(2):
-            with pytest.raises(ConnectionResetError), connect(proxy) as late:
-                late.recv(1)
-        first.sendall(b"a")
-        assert first.recv(1) == b"a"
-
-
-def test_lifted_before_its_moment() -> None:
-    """A fault that was lifted before its moment never takes effect."""
-    with Server(echo) as server, line_to(server) as (client, connection, proxy):
-        for line in (proxy, connection):
-            line.inject(faults.Reset(), after_bytes=3).lift()
-        client.sendall(b"abcdef")
-        assert read(client, 6) == b"abcdef"
-        with connect(proxy) as second:
-            second.sendall(b"abcdef")
-            assert read(second, 6) == b"abcdef"
-
-
-def test_invalid_arguments_of_inject() -> None:
-    """They raise in `inject()`."""
-    proxy = FaultProxy("127.0.0.1", 1)
-    with pytest.raises(ValueError, match=r"direction must be .*, not 'up'"):
-        proxy.inject(faults.Reset(), "up")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="after_bytes must be an integer of 0 or more"):
-        proxy.inject(faults.Reset(), after_bytes=-1)
-
-
 # -- the proxy itself -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        (faults.Delay, {"seconds": -1}),
-        (faults.Delay, {"seconds": float("inf")}),
-        (faults.Split, {"size_bytes": 0}),
-        (faults.Coalesce, {"seconds": 1, "size_bytes": 0}),
-        (faults.Coalesce, {"size_bytes": 1, "seconds": float("nan")}),
-        (faults.Throttle, {"bytes_per_second": 0}),
-        (faults.Throttle, {"bytes_per_second": float("inf")}),
-        (faults.Drop, {"size_bytes": -1}),
-        (faults.Corrupt, {"size_bytes": 0}),
-        (faults.Corrupt, {"mask": 0}),
-        (faults.Corrupt, {"mask": 256}),
-    ],
-)
-def test_faults_with_invalid_numbers(kind: Callable[..., faults.Fault], arguments: dict[str, float]) -> None:
-    """They raise when they are made, so they cannot end the proxy's thread later."""
-    with pytest.raises(ValueError, match=next(reversed(arguments))):
-        kind(**arguments)
 
 
 def test_what_is_no_fault() -> None:
