@@ -13,16 +13,7 @@ import pytest
 from rtvi_sync.cli.console import Key, LineConsole, Status
 from rtvi_sync.cli.console_choice import console_for
 from rtvi_sync.cli.screen import PlainScreen, RichScreen
-
-
-class Terminal(io.StringIO):
-    """A stream whose `isatty()` is true."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        """Return True."""
-        return True
+from tests.support.streams import Terminal
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from rtvi_sync.cli.console import LineConsole
 from rtvi_sync.cli.console_choice import console_for
 from rtvi_sync.cli.screen import PlainScreen
+from tests.support.streams import Terminal
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])

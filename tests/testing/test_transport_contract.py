@@ -8,11 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.behaviour.contract.broken import MISTAKES
 from tests.support.slowness import GUARD
 
-from .broken import MISTAKES
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
