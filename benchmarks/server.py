@@ -122,7 +122,7 @@ class Command:
     CLOCK: Final = "clock"
     #: Not answered.
     SILENCE: Final = "silence"
-    #: `{"n": 1000}`: so many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: so
+    #: `{"n": 1000}`: that many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: so
     #: many a second. Without `n` or with 0: until the end.
     EVENTS: Final = "events"
     #: The same for audio frames; a burst is followed by one event.

@@ -130,9 +130,9 @@ def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
 def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
-    """Fewer than 65 lines, the first of which tell what it is for and how it is called."""
+    """It has fewer than 70 lines; the first say what it is for and how to run it."""
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 65
+    assert len(text.splitlines()) < 70
     assert f"python3 run.py sample {path.stem} --url ws://" in text.partition('"""\n\nimport')[0]
 
 

@@ -57,7 +57,7 @@ class TestSignals:
         signals.server_message.disconnect(all_)
 
     def test_the_order_is_that_in_which_they_were_connected(self, client: RTVIClient) -> None:
-        """Receivers of one client's events and of everybody's are called in one order."""
+        """Receivers of one client's events and of all clients' are called in one order."""
         called: list[int] = []
         receivers = [lambda sender, event, n=n: called.append(n) for n in range(4)]
         for n, receiver in enumerate(receivers):

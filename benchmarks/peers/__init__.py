@@ -63,7 +63,7 @@ WHOLE: Final = ("drift", "growth", "quiet", "mouth-to-ear")
 
 
 def find(name: str) -> type[Peer]:
-    """The class of a peer.
+    """Return the class of a peer.
 
     Raises:
         ImportError: its library is not here.

@@ -75,13 +75,13 @@ class Peer(abc.ABC):
         return time.perf_counter() - begun
 
     def send_pieces(self, number: int) -> None:
-        """Send so many pieces of sound as fast as the library takes them."""
+        """Send a number of audio frames as fast as the library takes them."""
         for _ in range(number):
             self.send_audio(PIECE)
 
     def wait_heard(self, number: int) -> None:  # noqa: B027 (most have nothing to do)
-        """Return when so many bytes of sound came in all. Called when an event that was sent after them has come:
-        where sound and events come in their order, nothing is to be waited for."""
+        """Return when a number of bytes of audio has arrived in all. Called when an event that was sent after them has
+        come: where sound and events come in their order, nothing is to be waited for."""
 
 
 class Talk(Protocol):

@@ -22,14 +22,14 @@ _T = TypeVar("_T")
 
 @functools.cache
 def running_loop(make: Callable[[], asyncio.AbstractEventLoop]) -> asyncio.AbstractEventLoop:
-    """The loop of this process, which runs from the first call on."""
+    """Return the loop of this process, which runs from the first call on."""
     loop = make()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop
 
 
 def run(work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop) -> _T:
-    """What a coroutine returns, awaited on the thread of a loop."""
+    """Return the result of a coroutine, awaited on the thread of a loop."""
     return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 

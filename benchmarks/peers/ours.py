@@ -37,7 +37,8 @@ class Ours(Peer):
         self._client.on("user-transcription", lambda said: on_event(said.timestamp))
         if self.talking:  # a session as a program has it, that listens to all that is said and done
             for event in RTVIEvent:
-                # Levels have to be computed, and devices to be looked for, which nobody wants whose sound is in memory.
+                # Levels have to be computed, and devices to be looked for, which a benchmark with audio in memory does
+                # not need.
                 if not event.snake.endswith(("_audio_level", "s_updated")):
                     self._client.on(event, _listen)
 

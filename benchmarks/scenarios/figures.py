@@ -12,11 +12,11 @@ Scenario: TypeAlias = Callable[[type[Peer], str, float], Mapping[str, float]]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed."""
+    """Return the smallest value that at least this share of all does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def spread(values: Sequence[float], unit: str, scale: float) -> dict[str, float]:
-    """The figures `p50_UNIT` and `p99_UNIT` of values in seconds; `scale` units are one second."""
+    """Return the figures `p50_UNIT` and `p99_UNIT` of values in seconds; `scale` units are one second."""
     return {f"p50_{unit}": percentile(values, 0.5) * scale, f"p99_{unit}": percentile(values, 0.99) * scale}

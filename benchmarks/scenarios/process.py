@@ -58,7 +58,7 @@ _SETTLED: Final = 6.0
 
 
 def quiet(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """A session in which nobody says anything: memory and threads of the process, and CPU time of a minute."""
+    """Measure a session without messages: memory and threads of the process, and CPU time of a minute."""
     client = peer(url)
     client.connect()
     time.sleep(_SETTLED)
@@ -71,7 +71,7 @@ def quiet(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def growth(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """What more the process holds after two million messages, the mean of four million."""
+    """Measure how much more the process holds after two million messages, the mean of four million."""
     counting = Counting()
     client = peer(url, counting)
     client.connect()

@@ -25,7 +25,7 @@ class Counting:
         self.expect(1)
 
     def expect(self, number: int) -> None:
-        """Count anew."""
+        """Count from 0 again."""
         self._left = self._number = number
         self._done = threading.Event()
 
@@ -57,7 +57,7 @@ class Timing(Counting):
         super().__call__(stamp)
 
     def settled(self) -> list[float]:
-        """The ages, without those of the warm-up."""
+        """Return the ages, without those of the warm-up."""
         return self.ages[int(len(self.ages) * _WARM_UP) :]
 
 
@@ -86,7 +86,7 @@ def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: float) -> dict[str, float]:
-    """From the server's `send()` to the handler, so many times a second."""
+    """From the server's `send()` to the handler, a number of times a second."""
     timing = Timing()
     client = peer(url, timing)
     client.connect()

@@ -129,6 +129,6 @@ class BotConfig(ClientPart):
         session.check_ready()
         known = self.config
         if known is None:
-            require_feature("get-config", session.version)
+            require_feature("get-config", session.channel.engine.version)
             raise BotNotReadyError("The bot has told no config; pass the config to start from")
         return known

@@ -27,7 +27,7 @@ class BotMessages(ClientPart):
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. Returns at once and waits for no answer."""
         _MESSAGE.check(message=message)
-        self._manager.session().send(message)
+        self._manager.session().channel.send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
         """Send a message of your application's own; waits for no answer."""
@@ -125,8 +125,8 @@ class BotMessages(ClientPart):
         """
         KEYS.check(keys=keys)
         session = self._manager.session()
-        for message in dtmf_messages(keys, session.version):
-            session.send(message)
+        for message in dtmf_messages(keys, session.channel.engine.version):
+            session.channel.send(message)
 
     def send_ui_event(self, event: str, payload: Any = None) -> None:
         """Send an event of your application's user interface, with any JSON."""
@@ -145,7 +145,7 @@ class BotMessages(ClientPart):
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
         session = self._manager.session()
-        session.send(cancel_message(job_id, reason, session.version))
+        session.channel.send(cancel_message(job_id, reason, session.channel.engine.version))
 
     def disconnect_bot(self) -> None:
         """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires."""

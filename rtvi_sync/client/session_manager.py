@@ -354,7 +354,7 @@ class SessionManager:
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
         """Return the bot's config as last received, in this session or the last one."""
-        return self._session.config if self._session is not None else None
+        return self._session.channel.engine.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
         """Return counters. See `RTVIClient.stats()`."""
@@ -367,8 +367,8 @@ class SessionManager:
             **attrs.asdict(self.media.counters),
             sessions=self._dispatcher.sessions,
             reconnects=self._reconnector.count if self._reconnector is not None else 0,
-            messages_sent=session.messages_sent if session is not None else 0,
-            messages_received=session.messages_received if session is not None else 0,
+            messages_sent=session.channel.messages_sent if session is not None else 0,
+            messages_received=session.channel.messages_received if session is not None else 0,
             events_queued=len(queue),
             event_bytes_queued=queue.bytes_queued,
         )
@@ -409,6 +409,7 @@ class SessionManager:
         )
 
     def after_fork_in_child(self) -> None:
+        """Forget what is under way, which is the parent's."""
         self._lock = threading.RLock()
         self._beginning = False
         self._under_way.clear()

@@ -241,12 +241,12 @@ class IOThread:
         self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
 
     def watch_writes(self, channel: Channel, enabled: bool) -> None:
-        """Start or stop to watch `channel` for writability."""
+        """Start or stop watching `channel` for writability."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if enabled else 0)
         self._selector.modify(channel.fileno(), events, channel)
 
     def unregister(self, channel: Channel) -> None:
-        """Stop to watch `channel`. Call it before the descriptor is closed."""
+        """Stop watching `channel`. Call it before the descriptor is closed."""
         with contextlib.suppress(KeyError, ValueError, RuntimeError):
             if self._selector.get_key(channel.fileno()).data is channel:  # else another channel has the number
                 self._selector.unregister(channel.fileno())

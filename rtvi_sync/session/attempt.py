@@ -13,7 +13,14 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
-from ..errors import ConnectionTimeoutError, DisconnectedError, RTVIError, TransportStartError, fresh_copy
+from ..errors import (
+    BotNotReadyError,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    RTVIError,
+    TransportStartError,
+    fresh_copy,
+)
 from ..events import RTVIEvent
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
@@ -124,12 +131,12 @@ class ConnectAttempt:
 
     def _fetch_config(self, session: Session) -> None:
         try:
-            session.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
-        except DisconnectedError:
+            session.channel.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
+        except (BotNotReadyError, DisconnectedError):  # the bot was ready, so the session has ended since
             session.ending.begin_and_wait(session.ending.info, linger=limits.LINGER_TIMEOUT)
             # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
             if not session.ending.is_replaced:
-                raise
+                raise session.ending.info.as_error() from None
 
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `begin()`."""
@@ -232,6 +239,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
 
 
 def was_disconnected() -> DisconnectedError:
+    """Return the error of an attempt that `disconnect()` has abandoned."""
     return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
 
 

@@ -355,6 +355,7 @@ class Dispatcher:
     # -- fork ---------------------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
+        """Empty the queue, whose events are the parent's."""
         self.queue.after_fork_in_child()
 
     def lose_session(self) -> None:

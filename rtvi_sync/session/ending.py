@@ -16,11 +16,10 @@ from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime
 from ..errors import DisconnectedError, fresh_copy
 from ..media.manager import MediaManager
-from ..protocol.pending_requests import PendingRequests
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport
 from . import limits
-from .function_calls import FunctionCalls
+from .message_channel import MessageChannel
 from .publisher import EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -35,8 +34,7 @@ class SessionParts:
         media: of the client.
         publisher: publishes the session's states and events.
         runtime: the threads that the session shares with others.
-        pending: the calls that wait for an answer.
-        functions: the application's functions that the bot has called.
+        channel: sends and receives the session's messages.
         abort: abandons the attempt to connect.
     """
 
@@ -44,8 +42,7 @@ class SessionParts:
     media: MediaManager
     publisher: EventPublisher
     runtime: Runtime
-    pending: PendingRequests
-    functions: FunctionCalls
+    channel: MessageChannel
     abort: AbortController
 
 
@@ -149,7 +146,7 @@ class SessionEnd:
                 return
             self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
         # Before anything that takes time: no call may wait for an answer that cannot come.
-        self._parts.pending.fail_all(self.info.as_error)
+        self._parts.channel.close(self.info.as_error)
         self._parts.publisher.end()
 
     # -- waiting: any thread ------------------------------------------------------------------------------------------
@@ -168,7 +165,7 @@ class SessionEnd:
         Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
         when the handler returns.
         """
-        if self._on_own_thread() or self._parts.publisher.in_handler or self._parts.functions.is_current:
+        if self._on_own_thread() or self._parts.publisher.in_handler or self._parts.channel.functions.is_current:
             return True
         return self.drained.wait(deadline) and (self._task is None or self._task.done.wait(deadline))
 
@@ -277,7 +274,7 @@ class SessionEnd:
 
     def _await_functions(self, deadline: Deadline) -> None:
         """Wait a little for functions that the bot called."""
-        busy = self._parts.functions.join(Deadline(deadline.at_most(limits.FUNCTIONS_TIMEOUT)))
+        busy = self._parts.channel.functions.join(Deadline(deadline.at_most(limits.FUNCTIONS_TIMEOUT)))
         if busy:
             log_stack_of(
                 busy, "A function that the bot called is still running though its session ended; its result is lost"

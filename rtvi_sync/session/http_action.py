@@ -33,7 +33,6 @@ from ..protocol import envelope
 from ..transports.http import ACTION, origin_of, post_stream
 from ..transports.net import Network, printable
 from .dispatcher import forked_error
-from .effects import Effects
 from .params import RTVIClientParams
 from .publisher import EventPublisher
 
@@ -204,7 +203,7 @@ class HTTPAction:
         try:
             with self._announcing(self) as publisher:
                 # The request ends before the publisher, which waits for handlers: the caller may be in one.
-                self._end(self._converse(Effects(publisher)))
+                self._end(self._converse(publisher))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             self._end(error)
 
@@ -214,7 +213,7 @@ class HTTPAction:
         self._over = True
         self._notifier.notify_all()
 
-    def _converse(self, effects: Effects) -> BaseException | None:
+    def _converse(self, publisher: EventPublisher) -> BaseException | None:
         """Make the request and perform the effects of each message; return the error, if there was one."""
         try:
             self._engine.outbound(self._message, self._answer)
@@ -226,12 +225,12 @@ class HTTPAction:
                 signal=self._abort.signal,
                 client=self._http_client,
             ):
-                self._take_in(text, effects)
+                self._take_in(text, publisher)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             return error
         return None
 
-    def _take_in(self, text: bytes, effects: Effects) -> None:
+    def _take_in(self, text: bytes, publisher: EventPublisher) -> None:
         try:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:
@@ -246,10 +245,10 @@ class HTTPAction:
             if isinstance(effect, protocol.Close):
                 raise effect.error
             if isinstance(effect, protocol.Deliver):
-                effects.deliver(effect, message, time.monotonic(), size)
-                effects.flush()
+                publisher.collect(effect, message, time.monotonic(), size)
+                publisher.flush()
             else:
-                effects.perform(effect)
+                publisher.perform(effect)
         self._hand_over(message)
 
     def _hand_over(self, message: RTVIMessage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -14,9 +15,16 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.serial_queue import Item, QueueOverflow, SerialQueue
 from ..concurrency.worker_pool import WorkerPool
+from ..errors import ProtocolError
 from ..events import RTVIEvent
+from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
 from .dispatcher import Cause, Dispatcher
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# A faulty bot repeats its fault in every message: it is logged this often, and at DEBUG from then on.
+_MAX_WARNINGS = 20
 
 _LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
 
@@ -80,6 +88,10 @@ class EventPublisher:
         self._silenced = False  # what is still queued is dropped
         self._said_last = False  # written by the queue's worker
         self._measured: dict[RTVIEvent, _Measured] = {}
+        # These three belong to the thread that delivers messages.
+        self._collected: list[Item] = []
+        self._collected_bytes = 0
+        self._warnings = 0
         # These three are written under the queue's lock.
         self._over = False  # nothing more is published
         self._said_connected = False
@@ -184,6 +196,59 @@ class EventPublisher:
     def call(self, function: Callable[[], None], size: int) -> None:
         """Queue a call of `function`, which holds `size` bytes, unless the last event has been queued."""
         self._post(function, when=self._goes_on, size=size, force=False)
+
+    # -- the bot's messages: one thread at a time ---------------------------------------------------------------------
+
+    def collect(self, effect: protocol.Deliver, cause: Cause, received_at: float, size: int) -> None:
+        """Decode an event that has a listener; `flush()` queues it.
+
+        Args:
+            effect: of the engine.
+            cause: the message from which the engine made it.
+            received_at: seconds of the monotonic clock.
+            size: bytes that the message holds, for the limit of the queue.
+        """
+        event: RTVIEvent = effect.event
+        if not self.has_listener(event):
+            return
+        try:
+            data = effect.decode()
+        except ProtocolError as error:
+            self._warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
+            event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
+            if not self.has_listener(event):
+                return
+        self._collected.append(self.item(event, data, received_at, cause, size))
+        self._collected_bytes += size
+
+    def flush(self) -> None:
+        """Queue the collected events, before what must come after them."""
+        if self._collected:
+            events, size = self._collected, self._collected_bytes
+            self._collected, self._collected_bytes = [], 0
+            self.enqueue(events, size)
+
+    def perform(self, effect: protocol.Effect) -> None:
+        """Pass an answer to the call that waits for it, or log a warning. Other effects concern sessions only."""
+        if isinstance(effect, protocol.Resolve):
+            if effect.waiter is not None:
+                effect.waiter.resolve(effect.message)
+            else:
+                logger.debug("No call waits for the answer with the id %.100r; it is an event only", effect.message.id)
+        elif isinstance(effect, protocol.Reject):
+            if effect.waiter is not None:
+                effect.waiter.reject(effect.error)
+        elif isinstance(effect, protocol.Warn):
+            self._warn(effect.text)
+
+    def _warn(self, text: str) -> None:
+        """Log a fault of the bot, as a warning up to `_MAX_WARNINGS` times."""
+        self._warnings += 1
+        logger.log(logging.WARNING if self._warnings <= _MAX_WARNINGS else logging.DEBUG, "%s", text)
+        if self._warnings == _MAX_WARNINGS:
+            logger.warning("Further faults of this bot are logged at DEBUG: there are too many in this session")
+
+    # -- the end: any thread ------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         """Publish no further step of the attempt: the session is ending."""

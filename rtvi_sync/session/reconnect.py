@@ -230,7 +230,7 @@ class _Run:
             self._retrying()(self._attempt)
         except _Stopped:
             pass
-        except BaseException as failure:  # noqa: BLE001 - a transport or handler may be anybody's, and exit
+        except BaseException as failure:  # noqa: BLE001 - a transport or handler may be the application's, and exit
             self._give_up(failure)
         finally:
             self._owner.leave(self)

@@ -9,46 +9,33 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.future import Future
 from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
     InvalidTransportParamsError,
-    ProtocolError,
-    RequestRejectedError,
-    RequestTimeoutError,
     RTVIError,
     StartBotError,
     TransportStartError,
-    UnsupportedFeatureError,
 )
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
-from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
+from ..messages import BotReadyData
 from ..protocol import engine as protocol
-from ..protocol import envelope
-from ..protocol.about import about_this_client
 from ..protocol.dialects import load_payloads
 from ..protocol.states import CloseInfo, TransportState
-from ..transports.base import Inbound, Transport, TransportOptions
+from ..transports.base import Transport, TransportOptions
 from .dispatcher import Dispatcher, forked_error
-from .effects import Effects
 from .ending import SessionEnd, SessionParts
-from .function_calls import CALL_EVENTS, FunctionCalls
+from .message_channel import MessageChannel
 from .publisher import ClientState, EventPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-# What else the silence of a bot may mean. (Seen: Pipecat 0.0.73 and 0.0.108.)
-_SILENCE = {"action": " If the action has failed, see the bot's log, and connect anew: it may answer no further one."}
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
@@ -110,11 +97,11 @@ class Session:
             dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
         )
         self._generation = fork_generation()
-        self._engine = protocol.Engine(about_this_client())
-        self._effects = Effects(self.publisher)
-        self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
         self.abort: AbortController = AbortController(
             deadline, lambda: StartBotError("The connect request was aborted")
+        )
+        self.channel: MessageChannel = MessageChannel(
+            self.transport, self.publisher, self.runtime.workers, check_ready=self.check_ready, perform=self._perform
         )
         self.ending: SessionEnd = SessionEnd(
             SessionParts(
@@ -122,8 +109,7 @@ class Session:
                 media=self.media,
                 publisher=self.publisher,
                 runtime=self.runtime,
-                pending=self._engine.pending,
-                functions=self.functions,
+                channel=self.channel,
                 abort=self.abort,
             ),
             replaces=replaces,
@@ -138,9 +124,6 @@ class Session:
         self._early_ready: protocol.Ready | None = None
         #: The transport knows of this session: what changes from now on, it must be told.
         self.introduced: bool = False
-        # By thread: each counts its own messages, so that no sending thread holds a lock.
-        self._sent: defaultdict[int, int] = defaultdict(int)
-        self.messages_received: int = 0  # counted by the thread that delivers them: one at a time
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
         register_for_exit(self)
@@ -148,11 +131,11 @@ class Session:
     def own_options(self) -> dict[str, Any]:
         """Return the part of `TransportOptions` that is the session's own."""
         return {
-            "client_ready": self._engine.client_ready,
+            "client_ready": self.channel.engine.client_ready,
             "on_interruption": self._interrupt,
             "on_closed": self.ending.begin,
             "on_event": self.publisher.event,
-            "on_messages": self._receive_all,
+            "on_messages": self.channel.receive_all,
             "_runtime": self.runtime,
             "check_wanted": self.check_wanted,
             "time_to_close": self.ending.time_to_close,
@@ -167,7 +150,7 @@ class Session:
         self.check_wanted()  # else the end has come first, and does not come again
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
-        transport.initialize(options, self._receive)
+        transport.initialize(options, self.channel.receive)
         self.introduced = True
         # What was switched before the transport knew of its session.
         if settings.mic is not before[0]:
@@ -207,72 +190,8 @@ class Session:
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
-    def send(self, message: RTVIMessage) -> None:
-        """Send `message`; waits for nothing."""
-        self.check_ready()
-        self._engine.outbound(message)
-        self.transport.send_message(message)
-        self._count_sent()
-
-    def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
-        """Send `message` and wait for the answer with its id.
-
-        Raises:
-            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
-        """
-        self.check_ready()
-        answer: Future[RTVIMessage] = Future()
-        try:
-            self._engine.outbound(message, answer)
-            self.transport.send_message(message)
-            self._count_sent()
-            if not answer.wait(deadline):
-                raise RequestTimeoutError(
-                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
-                    f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
-                )
-            return answer.result()
-        finally:
-            if message.id is not None:
-                self._engine.pending.abandon(message.id, answer)
-
-    @property
-    def version(self) -> str | None:
-        """The protocol version that the bot speaks; None before it is ready."""
-        return self._engine.version
-
-    @property
-    def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
-        """The bot's config as last heard; None if it has told none."""
-        return self._engine.config
-
-    def fetch_config(self, deadline: Deadline) -> None:
-        """Ask for a config that the bot has by its version and has not told. A failure does not end the session.
-
-        Raises:
-            DisconnectedError: the session ended.
-        """
-        if not self._engine.wants_config:
-            return
-        try:
-            self.request(self._engine.config_request, deadline)
-        except BotNotReadyError:  # it was ready, so the session has ended since
-            raise self.ending.info.as_error() from None
-        except (RequestRejectedError, UnsupportedFeatureError) as error:
-            logger.debug("The bot has no config: %s", error)
-        except (RequestTimeoutError, ProtocolError) as error:
-            logger.warning("client.config stays None: %s", error)
-
-    def _count_sent(self) -> None:
-        self._sent[threading.get_ident()] += 1
-
-    @property
-    def messages_sent(self) -> int:
-        """How many were sent."""
-        return sum(self._sent.copy().values())
-
     def check_wanted(self) -> None:
-        """Raise if the attempt was given up: whoever is at work on it must not go on. On the connect thread."""
+        """Raise if the attempt was given up: its thread must not go on. On the connect thread."""
         self.abort.signal.raise_if_aborted()
         if self.ending.has_begun:  # the signal follows in a moment
             raise self.ending.info.as_error()
@@ -286,7 +205,7 @@ class Session:
         return moved
 
     def opened(self) -> None:
-        """The transport is open. On the connect thread."""
+        """Publish that the transport is open, and become ready if the bot is. On the connect thread."""
         opened = self.publisher.opened()
         self.transport.state = self.publisher.state
         if not opened:
@@ -297,50 +216,15 @@ class Session:
         if early is not None:
             self._become_ready(early)
 
-    # -- what the transport delivers: one thread at a time ------------------------------------------------------------
+    # -- effects of the bot's messages: one thread at a time ----------------------------------------------------------
 
-    def _receive(self, message: Inbound) -> None:
-        self._receive_all((message,))
-
-    def _receive_all(self, messages: Iterable[Inbound]) -> None:
-        """What came together. Its events are queued together, but before whatever they came before."""
-        ending = self.ending
-        receive, effects, estimated_size, clock = (
-            self._engine.receive,
-            self._effects,
-            envelope.estimated_size,
-            time.monotonic,
-        )
-        try:
-            for message in messages:
-                if ending.has_begun:
-                    break
-                self.messages_received += 1
-                # By its type first, as nearly all are: that takes half as long.
-                text = message if type(message) is str or isinstance(message, (str, bytes)) else None
-                size = estimated_size(text) if text is not None else 0
-                for effect in receive(message):
-                    if type(effect) is protocol.Deliver:
-                        # Each has a time of its own: programs compare them to see what came first.
-                        effects.deliver(effect, text or effect.message, clock(), size)
-                        if effect.event in CALL_EVENTS:
-                            effects.flush()
-                            self.functions.called(effect, size)
-                    else:
-                        effects.flush()
-                        self._perform(effect)
-        finally:
-            effects.flush()
-
-    def _perform(self, effect: protocol.Effect) -> None:
+    def _perform(self, effect: protocol.Ready | protocol.Close | protocol.Interrupt) -> None:
         if isinstance(effect, protocol.Interrupt):
             self._interrupt()
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
-        elif isinstance(effect, protocol.Close):
-            self.ending.begin(CloseInfo(initiator="server", error=effect.error))
         else:
-            self._effects.perform(effect)
+            self.ending.begin(CloseInfo(initiator="server", error=effect.error))
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         with self._lock:
@@ -349,7 +233,7 @@ class Session:
                 return
         try:
             self.transport.start_media()
-        except BaseException as error:  # noqa: BLE001 - a transport may be anybody's
+        except BaseException as error:  # noqa: BLE001 - a transport may be the application's
             failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
             failure.__cause__ = error
             self.ending.begin(CloseInfo(initiator="client", error=failure))

@@ -15,7 +15,7 @@ ROW = Held(workers=1, sessions=50, cpu=0.18, rss_kb=200.0, requests=(1.0, 9.0), 
 
 
 def row(sessions: int, **changes: Any) -> Held:
-    """Of so many sessions; else all is well with it."""
+    """Return a row of that many sessions, without faults."""
     return attrs.evolve(ROW, sessions=sessions, **changes)
 
 
@@ -33,7 +33,7 @@ def test_a_large_test_is_reckoned_by_what_one_worker_held_well() -> None:
 
 
 def test_nothing_is_reckoned_by_what_went_badly() -> None:
-    """A machine that was busy with something else gives no figure for anybody to plan by."""
+    """A machine that was busy with something else gives no figure to plan with."""
     with pytest.raises(RuntimeError, match="held none of its rows well"):
         table([row(50, real_time=0.9), row(50, workers=2)])
 

@@ -109,7 +109,7 @@ def test_sound_goes_both_ways(peer: str, url: str) -> None:
 
 
 def test_silence_at_the_end_is_heard(url: str) -> None:
-    """Whoever stops talking is noticed, before and after he is asked about, and so is what is missing."""
+    """A peer that stops is noticed, before and after the figures are requested, and so is what is missing."""
     client = find("raw")(url)
     client.connect()
     client.send_audio(PIECE)

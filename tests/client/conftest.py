@@ -28,7 +28,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """The machine of the test's clients."""
     fake = FakeBackend()
     monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
-    # A speaker that waits for the GIL reopens its device at any time. Here openings are counted.
+    # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
     monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
     return fake
 

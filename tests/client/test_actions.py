@@ -217,7 +217,7 @@ class TestAnswers:
         assert list(stream) == []
 
     def test_foreign_ids(self, client: RTVIClient, bot: ActingBot) -> None:
-        """What answers somebody else, or nobody, is an event, and the call goes on waiting."""
+        """An answer to another request, or to none, is an event, and the call goes on waiting."""
         bot.results["slow"] = None
         heard: list[Any] = []
         client.on("action_response", lambda data: heard.append(data.result))
@@ -266,7 +266,7 @@ class TestAnswers:
             lambda: client.action({"service": "llm", "action": "dead"}, timeout=0.05),
             lambda: next(client.action_stream({"service": "llm", "action": "dead"}, timeout=0.05)),
         ):
-            told = r"the session goes on.* connect anew"
+            told = r"the session goes on.* reconnect"
             with takes(1.0), pytest.raises(RequestTimeoutError, match=told):
                 way()
         assert client.state is TransportState.READY
@@ -300,7 +300,7 @@ class TestAnswers:
     @pytest.mark.parametrize("how", ["action", "stream", "describe"])
     @pytest.mark.parametrize("data", [5, [], "text"])
     def test_malformed_answers(self, data: Any, how: str) -> None:
-        """Whoever asked is told what is wrong; the session goes on."""
+        """The calling thread gets the error; the session goes on."""
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
             answer = OUTBOUND[message.type].answer
@@ -407,7 +407,7 @@ class TestWhoCanBeAsked:
 
     @pytest.mark.parametrize("initiator", ["client", "server"])
     def test_the_session_ends(self, client: RTVIClient, bot: ActingBot, initiator: str) -> None:
-        """Whoever waits gets `DisconnectedError`."""
+        """A waiting call gets `DisconnectedError`."""
         bot.results["dead"] = None
         dead = {"service": "llm", "action": "dead"}
         calls = [InThread(lambda: client.action(dead)), InThread(lambda: list(client.action_stream(dead)))]

@@ -166,7 +166,7 @@ class TestConnecting:
         assert heard == []
 
     def test_a_bot_that_is_asked_again_after_it_changed(self) -> None:
-        """What a bot does not know is forgotten with its session: the next one is asked anew."""
+        """What a bot does not know is forgotten with its session: the next one is asked again."""
         bot = ConfigBot("1.0.0", tells=False, says={"get-config": "Unsupported type get-config"})
         client = memory_client(bot)
         with client:
@@ -455,7 +455,7 @@ class TestAsking:
             assert sent(client) == ["client-ready"]
 
     def test_the_session_ends(self) -> None:
-        """Whoever waits gets `DisconnectedError`."""
+        """A waiting call gets `DisconnectedError`."""
         with memory_client(ConfigBot(says=dict.fromkeys(ANSWERS, None)), request_timeout=None) as client:
             calls = [
                 InThread(client.get_config),
@@ -714,7 +714,7 @@ class TestWithoutAConfig:
             assert sent(client) == ["client-ready", *["get-config"] * 4]
 
     def test_setters_start_from_the_known_config(self) -> None:
-        """They ask nobody, and change neither the client's config nor the bot's."""
+        """They send no request, and change neither the client's config nor the bot's."""
         with memory_client(ConfigBot()) as client:
             assert client.set_service_option_in_config("tts", ConfigOption("voice", "b")) == config_of("b")
             assert client.set_config_options(update("b")) == config_of("b")

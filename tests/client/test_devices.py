@@ -391,7 +391,7 @@ def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str
 
 
 def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks for devices until somebody listens; then each list that has changed is told, and only that."""
+    """Devices are not listed before there is a listener; then each changed list is reported, and only that."""
     watches: list[Any] = []
 
     class Watch:
@@ -453,7 +453,7 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 def test_speech_goes_on_while_the_speaker_is_switched(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes in the midst of it comes after what has waited, and an interruption is meant for all of it."""
+    """Audio that arrives meanwhile comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
         manager = manager_of(client).media
@@ -512,7 +512,7 @@ def test_a_microphone_that_hangs(
     client = client_of(mic=SilenceSource() if at_first == "a source" else None, speaker=NullSink())
     client.on("local_audio_level", levels.append)
     with client, client.events("device_error", timeout=SOON) as events:
-        threading.Event().wait(0.4)  # in which nobody has looked at devices for the first time, and found none
+        threading.Event().wait(0.4)  # in which no list of devices was requested
         client.update_mic("fake/mic_b")
         until(lambda: bool(levels) and levels[-1].level > 0)
         monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])

@@ -271,7 +271,7 @@ class TestMessages:
         assert (len(gone.messages), len(kept.messages)) == (0, 1)
 
     def test_one_that_raises(self, client: RTVIClient) -> None:
-        """It is told as of handlers, and hurts nobody else."""
+        """It is told as of handlers, and affects nothing else."""
         failure = ValueError("x")
 
         class BrokenHelper(SearchHelper):

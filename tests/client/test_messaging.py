@@ -39,7 +39,7 @@ def sent(client: RTVIClient) -> list[RTVIMessage]:
 
 
 def waiting(client: RTVIClient) -> dict[str, Any]:
-    return session_of(client)._engine.pending._awaited
+    return session_of(client).channel.engine.pending._awaited
 
 
 def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:
@@ -249,7 +249,7 @@ class TestRequests:
             assert [thread.get() for thread, _ in calls] == [n * 2 for n in range(10)]
 
     def test_twice(self) -> None:
-        """A second answer is ignored, and so is one to a question that nobody asked."""
+        """A second answer is ignored, and so is one to a request that was not made."""
         with memory_client(deaf_bot) as client:
             thread, id_ = ask(client, "ask")
             for value in (1, 2):
@@ -262,7 +262,7 @@ class TestRequests:
 
     def test_never(self) -> None:
         """Without an answer it is `RequestTimeoutError` at the limit; the session goes on, and the late answer is
-        nobody's."""
+        no call's."""
         with memory_client(deaf_bot) as client:
             raises = pytest.raises(RequestTimeoutError, match=r"within 0\.2 s")
             with takes(1.0, at_least=0.2), raises as caught:
@@ -322,7 +322,7 @@ class TestRequests:
             assert thread.get() is None
 
     def test_an_answer_is_an_event_too(self) -> None:
-        """`server_response` fires for whoever listens."""
+        """`server_response` fires for its listeners."""
         with memory_client() as client, client.events("server_response", timeout=SOON) as stream:
             client.send_client_request("ask", 5)
             event = next(stream)
@@ -383,7 +383,7 @@ class TestTheLineDies:
             assert len({id(error) for error in errors}) == 5
 
     def test_while_the_transport_closes_slowly(self) -> None:
-        """Nobody waits for the transport to close before learning that there will be no answer."""
+        """No call waits for the transport to close before learning that there will be no answer."""
         release = threading.Event()
         with memory_client(deaf_bot, request_timeout=None) as client:
             transport = transport_of(client)
@@ -404,7 +404,7 @@ class TestTheLineDies:
             leaving.get()
 
     def test_a_fatal_error_of_the_bot(self) -> None:
-        """Whoever waits learns the bot's reason."""
+        """A waiting call learns the bot's reason."""
         from rtvi_sync import BotError
 
         with memory_client(deaf_bot, request_timeout=None) as client:

@@ -87,7 +87,7 @@ class TestStartBot:
 
     @pytest.mark.parametrize("base_url", [None, "nonsense", "http://[", "http://127.0.0.1:notaport"])
     def test_without_a_sensible_base_url(self, server: ScriptedServer, base_url: str | None) -> None:
-        """Nor are they for anybody if `base_url` has no origin."""
+        """Nor are they sent if `base_url` has no origin."""
         server.answers["/start"] = Answer({})
         client = memory_client(params={"base_url": base_url, "headers": {"X-A": "1"}})
         client.start_bot(f"{server.url}/start")
@@ -127,7 +127,7 @@ class TestStartBot:
         assert server.requests[0].headers["x-a"] == "1"
 
     def test_api_request_and_parts(self) -> None:
-        """An APIRequest is whole; parts besides it are a mistake."""
+        """An APIRequest is whole; further parts are a mistake."""
         with pytest.raises(TypeError, match="either an APIRequest or its parts"):
             memory_client().start_bot(APIRequest(endpoint="http://x"), {"n": 1})
 
@@ -259,7 +259,7 @@ class TestStartBot:
         assert caught.value.elapsed == pytest.approx(0.4, abs=0.2)
 
     def test_start_bot_and_connect_without_a_transport(self, server: ScriptedServer) -> None:
-        """A bot that nobody could talk to is not started."""
+        """A bot that no client could talk to is not started."""
         with pytest.raises(InvalidTransportParamsError):
             RTVIClient().start_bot_and_connect(f"{server.url}/start")
         assert server.requests == []

@@ -33,7 +33,7 @@ SELECTORS = [
 
 @pytest.fixture(params=SELECTORS, ids=lambda kind: kind.__name__)
 def io(request, monkeypatch):
-    """An I/O thread on each kind of selector that the system has."""
+    """Make an I/O thread on each kind of selector that the system has."""
     monkeypatch.setattr(selectors, "DefaultSelector", request.param)
     thread = IOThread()
     yield thread
@@ -43,7 +43,7 @@ def io(request, monkeypatch):
 
 
 def on(io: IOThread, function):
-    """What `function()` returns on the I/O thread."""
+    """Return what `function()` returns on the I/O thread."""
     done, results = threading.Event(), []
 
     def command() -> None:

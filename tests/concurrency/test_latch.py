@@ -38,7 +38,7 @@ class StruckError(BaseException):
 
 
 def codes(namespace: object) -> Iterator[types.CodeType]:
-    """The code of all functions of latch.py that are below a module, class or function."""
+    """Return the code of all functions of latch.py that are below a module, class or function."""
     if isinstance(namespace, types.FunctionType):
         yield namespace.__code__
     elif namespace is module or getattr(namespace, "__module__", None) == module.__name__:
@@ -87,7 +87,7 @@ def monitored(step: Callable[[], None], number: int, count: list[int]) -> Iterat
 
 @contextmanager
 def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[None]:
-    """The same for Python 3.10 and 3.11."""
+    """Do the same for Python 3.10 and 3.11."""
 
     def local(frame: Any, event: str, _: Any) -> Any:
         if event == "opcode" and count[0] < number:
@@ -132,7 +132,7 @@ def raise_struck() -> None:
 
 @contextmanager
 def waiting(wait: Callable[[], Any], notifier: Notifier, sleepers: int = 1) -> Iterator[Any]:
-    """A thread in `wait()`, once `sleepers` threads sleep there."""
+    """Run a thread in `wait()`, and yield once `sleepers` threads sleep there."""
     with running(wait) as thread:
         until(lambda: len(notifier._sleepers) >= sleepers)
         yield thread

@@ -62,13 +62,13 @@ class ManualClock:
 
 @pytest.fixture
 def clock():
-    """A manual clock."""
+    """Make a manual clock."""
     return ManualClock()
 
 
 @pytest.fixture
 def timer(clock):
-    """A timer thread on the manual clock, whose thread is gone after the test."""
+    """Make a timer thread on the manual clock; its thread must have ended after the test."""
     timer = TimerThread(clock=clock.now, wait=clock.wait)
     yield timer
     timer.close()

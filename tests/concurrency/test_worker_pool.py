@@ -49,7 +49,7 @@ class Pool:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """A pool whose threads must all end after the test. The I/O thread swaps roles however short it was idle."""
+    """Make a pool whose threads must all end after the test. The I/O thread swaps roles however short it was idle."""
     monkeypatch.setattr(module, "_MIN_IDLE_TIME", 0.0)
     pool = Pool()
     yield pool
@@ -57,7 +57,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 
 
 def thread_of(pool: Pool, queue: SerialQueue) -> threading.Thread:
-    """The thread that runs an item which is queued on the I/O thread."""
+    """Return the thread that runs an item which is queued on the I/O thread."""
     ran_on: list[threading.Thread] = []
     pool.post((queue, lambda: ran_on.append(threading.current_thread())))
     until(lambda: ran_on)

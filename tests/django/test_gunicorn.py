@@ -135,7 +135,7 @@ def test_a_bot_that_comes_back_needs_no_restart(browser: Browser, bot: Bot) -> N
 
 
 def test_a_bot_that_leaves_is_a_bad_gateway(browser: Browser, gunicorn: Gunicorn) -> None:
-    """What it said as it left is in the log alone, for whoever looks after it."""
+    """What it said as it left is in the log alone, for the operator."""
     json, page = browser.ask("Go away"), browser.post("/", "Go away")
     assert (json.status, page.status) == (502, 502)
     assert json.json["error"] == "The bot cannot be reached. Try again later."

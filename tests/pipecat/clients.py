@@ -55,7 +55,7 @@ class Watch:
 
 
 def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
-    """Asks the bot for a list until it has so many entries: what was sent before has its effect a moment later."""
+    """Asks the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
     deadline = time.monotonic() + 5
     while True:
         entries: list[Any] = client.send_client_request(question)

@@ -97,7 +97,7 @@ class _Launcher:
 
     Attributes:
         directory: where they run and where their logs are.
-        lifeline: the reading end of a pipe that nobody writes to. It ends with this process, and the bots with it.
+        lifeline: the reading end of a pipe without a writer. It ends with this process, and the bots with it.
     """
 
     directory: Path

@@ -1,4 +1,4 @@
-"""How sessions with real bots end: whoever waits is told at once, and nothing is left behind."""
+"""How sessions with real bots end: waiting calls end at once, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 from .clients import client_of
 from .conftest import BotServer
 
-# What is promised to whoever waits when the line dies, in seconds.
+# What is promised to waiting calls when the line dies, in seconds.
 PROMISE = 1.0
 
 

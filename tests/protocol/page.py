@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 
 def page(text: str) -> str:
-    """The page with its tables as they should be.
+    """Return the page with its tables as they should be.
 
     Raises:
         ValueError: a table has no place in the page.
@@ -94,7 +94,7 @@ def _types(names: Iterable[str]) -> str:
 
 
 def _span(spec: MessageSpec | FieldSpec) -> str:
-    """The versions that know it, in words."""
+    """Return the versions that know it, in words."""
     if spec.since is None and spec.until is None:
         return "all"
     last = _text(_before(spec.until)) if spec.until is not None else ""
@@ -105,7 +105,7 @@ def _span(spec: MessageSpec | FieldSpec) -> str:
 
 
 def _releases(spec: MessageSpec) -> str:
-    """The releases of Pipecat that have it."""
+    """Return the releases of Pipecat that have it."""
     if spec.pipecat:
         return spec.pipecat
     last = VERSIONS[_before(spec.until)][1] if spec.until is not None else ""
@@ -124,7 +124,7 @@ def _text(version: Version) -> str:
 
 
 def _seen(sender: str) -> dict[str, str]:
-    """The releases of which a running bot was seen to send, by type."""
+    """Return, by type, the releases of which a running bot was seen to send it."""
     found: dict[str, list[str]] = {}
     for example in examples(sender):
         if example.seen and example.pipecat not in found.setdefault(example.type, []):

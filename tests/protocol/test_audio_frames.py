@@ -28,20 +28,20 @@ audio = st.builds(
 
 
 def learned(frame: AudioRawFrame) -> AudioFrameTemplate:
-    """What has learned this frame, if it could."""
+    """Return a template that was updated with this frame."""
     usual = AudioFrameTemplate()
     usual.update(frames.encode(frame), frame.audio, frame.sample_rate, frame.num_channels)
     return usual
 
 
 def by_usual(usual: AudioFrameTemplate, data: bytes) -> tuple[bytes, int, int] | None:
-    """What it reads."""
+    """Return what the template reads."""
     found = usual.match(data)
     return None if found is None else (found[1], usual.sample_rate, usual.num_channels)
 
 
 def by_protobuf(data: bytes) -> tuple[str | None, Any]:
-    """What protobuf reads."""
+    """Return what protobuf reads."""
     try:
         return frames.decode_kind(data)
     except ProtocolError:

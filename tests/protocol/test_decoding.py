@@ -376,7 +376,7 @@ EXAMPLES: list[tuple[str, str, Any]] = [
 
 
 def check_hostile(type: str, data: Any) -> None:
-    """Asserts that the data has one of the two outcomes that there are."""
+    """Assert that the data has one of the two possible outcomes."""
     try:
         payload = decode_payload(INBOUND[type], data)
     except ProtocolError as error:

@@ -61,7 +61,7 @@ def old(engine: Engine) -> Engine:
 
 
 def asked(engine: Engine, type_: str) -> str:
-    """The bot is asked something; returns the id of the request."""
+    """Send a request to the bot; return its id."""
     message = RTVIMessage(type_, {})
     engine.outbound(message)
     assert message.id is not None
@@ -69,17 +69,17 @@ def asked(engine: Engine, type_: str) -> str:
 
 
 def config(voice: str) -> dict[str, Any]:
-    """The data of a `config` message with one option."""
+    """Return the data of a `config` message with one option."""
     return {"config": [{"service": "tts", "options": [{"name": "voice", "value": voice}]}]}
 
 
 def kinds_of(effects: list[Any]) -> list[Any]:
-    """The effects in short: the event of a delivery, the class of any other."""
+    """Return the effects in short: the event of a delivery, the class of any other."""
     return [effect.event if isinstance(effect, Deliver) else type(effect) for effect in effects]
 
 
 def unsupported(type_: str, id_: str) -> RTVIMessage:
-    """What every Pipecat says to a type that it does not know."""
+    """Return the answer of every Pipecat to an unknown type."""
     return RTVIMessage("error-response", {"error": f"Unsupported type {type_}"}, id_)
 
 

@@ -57,7 +57,7 @@ KIND_OF = {
 
 
 def describe(package: str) -> descriptor_pb2.FileDescriptorProto:
-    """The server's `frames.proto`, field by field, independent of the module under test, plus fields of the future."""
+    """Return the server's `frames.proto`, independent of the module under test, plus fields of the future."""
     proto = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}_frames.proto", package=package, syntax="proto3")
 

@@ -43,7 +43,7 @@ class Bot:
 
 
 def incompatible(server: str) -> str:
-    """The remark of a bot of another major version."""
+    """Return the warning of a bot of another major version."""
     return f"RTVI version 2.2.0 is not compatible with server protocol {server}. Compatibility issues may occur."
 
 
@@ -93,7 +93,7 @@ BOTS = {
 
 
 def refusal(engine: Engine, type_: str) -> UnsupportedFeatureError | None:
-    """What the engine says to a message of this type."""
+    """Return what the engine says to a message of this type."""
     try:
         engine.outbound(RTVIMessage(type_, {}))
     except UnsupportedFeatureError as error:

@@ -175,7 +175,7 @@ def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
 
 def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """With a limit nobody has to be told."""
+    """With a limit there is no reminder."""
     monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
     with pytest.raises(ConnectionTimeoutError):
         memory_client(silent_bot, connect_timeout=0.2).connect()

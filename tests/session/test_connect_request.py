@@ -351,7 +351,7 @@ class TestHandler:
 
     def test_on_abort_runs_off_the_io_thread(self) -> None:
         """Invariant "user code never runs on io": a function given to `on_abort()` runs on a close thread, and one
-        that blocks keeps nobody waiting for an answer."""
+        that blocks holds up no call that waits for an answer."""
         names: list[str] = []
         called, blocked, release = threading.Event(), threading.Event(), threading.Event()
 

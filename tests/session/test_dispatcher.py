@@ -155,7 +155,7 @@ class TestRegistration:
         assert heard == []
 
     def test_once_is_once(self, client: RTVIClient) -> None:
-        """Also if it registers itself anew, raises, or is taken off before."""
+        """Also if it registers itself again, raises, or is taken off before."""
         heard: list[Any] = []
 
         def again(data: Any) -> None:
@@ -332,7 +332,7 @@ class TestPayloads:
             assert next(stream).data == data
 
     def test_unknown_types(self, client: RTVIClient) -> None:
-        """A type that nobody knows becomes `unknown_message` with the message as its payload."""
+        """A type that is unknown becomes `unknown_message` with the message as its payload."""
         with client.events("unknown_message", timeout=SOON) as stream:
             bot_says(client, "from-the-future", {"a": 1})
             assert next(stream).data == RTVIMessage("from-the-future", {"a": 1}, None)
@@ -376,7 +376,7 @@ class TestMisbehaviour:
     def test_a_handler_that_raises(
         self, client: RTVIClient, error: BaseException, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is logged and published, and hurts nobody else: other handlers, signals and events go on."""
+        """It is logged and published, and affects nothing else: other handlers, signals and events go on."""
         heard: list[Any] = []
         failures: list[Any] = []
 

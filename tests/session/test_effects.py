@@ -6,10 +6,10 @@ import logging
 from typing import Any
 
 import pytest
+from rtvi_sync.session.effects import Effects
 
 from rtvi_sync import ProtocolError, RTVIEvent, RTVIMessage
 from rtvi_sync.protocol import engine
-from rtvi_sync.session.effects import Effects
 
 
 class Publisher:

@@ -191,7 +191,7 @@ class TestDisconnect:
         client.on("disconnected", lambda: seen.append(transport._open))
         client.connect()
         asking.append(InThread(lambda: client.send_client_request("never")))
-        until(lambda: session_of(client)._engine.pending._awaited)
+        until(lambda: session_of(client).channel.engine.pending._awaited)
         client.disconnect()
         assert seen == ["close", DisconnectedError, TransportState.DISCONNECTING, "gated", False]
 

@@ -1,4 +1,4 @@
-"""The message of an event, which is made when somebody looks at it."""
+"""The message of an event, which is made when it is first read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heard(request):
 
 
 def test_it_is_the_message(heard):
-    """Whoever hears it gets the whole message: type, data, id; and each time the same object."""
+    """A listener gets the whole message: type, data, id; and each time the same object."""
     assert len(heard) == 3
     for event in heard:
         assert event.message == MESSAGE

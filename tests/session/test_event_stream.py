@@ -130,7 +130,7 @@ class TestEvents:
         assert list(streams[0]) == []
 
     def test_it_ends_with_a_failed_attempt(self) -> None:
-        """Whoever waits for the readiness of a bot that does not come is not left waiting."""
+        """A call that waits for a bot that does not get ready ends."""
         client = memory_client(silent_bot, connect_timeout=0.1)
         stream = client.events("bot_ready")
         with pytest.raises(TimeoutError):
@@ -159,7 +159,7 @@ class TestEvents:
             assert next(stream).data == 1
 
     def test_close_ends_the_wait_for_another_session(self) -> None:
-        """After close() no session can come, so whoever waits for one is told."""
+        """After close() no session can come, so a call that waits for one raises."""
         client = memory_client()
         iterating = waiting(client, lambda: list(client.events()))
         awaiting = waiting(client, lambda: client.wait_for("bot-ready"))
@@ -169,7 +169,7 @@ class TestEvents:
             awaiting.get()
 
     def test_closed_by_another_thread(self) -> None:
-        """Whoever waits in it stops."""
+        """A call that waits in it stops."""
         with memory_client() as client:
             stream = client.events("server_message")
             reading = InThread(lambda: list(stream))
@@ -200,7 +200,7 @@ class TestEvents:
             assert order[0] == 1
 
     def test_a_forgotten_stream_is_collected(self) -> None:
-        """A stream that nobody refers to costs nothing."""
+        """A stream without a reference costs nothing."""
         with memory_client() as client:
             stream = client.events("server_message")
             assert client._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
@@ -218,7 +218,7 @@ class TestEvents:
                 assert reader.get() == list(range(200))
 
     def test_iteration_survives_the_client(self) -> None:
-        """A client that is dropped while somebody iterates ends the iteration."""
+        """A client that is dropped while a thread iterates ends the iteration."""
         client = memory_client()
         client.connect()
         stream = client.events("disconnected", timeout=SOON)

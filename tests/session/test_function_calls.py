@@ -48,7 +48,7 @@ def answers(client: RTVIClient) -> list[Any]:
 
 
 def results(client: RTVIClient, count: int = 1) -> list[Any]:
-    """The results of so many calls, once they were sent."""
+    """Return the results of a number of calls, once they were sent."""
     until(lambda: len(answers(client)) >= count)
     return [answer["result"] for answer in answers(client)]
 
@@ -105,7 +105,7 @@ class TestResults:
         assert calls == [FunctionCall("tool", "call_7", {"q": [1]})]
 
     def test_what_register_returns(self, client: RTVIClient) -> None:
-        """The function, so that a lambda can be kept; whoever registers again is called instead."""
+        """The function, so that a lambda can be kept; a second registration replaces the first."""
         first = client.register_function_call_handler("tool", lambda call: "first")
         assert first(FunctionCall("tool", "1")) == "first"
         client.register_function_call_handler("tool", lambda call: "second")
@@ -308,7 +308,7 @@ class TestBesideTheLane:
         until(lambda: len(heard) == 2)
         held.release.set()
         results(client, 5)
-        until(lambda: not session_of(client).functions._running)
+        until(lambda: not session_of(client).channel.functions._running)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
@@ -323,13 +323,13 @@ class TestBesideTheLane:
         held.wait_entered()
         session = session_of(client)
         data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
-        session._receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
+        session.channel.receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
         assert session.publisher._queue.bytes_queued >= 100_000
         held.release.set()
         settle(client)
 
     def test_too_many_that_cannot_be_answered(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A refusal that cannot be sent hurts nobody, the thread that delivers messages least."""
+        """A refusal that cannot be sent does no harm, to the thread that delivers messages least."""
         monkeypatch.setattr(functions, "MAX_RUNNING", 0)
         client.register_function_call_handler(None, lambda call: None)
         heard: list[Any] = []
@@ -360,7 +360,7 @@ class TestBesideTheLane:
         assert results(client) == [{"answer": 1, "first": "one", "found": "three"}]
 
     def test_it_is_an_event_too(self, client: RTVIClient) -> None:
-        """Whoever listens to the announcement hears it, once."""
+        """A listener of the announcement gets it, once."""
         client.register_function_call_handler("tool", lambda call: None)
         with client.events("llm_function_call_in_progress", timeout=SOON) as stream:
             call(client, "call_7", arguments={"q": 1})
@@ -397,7 +397,7 @@ class TestAnnouncements:
         results(client, 3)
         settle(client)
         assert all(len(record.message) < 1000 for record in caplog.records)
-        calls = session_of(client).functions
+        calls = session_of(client).channel.functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
         until(lambda: not calls._running)
 
@@ -710,7 +710,7 @@ class TestManualMode:
         client.process_events()
 
     def test_what_they_hold_is_counted(self) -> None:
-        """Calls that wait to be run are limited in bytes as events are, though nobody listens to the events."""
+        """Calls that wait to be run are limited in bytes as events are, also without a listener."""
         client = memory_client(events="manual", max_queued_bytes=100_000)
         client.register_function_call_handler("tool", lambda call: None)
         client.connect()

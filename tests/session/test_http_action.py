@@ -213,7 +213,7 @@ def test_it_returns_after_the_end_of_the_stream() -> None:
         assert acting.goes_on(0.1)
         may_end.set()
         acting.get()
-        assert heard == []  # in manual mode nobody but the program delivers them
+        assert heard == []  # in manual mode only the application delivers them
         assert client.process_events() == 2
         assert [data.text for _, data in heard] == ["a", "b"]
 

@@ -46,7 +46,7 @@ def test_nothing_runs_by_itself() -> None:
 
 
 def test_count() -> None:
-    """`process_events()` counts events, once each however many listen, and not what nobody listens to."""
+    """`process_events()` counts events, once each however many listen, and not those without a listener."""
     client, _ = manual()
     client.on("server_message", lambda: None)
     stream = client.events("server_message")
@@ -318,7 +318,7 @@ def test_an_error_in_a_handler_is_not() -> None:
 
 
 def test_requests_need_no_processing() -> None:
-    """An answer wakes its caller though nobody processes events."""
+    """An answer wakes its caller though no events are processed."""
     client, _ = manual()
     with client:
         assert client.send_client_request("ping", 1) == 1

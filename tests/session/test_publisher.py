@@ -74,7 +74,7 @@ def test_by_bytes() -> None:
 
 @pytest.mark.parametrize("limit", [{"max_queued_events": 50}, {"max_queued_bytes": 40_000}])
 def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
-    """A stream has the same limits; one that nobody reads ends the session, and hands out what it has."""
+    """A stream has the same limits; one that is not read ends the session, and hands out what it has."""
     client = memory_client(**limit)
     ended: list[Any] = []
     client.on("disconnected", ended.append)
@@ -118,7 +118,7 @@ def test_manual_mode() -> None:
 
 
 def test_waiting_calls_fail() -> None:
-    """Whoever waits for an answer learns why the session has ended."""
+    """A call that waits for an answer learns why the session has ended."""
     from rtvi_sync import DisconnectedError
 
     client, release, ended = blocked_client(bot=deaf_bot, max_queued_events=1, request_timeout=None)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import rtvi_sync.session.message_channel
 import rtvi_sync.session.reconnect
 import rtvi_sync.session.session
 from rtvi_sync import (
@@ -203,7 +204,7 @@ def test_it_goes_on_trying() -> None:
 
 
 def test_it_gives_up() -> None:
-    """After the last attempt `reconnect_failed` says why, whoever waits for a session is told, and connect() works."""
+    """After the last attempt `reconnect_failed` says why, a call that waits for a session raises, and connect() works."""
     bot = MoodyBot("ready", *(TransportStartError(f"no {n}") for n in range(3)))
     policy = ReconnectPolicy(max_attempts=3, initial_delay=0.02, max_delay=0.02)
     with reconnecting_client(bot, policy) as client:
@@ -391,7 +392,7 @@ def test_no_attempt_after_the_elapsed_limit() -> None:
 
 
 def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
-    """A server that lets everybody in and out again meets growing delays and the limit of attempts."""
+    """A server that accepts each session and ends it at once meets growing delays and the limit of attempts."""
     bot = MoodyBot("ready", *["flighty"] * 9)
     policy = ReconnectPolicy(max_attempts=3, initial_delay=0.01, max_delay=0.02, stable_after=SOON)
     with reconnecting_client(bot, policy) as client:
@@ -447,7 +448,7 @@ def single_use(server: ScriptedServer, path: str) -> list[str]:
 
 @pytest.mark.parametrize("way", ["connect", "start", "handler", "given"])
 def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None:
-    """Request and handler are called anew, so that tokens are fresh; what was given to connect() is used again."""
+    """Request and handler are called again, so that tokens are fresh; what was given to connect() is used again."""
     given = single_use(server, "/connect/")
     single_use(server, "/start")
     options: dict[str, Any] = {"params": {"base_url": server.url}}
@@ -543,9 +544,11 @@ def test_disconnect_ends_an_attempt() -> None:
 
 
 def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """disconnect() in the moment in which an attempt makes its session, which nobody sees yet: nothing comes of it."""
+    """disconnect() in the moment in which an attempt makes its session, which no other thread sees yet: nothing comes
+    of it.
+    """
     begins, go_on = threading.Event(), threading.Event()
-    about = rtvi_sync.session.session.about_this_client
+    about = rtvi_sync.session.message_channel.about_this_client
 
     def slowly() -> dict[str, str]:
         begins.set()
@@ -555,7 +558,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
-        monkeypatch.setattr(rtvi_sync.session.session, "about_this_client", slowly)
+        monkeypatch.setattr(rtvi_sync.session.message_channel, "about_this_client", slowly)
         lose(client)
         assert begins.wait(SOON)
         disconnecting = InThread(client.disconnect)

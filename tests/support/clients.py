@@ -74,7 +74,7 @@ def say(client: RTVIClient, *texts: Any) -> None:
 
 
 def settle(client: RTVIClient) -> None:
-    """Wait until everything that has arrived was delivered to everybody."""
+    """Wait until everything that has arrived was delivered to all listeners."""
     done = threading.Event()
     client.once("metrics", done.set)
     bot_says(client, "metrics", {})

@@ -100,7 +100,7 @@ class Peer:
         return received
 
     def hold(self) -> None:
-        """Do nothing until the server is stopped: whoever returns before that was not freed by this peer."""
+        """Do nothing until the server is stopped: a peer that returns before that was not freed by this peer."""
         assert self.server.stopping.wait(6 * LIMIT)
 
 
@@ -190,7 +190,7 @@ class Server:
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[int]:
-    """A port of 127.0.0.1 that answers no SYN: its backlog is full, and nobody accepts."""
+    """A port of 127.0.0.1 that answers no SYN: its backlog is full, and no thread accepts."""
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
@@ -203,7 +203,7 @@ def black_hole() -> Iterator[int]:
             except TimeoutError:
                 yield listening.getsockname()[1]
                 return
-        raise AssertionError("this system takes connections that nobody accepts")
+        raise AssertionError("this system takes connections that no thread accepts")
 
 
 class Proxy(Server):

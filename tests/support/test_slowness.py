@@ -1,4 +1,4 @@
-"""The clock that does not count what the machine does besides."""
+"""The clock that does not count what the machine does in addition."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def running(function: Callable[[], Any]) -> Iterator[InThread]:
 def package_threads() -> set[threading.Thread]:
     """The live threads that this package started, without those that only wait for something to do."""
     stop_idle_threads()
-    # One that was sent home by somebody else may be on its way out.
+    # One that was told to end by another test may be on its way out.
     threads = threading.enumerate()
     return {
         thread for thread in threads if thread.name.startswith("rtvi-") and not thread.name.startswith("rtvi-idle-")

@@ -53,7 +53,7 @@ class LinesTransport(Transport):
             sock.connect(("127.0.0.1", self._port))
         except OSError as error:
             sock.close()
-            raise TransportStartError(f"Nobody listens on port {self._port}") from error
+            raise TransportStartError(f"No server listens on port {self._port}") from error
         finally:
             detach()
         self._socket = sock

@@ -29,7 +29,7 @@ def test_a_request_and_its_answer(attempt, tls):
     """Status, headers and body arrive, with TLS and without."""
 
     def answer(peer: Peer) -> None:
-        assert peer.read_head().startswith("POST /path?a=b HTTP/1.1\r\n")
+        assert peer.read_request()[0].startswith("POST /path?a=b HTTP/1.1\r\n")
         peer.answer("201 Created", b"hello", "X-It: yes")
 
     with Server(answer, tls=serving() if tls else None) as server:
@@ -44,7 +44,7 @@ def test_all_received_bytes_count(attempt):
     """Interim answers without end exceed the limit, though no body has begun."""
 
     def flood(peer: Peer) -> None:
-        peer.read_head()
+        peer.read_request()
         while True:
             peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
@@ -59,7 +59,7 @@ def test_the_count_begins_again(attempt):
     """A stream of any length is read if the caller renews the budget while it reads."""
 
     def stream(peer: Peer) -> None:
-        peer.read_head()
+        peer.read_request()
         peer.answer("200 OK", bytes(2_000_000))
 
     with Server(stream) as server:
@@ -76,7 +76,7 @@ def test_the_count_begins_again(attempt):
 
 def test_a_server_that_speaks_something_else(attempt):
     """The first bytes are enough to tell."""
-    with Server(lambda peer: (peer.read_head(), peer.send(b"SSH-2.0-x\r\n"))) as server:
+    with Server(lambda peer: (peer.read_request(), peer.send(b"SSH-2.0-x\r\n"))) as server:
         client = client_of(server, attempt)
         with pytest.raises(httpx.TransportError, match="speaks SSH, not HTTP"):
             request(client, f"http://{server.authority}/")
@@ -85,7 +85,7 @@ def test_a_server_that_speaks_something_else(attempt):
 
 def test_the_attempt_ends_a_wait(attempt):
     """A read that waits for a silent server ends when the attempt is abandoned."""
-    with Server(lambda peer: (peer.read_head(), peer.hold())) as server:
+    with Server(lambda peer: (peer.read_request(), peer.hold())) as server:
         client = client_of(server, attempt)
         with running(lambda: request(client, f"http://{server.authority}/")) as waiting:
             assert waiting.goes_on(0.1)

@@ -72,6 +72,7 @@ from rtvi_sync.media import (
     DeviceStatus,
     FileVideoSource,
     MediaDeviceInfo,
+    MediaPort,
     MediaState,
     NullSink,
     Participant,
@@ -389,7 +390,8 @@ class MyTransport(Transport):
         self.on_message({"label": "rtvi-ai", "type": "x"})
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
-        self.options.media.receive_audio(pcm, sample_rate_hz, 1)
+        media: MediaPort = self.options.media
+        media.receive_audio(pcm, sample_rate_hz, 1)
 
     def send_video(self, frame: VideoFrame) -> None:
         self.options.media.receive_video(frame)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 Kind: TypeAlias = Literal["connect", "request", "answer", "step"]
 
-# Seconds of the user's latest audio that are kept, to find the end of the user's voice. A bot reports that end sooner.
+# Seconds of the user's latest audio that are kept, to find the end of the user's voice. A bot reports that end earlier.
 # They take 125 kB. Keeping the loudness of each frame instead would cost 20 us a frame, on the thread that sends the
 # audio of all clients.
 _KEPT_SECONDS = 3.0

@@ -19,7 +19,7 @@ from tests.support.slowness import GUARD
 from tests.support.waiting import SOON
 
 ROOT = Path(__file__).parents[3]
-# A burst of so many messages on a machine that does other things as well.
+# The size of a burst in messages on a machine that does other things as well.
 PATIENCE = GUARD
 
 

@@ -1,4 +1,4 @@
-"""A bot that sends more than anybody can take, in a process of its own: tells its address, runs until its input ends.
+"""A bot that sends more than a client can take, in a process of its own: tells its address, runs until its input ends.
 
 Client messages tell it what to do: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
 (``seconds`` of audio, as fast as the line takes it), ``recite`` (the first ``seconds`` of a known speech, at ``speed``

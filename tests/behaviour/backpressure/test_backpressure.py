@@ -1,4 +1,4 @@
-"""Whoever is too slow, on whichever side: memory stays bounded, only audio is dropped, and that is counted."""
+"""A side that is too slow: memory stays bounded, only audio is dropped, and that is counted."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_flood_arrives_whole(bot: BotProcess) -> None:
 
 
 def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
-    """What nobody listens to is not kept: 100,000 messages, 20 MB on the wire, leave less than 1 MB at any time."""
+    """Events without a listener are not kept: 100,000 messages, 20 MB on the wire, leave less than 1 MB at any time."""
     with client_of(bot) as client, Peak() as peak:
         client.send_client_message("flood", {"count": 100_000, "size": 200})
         client.send_client_request("after", timeout=PATIENCE)
@@ -121,7 +121,9 @@ def test_a_handler_that_is_slow_holds_up_nothing_else(bot: BotProcess) -> None:
 
 
 def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that takes nothing: so many bytes of audio wait, the oldest goes, and what is lost is counted and told."""
+    """A sink that takes nothing: audio waits up to the limit in bytes, the oldest goes, and what is lost is counted and
+    told.
+    """
     release = threading.Event()
     taken: list[int] = []
 
@@ -235,7 +237,7 @@ def test_a_frozen_server_is_found_dead(bot: BotProcess) -> None:
 
 
 def test_a_frozen_server_that_nobody_talks_to(bot: BotProcess) -> None:
-    """A server that freezes while nothing is sent is found by a ping, and whoever waits for an event is told."""
+    """A server that freezes while nothing is sent is found by a ping, and a call that waits for an event raises."""
     client = client_of(bot, transport={"ping_interval": 0.1, "ping_timeout": 0.2})
     client.connect()
     bot.freeze()

@@ -100,7 +100,7 @@ def endure(client: RTVIClient, threads: int) -> None:
         assert thread.get() > 0
     with takes(10):
         client.disconnect()
-        # A handler of `disconnected` may connect anew.
+        # A handler of `disconnected` may connect again.
         until(lambda: client.disconnect() or not own_threads())  # type: ignore[func-returns-value]
     assert client.state in (TransportState.DISCONNECTED, TransportState.ERROR)
 

@@ -107,7 +107,7 @@ def test_the_url_of_the_connect_request_is_not_logged(caplog: pytest.LogCaptureF
 
 
 def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
-    """A message that nobody listens to is not queued, though a receiver listens to another client."""
+    """A message without a listener is not queued, though a receiver listens to another client."""
     heard: list[Any] = []
 
     def receiver(client: RTVIClient, event: Any) -> None:

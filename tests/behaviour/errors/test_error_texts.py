@@ -104,7 +104,7 @@ def client_of(ws_url: str | None = None, **options: Any) -> RTVIClient:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens at, and that nobody else is given meanwhile."""
+    """A port without a server, reserved for the block."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

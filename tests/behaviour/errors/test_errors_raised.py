@@ -277,7 +277,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.MissingExtraError, a_package_that_is_not_installed, r'pip install "rtvi_sync\[testing\]"'),
 ]
 
-#: What an error says besides its text, by way; those that say nothing more are left out.
+#: What an error holds in addition to its text, by way; those that say nothing more are left out.
 ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     a_bot_that_is_never_ready: {"phase": "bot-ready"},
     a_server_that_refuses: {"status": 503},

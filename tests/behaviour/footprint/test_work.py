@@ -32,7 +32,7 @@ PARTS: Final = {
     "signal, nobody listens": (0.38, 0.28),
     "signal, one receiver": (1.07, 0.85),
 }
-#: Instructions of the whole way, those of the simplest client of threads being 1: likewise.
+#: Instructions of the whole way, those of the simplest client of threads being 1, as above.
 SESSIONS: Final = {
     "an event": (0.63, 0.64),
     "audio down": (0.26, 0.25),

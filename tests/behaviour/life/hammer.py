@@ -2,7 +2,7 @@
 
 Run as a script: ``python -m tests.behaviour.life.hammer KIND SECONDS SEED`` prints what it came to, as JSON.
 
-What strikes is of one `KIND`: Ctrl-C; a signal handler that calls the package in the midst of a call; a finalizer that
+What strikes is of one `KIND`: Ctrl-C; a signal handler that calls the package during a call; a finalizer that
 does so on whatever thread the garbage collector comes along.
 """
 
@@ -211,7 +211,7 @@ class Trap:
 
 
 class Hammer:
-    """Plays scenes at random and strikes in the midst of them."""
+    """Plays scenes at random and interrupts them."""
 
     def __init__(self, kind: str, seed: int) -> None:
         self._kind = kind
@@ -265,7 +265,7 @@ class Hammer:
         except (KeyboardInterrupt, SystemExit):
             self.strikes += 1
         except RTVIError:
-            # The session was ended in the midst of it, by a reaction.
+            # The session was ended meanwhile, by a reaction.
             if self._kind == "ctrl-c":
                 raise
         finally:
@@ -303,7 +303,7 @@ class Hammer:
         return self.strikes if self._kind in ("ctrl-c", "exit") else self._reactions.count
 
     def run(self, seconds: float, strikes: int) -> dict[str, Any]:
-        """Play scenes for so long, and until so many strikes have hit. Returns what it came to."""
+        """Play scenes for a time, and until a number of strikes has hit; return the counts."""
         played: dict[str, int] = {}
         with EmbeddedBot() as bot:
             ends = time.monotonic() + seconds

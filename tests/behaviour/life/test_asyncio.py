@@ -27,7 +27,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 @pytest.fixture(autouse=True)
 def _policy_untouched() -> Iterator[None]:
-    """Nobody sets a policy or a loop of his own."""
+    """No test sets a policy or a loop of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # since Python 3.14 policies are on their way out
         before = asyncio.get_event_loop_policy()

@@ -162,7 +162,7 @@ def test_the_next_call_ends_what_waits(call: str) -> None:
         PREAMBLE
         + """
     def strike():
-        while not session_of(client)._engine.pending._awaited:
+        while not session_of(client).channel.engine.pending._awaited:
             threading.Event().wait(0.01)
         sleep()
         os.closerange(3, 4096)

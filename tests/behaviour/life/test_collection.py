@@ -156,7 +156,7 @@ class TestCollection:
         assert gone() is None
 
     def test_dropped_in_manual_mode(self) -> None:
-        """Events that nobody will process do not keep the client."""
+        """Events that are never processed do not keep the client."""
         clients = [memory_client(events="manual")]
         clients[0].on("server_message", lambda: None)
         clients[0].connect()
@@ -165,7 +165,7 @@ class TestCollection:
         until(lambda: not threads_of_package())
 
     def test_what_it_gave_out_ends(self) -> None:
-        """Whoever waits for its events, its audio or its source is told; none of these keeps the client."""
+        """Calls that wait for its events, its audio or its source end; none of these keeps the client."""
         source = SilenceSource()
         with EmbeddedBot() as bot:
             clients = [websocket_client(bot, mic=source)]

@@ -122,7 +122,7 @@ def test_soon(run: Run) -> None:
 
 
 def test_manual_mode(run: Run) -> None:
-    """What nobody processes is dropped."""
+    """Events that are not processed are dropped."""
     code, out, err = run("""
     client = memory(events="manual")
     client.connect()
@@ -166,7 +166,7 @@ def test_a_thread_that_waits(run: Run) -> None:
         except DisconnectedError:
             sys.stdout.write("told\\n")
     threading.Thread(target=ask, daemon=True).start()
-    while not session_of(client)._engine.pending._awaited:
+    while not session_of(client).channel.engine.pending._awaited:
         threading.Event().wait(0.01)
     """)
     assert (code, err) == (0, "")

@@ -127,7 +127,7 @@ def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> 
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not session_of(client)._engine.pending._awaited
+        assert not session_of(client).channel.engine.pending._awaited
     assert transport_of(client).sent
 
 
@@ -178,7 +178,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     attempt = manager_of(client)._attempt(None, None)
     if begun:
         attempt.begin()
-        attempt.abandoned = True  # it was given up in the midst of that
+        attempt.abandoned = True  # it was given up meanwhile
         with pytest.raises(DisconnectedError):
             attempt.run()
     else:

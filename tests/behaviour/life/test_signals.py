@@ -161,7 +161,7 @@ def test_a_handler_that_disconnects_while_connecting() -> None:
 
 
 def test_a_handler_that_asks() -> None:
-    """A handler may send, make requests and wait for events, in the midst of calls that do the same."""
+    """A handler may send, make requests and wait for events, during calls that do the same."""
     script = """
     def ask(*_):
         client.send_text("stop")
@@ -184,7 +184,7 @@ def test_a_handler_that_asks() -> None:
 
 def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even then does `disconnect()` wait for ever: the package logs that a transport hangs, and the interrupted
-    program is in the midst of logging."""
+    application is logging."""
     monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.3)
     monkeypatch.setattr("rtvi_sync.session.limits.STOP_TIMEOUT", 0.2)
     client, let_go = hanging()

@@ -1,4 +1,4 @@
-"""Exceptions in every kind of code that a program gives to the package: named, logged, and nobody else is hurt."""
+"""Exceptions in every kind of code that a program gives to the package: named, logged, and other code is unaffected."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scene:
         client: it.
         act: what makes the code run, the client being connected if `connected`.
         raises: what `act` raises; None: nothing.
-        says: what the error, or else the log, says besides what the code said.
+        says: what the error, or else the log, says in addition to the code's own text.
         keeps: the exception is raised as it is.
         connected: the code runs in a session.
     """
@@ -366,7 +366,7 @@ def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> Non
 def test_an_exception(
     scene: Callable[[Fault, EmbeddedBot], Scene], bot: EmbeddedBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is raised to whoever called, or logged, in words that say whose it is; the session of another client does not
+    """It is raised to the caller, or logged, in words that say whose it is; the session of another client does not
     notice; this one works when the mistake is mended, and nothing is left of it."""
     fault = Fault()
     with memory_client() as bystander, caplog.at_level(logging.WARNING):

@@ -41,7 +41,7 @@ def test_a_turn(bot: EmbeddedBot) -> None:
 
 
 def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot) -> None:
-    """Each `connect()` plays the source anew, and only once the bot is ready."""
+    """Each `connect()` plays the source from its beginning, and only once the bot is ready."""
     pcm = bytes(range(1, 251)) * 64  # 1 s at 8 kHz, nothing of it silence
     source = BytesSource(pcm, 8000)
     client = client_of(bot, mic=source)

@@ -127,7 +127,7 @@ class Ears:
                 self._running -= 1
 
     def sequence(self) -> list[Heard]:
-        """The events so far, without those about handlers, which may come in the midst of others."""
+        """The events so far, without those about handlers, which may come between others."""
         return [one for one in self.heard.copy() if one.type is not RTVIEvent.HANDLER_ERROR]
 
     def states(self) -> list[TransportState]:

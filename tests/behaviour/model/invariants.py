@@ -15,7 +15,7 @@ NAMED: Final = tuple(error for error in vars(errors).values() if isinstance(erro
 
 _S = TransportState
 _ENDS: Final = {_S.DISCONNECTING, _S.DISCONNECTED, _S.ERROR}
-#: Written down anew, and not taken from the package, which uses its own table to refuse what is not in it.
+#: Written down separately, and not taken from the package, which uses its own table to refuse what is not in it.
 AFTER: Final = {
     _S.DISCONNECTED: {_S.INITIALIZING, _S.AUTHENTICATING},
     _S.INITIALIZING: {_S.INITIALIZED, *_ENDS},

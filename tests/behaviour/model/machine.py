@@ -142,12 +142,12 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(strike=_strike("the line", "lines to come", "requests to come"))
     def strike(self, strike: tuple[faults.Fault, faults.Direction | None, str, int]) -> None:
-        """Something happens to a connection, after so many bytes."""
+        """Something happens to a connection, after a number of bytes."""
         self.world.strike(*strike)
 
     @rule(act=st.sampled_from(("close", "drop", "say", "refuse", "heal")))
     def others_act(self, act: str) -> None:
-        """The bot closes, drops, or says something; nobody gets in; the line is whole again."""
+        """The bot closes, drops, or says something; no client gets in; the line is whole again."""
         if act == "refuse":
             self.world.refuse()
         elif act == "heal":

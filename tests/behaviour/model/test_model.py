@@ -54,7 +54,7 @@ def counted(show_table: Callable[..., None]) -> Iterator[None]:
 
 
 def run_model(seed: str, operations: int) -> None:
-    """Run examples of a seed until so many operations of clients have been made."""
+    """Run examples of a seed until a number of operations of clients have been made."""
     shrink = [Phase.shrink] if os.environ.get("RTVI_MODEL_SHRINK") else []
     settings = hypothesis.settings(
         max_examples=EXAMPLES,

@@ -242,7 +242,7 @@ class World:
         TALLY["fault", "strike"] += 1
 
     def refuse(self) -> None:
-        """Let nobody in any longer."""
+        """Let no client in any longer."""
         self.http.refuse()
         self.ws.refuse()
         self.refused = True

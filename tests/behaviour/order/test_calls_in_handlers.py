@@ -111,7 +111,7 @@ class TestCallsInsideHandlers:
 
         with memory_client(deaf_bot, request_timeout=None) as client:
             asking = InThread(lambda: client.send_client_request("never"))
-            until(lambda: session_of(client)._engine.pending._awaited)
+            until(lambda: session_of(client).channel.engine.pending._awaited)
             self.outcome(client, client.disconnect)
             assert isinstance(asking.error(), DisconnectedError)
 

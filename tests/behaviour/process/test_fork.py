@@ -234,7 +234,7 @@ class TestUnconnectedClient:
 
 
 class TestLocks:
-    """Invariant "the pid check comes before any lock": a lock that another thread holds at the fork hangs nobody."""
+    """Invariant "the pid check comes before any lock": a lock that another thread holds at the fork blocks no call."""
 
     @staticmethod
     def fork_while_held(lock: Any, child: Callable[[], Any]) -> None:

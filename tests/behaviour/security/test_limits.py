@@ -131,7 +131,7 @@ def decode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
-    """So many values are taken, with those of the envelope; one more is not."""
+    """That number of values is taken, with those of the envelope; one more is not."""
     own = 5  # the envelope itself and its four values, less the list
     most = envelope.MAX_VALUES - own
     assert len(decode(message("[" + ",".join(["1"] * most) + "]"))) == most

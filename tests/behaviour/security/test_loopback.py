@@ -1,4 +1,4 @@
-"""What is only for tests and demonstrations listens to nobody but this machine."""
+"""What is only for tests and demonstrations listens to this machine only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials go to the one they are for, and cookies to nobody."""
+"""Credentials go to the one they are for, and cookies nowhere."""
 
 from __future__ import annotations
 

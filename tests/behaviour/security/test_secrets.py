@@ -1,7 +1,7 @@
 """What is secret is sent where it belongs and shown nowhere: no log at any level, no repr, no error, no command.
 
 A word that is nowhere else stands in every place that may hold a secret. Sessions succeed, and fail in every phase and
-in every way there is; then everything that could have reached somebody's eyes is searched for it.
+in every way there is; then everything that could have been read by a person is searched for it.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def test_a_session(eyes: Eyes, tls: bool, token_in: Any, own_http_client: bool) 
     assert session.headers["authorization"] == (f"Bearer {SECRET}" if token_in == "header" else f"Basic {ENCODED}")
     assert (f"token={SECRET}" in session.path) is (token_in == "query")
     assert f"Proxy-Authorization: Basic {ENCODED}" in proxy.heads[0]
-    # And nobody saw it:
+    # And it was not shown:
     eyes.look_at(*seen)
     assert eyes.found == []
 

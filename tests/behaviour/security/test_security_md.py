@@ -39,7 +39,7 @@ def test_every_promise_names_a_test() -> None:
 
 
 def test_every_file_of_these_tests_is_named() -> None:
-    """Whoever adds tests of security says what they promise."""
+    """New tests of security say what they promise."""
     files = {f"tests/behaviour/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
     assert {name.partition("::")[0] for name in NAMED} >= files - {f"tests/behaviour/security/{Path(__file__).name}"}
 

@@ -1,7 +1,7 @@
 """Text of a server reaches logs and exceptions, and with them terminals: as text, and never as a command.
 
-What is handed to the program itself, such as what a bot says, comes as it was sent; whoever prints it cleans it, as the
-commands of this package do.
+What is handed to the program itself, such as what a bot says, comes as it was sent; code that prints it cleans it, as
+the commands of this package do.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_log_of_anybodys() -> None:
-    """The commands clean every line of the log, whoever has written it."""
+    """The commands clean every line of the log, regardless of its author."""
     record = logging.LogRecord("x", logging.WARNING, "x", 1, "%s\n%s", (HOSTILE, HOSTILE), None)
     text = CleanFormatter("%(message)s").format(record)
     assert harmless(text)

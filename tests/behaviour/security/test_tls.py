@@ -181,7 +181,7 @@ def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, ce
 
 @every_way
 def test_a_context_is_where_the_message_says(reach: Reach) -> None:
-    """Whoever brings an HTTP client of his own is told to change that, others to pass `ssl_context`."""
+    """Applications with their own HTTP client are told to change that, others to pass `ssl_context`."""
     text = complaint(reach, self_signed(), trusting())
     assert ("http_client with verify=" in text) is (reach is by_http_client)
     assert ("pass ssl_context=" in text) is (reach is not by_http_client)
@@ -195,7 +195,7 @@ def test_old_versions_of_tls(reach: Reach) -> None:
 
 @pytest.mark.parametrize("reach", [by_connect_request, by_websocket])
 def test_without_a_context_the_usual_authorities_count(reach: Reach) -> None:
-    """Verification is on by default, at TLS 1.2 or later: an authority that nobody knows is refused."""
+    """Verification is on by default, at TLS 1.2 or later: an unknown authority is refused."""
     assert default_context().verify_mode is ssl.CERT_REQUIRED
     assert default_context().check_hostname
     assert default_context().minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -254,7 +254,7 @@ def test_the_name_is_sent_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         transport = WebSocketTransport(f"wss://media.example:{port}")
         with quiet_client(transport, params={"base_url": base_url}, ssl_context=trusting()) as client:
             assert client.connected
-        outer.sni_callback = None  # type: ignore[assignment]  # now the server has nobody's certificate for any name
+        outer.sni_callback = None  # type: ignore[assignment]  # now the server has no trusted certificate for any name
         with pytest.raises(TransportStartError, match=r"not valid for 'media\.example'"):
             quiet_client(WebSocketTransport(f"wss://media.example:{port}"), ssl_context=trusting()).connect()
     assert asked == ["api.example", "media.example"]
@@ -289,7 +289,7 @@ def test_a_missing_certificate_of_the_client(reach: Reach, version: ssl.TLSVersi
 
 @pytest.mark.parametrize("unchecked", ["certificate", "name"])
 def test_a_context_that_does_not_verify_is_worth_one_warning(unchecked: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever turns verification off in a context of his own has his way, and one warning in the log."""
+    """An application that turns verification off in its own context gets that, and one warning in the log."""
     caplog.set_level(logging.DEBUG)
     context = trusting()
     context.check_hostname = False

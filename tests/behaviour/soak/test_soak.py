@@ -110,7 +110,7 @@ def test_nothing_measured_is_not_good() -> None:
 
 
 def test_errors_of_the_package_are_counted_and_others_blamed() -> None:
-    """A named error that says something is part of life, every other one is not."""
+    """An exported error with a text is counted; any other is a violation."""
     ledger = Ledger()
     with ledger.call("send_text", 1.0):
         raise BotNotReadyError("call connect() first")
@@ -119,7 +119,7 @@ def test_errors_of_the_package_are_counted_and_others_blamed() -> None:
         raise BotNotReadyError("")
     with ledger.call("send_text", 1.0):
         raise OSError("bad descriptor")
-    assert ["says nothing" in ledger.wrong[0], "bad descriptor" in ledger.wrong[1]] == [True, True]
+    assert ["has no text" in ledger.wrong[0], "bad descriptor" in ledger.wrong[1]] == [True, True]
 
 
 def test_a_call_that_takes_too_long_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:

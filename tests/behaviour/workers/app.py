@@ -94,7 +94,7 @@ def many(word: str) -> Any:
 
 
 def crowd(number: str) -> Any:
-    """So many live sessions at once: how many answers there are, and how many threads the system knows of."""
+    """Open a number of live sessions at once: how many answers there are, and how many threads the system knows of."""
     with ExitStack() as stack:
         clients = [stack.enter_context(new_client()) for _ in range(int(number))]
         answers = [client.send_client_request("echo", n) for n, client in enumerate(clients)]

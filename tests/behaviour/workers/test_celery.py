@@ -126,7 +126,7 @@ def test_a_client_connected_before_the_fork(running: tuple[Worker, BotSession], 
 
 
 def test_a_child_that_is_replaced(worker: Worker, begun: Sessions) -> None:
-    """After so many tasks a child ends its session in good order and goes, and another one takes its place."""
+    """After a number of tasks a child ends its session in good order and goes, and another one takes its place."""
     pids = [worker.do("in_shared", "a")["pid"]]
     (session,) = begun()
     while len(set(pids)) == 1:

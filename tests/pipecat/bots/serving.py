@@ -64,7 +64,7 @@ class Sessions:
             self._announce_change()
 
     async def settle(self, expected: int, timeout: float) -> None:
-        """Waits until so many sessions are live, but no longer than the timeout."""
+        """Waits until a number of sessions is live, but no longer than the timeout."""
 
         async def settled() -> None:
             while len(self._live) != expected:
@@ -187,7 +187,7 @@ async def _block_event_loop(seconds: float) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leaves no bot behind: when whoever started it dies, however abruptly, the pipe on standard input ends."""
+    """Leaves no bot behind: when its parent dies, however abruptly, the pipe on standard input ends."""
     if os.environ.get("RTVI_BOT_ENDS_WITH_STDIN") == "1":
 
         def watch() -> None:

@@ -149,7 +149,7 @@ def test_single_turn(pipecat_configured_0_3: BotServer) -> None:
     tokens = [data.text for data in watch.data(RTVIEvent.BOT_LLM_TEXT)]
     assert "".join(tokens) == "You said: Hello over HTTP."
     assert watch.data(RTVIEvent.USER_LLM_TEXT)[0].text == "Hello over HTTP"
-    # The server's own way to end a turn is an action too, with an id that nobody asked with.
+    # The server's own way to end a turn is an action too, with an id of no request.
     ids = [event.message.id for event in watch.seen if event.type is RTVIEvent.ACTION_RESPONSE]
     assert len(ids) == 2
     assert ids[1] == "END"

@@ -279,7 +279,8 @@ def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | 
         elif isinstance(step, tuple):
             injected = Injected(step[0])
             all_injected.append(injected)
-            pipe.add_trigger(pipe.received + step[1], lambda now, injected=injected: pipe.strike(injected, now), now)  # type: ignore[misc]
+            # type: ignore[misc]
+            pipe.add_trigger(pipe.received + step[1], lambda now, injected=injected: pipe.strike(injected, now), now)
         elif isinstance(step, float):
             now += step
         else:

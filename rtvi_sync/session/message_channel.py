@@ -1,0 +1,151 @@
+"""The messages of one session, in both directions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.future import Future
+from ..concurrency.worker_pool import WorkerPool
+from ..errors import ProtocolError, RequestRejectedError, RequestTimeoutError, UnsupportedFeatureError
+from ..messages import RTVIMessage
+from ..protocol import engine as protocol
+from ..protocol import envelope
+from ..protocol.about import about_this_client
+from ..transports.base import Inbound, Transport
+from .function_calls import CALL_EVENTS, FunctionCalls
+from .publisher import EventPublisher
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# A further cause of a bot's silence. (Seen: Pipecat 0.0.73 and 0.0.108.)
+_SILENCE = {"action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one."}
+
+
+class MessageChannel:
+    """Sends messages and requests, and turns the bot's messages into answers, events and function calls.
+
+    Args:
+        transport: carries the messages.
+        publisher: publishes the events.
+        workers: the threads that run the application's functions.
+        check_ready: raises unless messages can be sent.
+        perform: called with each effect that concerns the session itself, on the thread that delivers messages.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        publisher: EventPublisher,
+        workers: WorkerPool,
+        *,
+        check_ready: Callable[[], object],
+        perform: Callable[[protocol.Ready | protocol.Close | protocol.Interrupt], object],
+    ) -> None:
+        self._transport = transport
+        self._publisher = publisher
+        self._check_ready = check_ready
+        self._perform = perform
+        self.engine: protocol.Engine = protocol.Engine(about_this_client())
+        self.functions: FunctionCalls = FunctionCalls(publisher, workers, self.send)
+        self._closed = False  # set by any thread, in one step
+        # By thread: each counts its own messages, so that no sending thread holds a lock.
+        self._sent: defaultdict[int, int] = defaultdict(int)
+        self.messages_received: int = 0  # counted by the thread that delivers them: one at a time
+
+    @property
+    def messages_sent(self) -> int:
+        """Return how many messages were sent."""
+        return sum(self._sent.copy().values())
+
+    # -- sending: any thread ------------------------------------------------------------------------------------------
+
+    def send(self, message: RTVIMessage) -> None:
+        """Send `message`. Does not block."""
+        self._check_ready()
+        self.engine.outbound(message)
+        self._transport.send_message(message)
+        self._sent[threading.get_ident()] += 1
+
+    def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
+        """Send `message` and wait for the answer with its id.
+
+        Raises:
+            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
+        """
+        self._check_ready()
+        answer: Future[RTVIMessage] = Future()
+        try:
+            self.engine.outbound(message, answer)
+            self._transport.send_message(message)
+            self._sent[threading.get_ident()] += 1
+            if not answer.wait(deadline):
+                raise RequestTimeoutError(
+                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
+                    f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
+                )
+            return answer.result()
+        finally:
+            if message.id is not None:
+                self.engine.pending.abandon(message.id, answer)
+
+    def fetch_config(self, deadline: Deadline) -> None:
+        """Request a config that the bot has by its version and has not sent. A failure does not end the session.
+
+        Raises:
+            BotNotReadyError, DisconnectedError: the session ended.
+        """
+        if not self.engine.wants_config:
+            return
+        try:
+            self.request(self.engine.config_request, deadline)
+        except (RequestRejectedError, UnsupportedFeatureError) as error:
+            logger.debug("The bot has no config: %s", error)
+        except (RequestTimeoutError, ProtocolError) as error:
+            logger.warning("client.config stays None: %s", error)
+
+    def close(self, make_error: Callable[[], BaseException]) -> None:
+        """Receive nothing more, and fail all calls that wait, each with an error of its own. Any thread."""
+        self._closed = True
+        self.engine.pending.fail_all(make_error)
+
+    # -- receiving: one thread at a time ------------------------------------------------------------------------------
+
+    def receive(self, message: Inbound) -> None:
+        """Receive one message."""
+        self.receive_all((message,))
+
+    def receive_all(self, messages: Iterable[Inbound]) -> None:
+        """Receive messages that arrived together.
+
+        Their events are queued together, but before anything that must come after them: an answer, a state, an
+        interruption, a function call.
+        """
+        receive, publisher = self.engine.receive, self._publisher
+        try:
+            for message in messages:
+                if self._closed:
+                    break
+                self.messages_received += 1
+                # Most messages are `str`, and comparing the type takes half as long as `isinstance()`.
+                text = message if type(message) is str or isinstance(message, (str, bytes)) else None
+                size = envelope.estimated_size(text) if text is not None else 0
+                for effect in receive(message):
+                    if type(effect) is protocol.Deliver:
+                        # Each has a time of its own: applications compare them to find out what came first.
+                        publisher.collect(effect, text or effect.message, time.monotonic(), size)
+                        if effect.event in CALL_EVENTS:
+                            publisher.flush()
+                            self.functions.called(effect, size)
+                    else:
+                        publisher.flush()
+                        if isinstance(effect, (protocol.Ready, protocol.Close, protocol.Interrupt)):
+                            self._perform(effect)
+                        else:
+                            publisher.perform(effect)
+        finally:
+            publisher.flush()
