@@ -129,7 +129,7 @@ def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> N
 def test_a_server_that_is_reloaded_and_stopped(
     bot: EmbeddedBot, begun: Sessions, tmp_path: Path, kind: tuple[str, bool]
 ) -> None:
-    """On SIGHUP, after a number of requests, and with the server, a worker goes in good order, and the next one serves."""
+    """On SIGHUP, after a number of requests, and with the server, a worker ends in order, and the next one serves."""
     with gunicorn(tmp_path, bot, kind) as server:
         workers = [psutil.Process(server.get("in_shared", "a")["pid"])]
         server.configure(max_requests=2)
