@@ -56,7 +56,7 @@ def test_the_page_is_not_made_of_single_peers() -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=GUARD)
 
     assert done.returncode == 2
-    assert "leave --peer out" in done.stderr
+    assert "omit --peer" in done.stderr
 
 
 def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_plain_screen_shows_finished_lines_only() -> None:
 def test_plain_table_is_aligned() -> None:
     """The first column is aligned left, numbers right, under their headers."""
     stream = io.StringIO()
-    PlainScreen(stream).print_table("A title\nof two lines", ("turn", "first sound"), [("1", "640"), ("median", "-")])
+    PlainScreen(stream).print_table("A title\nof two lines", ("turn", "first audio"), [("1", "640"), ("median", "-")])
     assert stream.getvalue().splitlines() == [
         "A title",
         "of two lines",

@@ -31,7 +31,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from rtvi_sync.protocol import engine
+from rtvi_sync.protocol import pending_requests
 from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
 from tests.support.forking import in_child
 from tests.support.slowness import takes
@@ -540,7 +540,7 @@ class TestUpdating:
 
     def test_so_many_may_be_answered_too_late(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of calls that have timed out the last ones are remembered: a bot that never answers fills no memory."""
-        monkeypatch.setattr(engine, "_MAX_ASKED", 2)
+        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 2)
         client = memory_client(ConfigBot(says={"update-config": None}))
         heard = told(client)
         with client:

@@ -90,8 +90,8 @@ def test_latencies_of_spoken_turns_count_from_the_last_sound() -> None:
     turns = [greeting, spoken(1.2, final=2.5, text=2.6, spoke=2.9), spoken(6.3, final=7.4, text=7.5)]
     audio = ConversationAudio(turns, frames(8, (1.0, 2.0), (6.0, 7.0)), frames(10, (2.8, 4.0), (7.6, 9.0)), [])
     first, second = audio.latencies()
-    assert (first.transcript, first.text, first.sound) == pytest.approx((0.52, 0.62, 0.82))
-    assert (second.transcript, second.text, second.sound) == pytest.approx((0.42, 0.52, 0.62))
+    assert (first.transcript, first.text, first.audio) == pytest.approx((0.52, 0.62, 0.82))
+    assert (second.transcript, second.text, second.audio) == pytest.approx((0.42, 0.52, 0.62))
 
 
 def test_latency_of_a_typed_turn_counts_from_its_acknowledgement() -> None:
@@ -99,7 +99,7 @@ def test_latency_of_a_typed_turn_counts_from_its_acknowledgement() -> None:
     turns = [Turn(1, 1.0, 1.0, typed=1.0, text=1.1), Turn(2, 5.0, 4.99, typed=5.0, text=5.2)]
     bot = frames(9, (1.2, 4.99), (5.1, 8.0))
     latencies = ConversationAudio(turns, [], bot, [4.99]).latencies()
-    assert [(each.transcript, round(each.text or 0, 2), round(each.sound or 0, 2)) for each in latencies] == [
+    assert [(each.transcript, round(each.text or 0, 2), round(each.audio or 0, 2)) for each in latencies] == [
         (None, 0.1, 0.2),
         (None, 0.2, 0.1),
     ]
@@ -109,5 +109,5 @@ def test_without_audio_the_bots_word_is_taken() -> None:
     """A transport without audio still has latencies."""
     turns = [spoken(1.0, stopped=2.0, final=2.1, text=2.2, spoke=2.5), spoken(5.0, stopped=6.0, spoke=6.4)]
     first, second = ConversationAudio(turns, [], [], []).latencies()
-    assert (first.transcript, first.text, first.sound) == pytest.approx((0.1, 0.2, 0.5))
-    assert (second.text, second.sound) == (None, pytest.approx(0.4))
+    assert (first.transcript, first.text, first.audio) == pytest.approx((0.1, 0.2, 0.5))
+    assert (second.text, second.audio) == (None, pytest.approx(0.4))

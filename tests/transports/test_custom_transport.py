@@ -146,7 +146,7 @@ def test_nobody_listens() -> None:
     with Server(answer) as server:
         pass
     client = RTVIClient(transport=LinesTransport(server.port))
-    with pytest.raises(TransportStartError, match="Nobody listens"):
+    with pytest.raises(TransportStartError, match="No server listens"):
         client.connect()
     assert client.state is TransportState.ERROR
 

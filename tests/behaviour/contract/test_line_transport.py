@@ -152,13 +152,13 @@ def test_a_fork(end: LineEnd) -> None:
 
 
 def test_it_is_short_and_needs_only_what_is_public() -> None:
-    """About ninety lines, which use public names of the package only."""
+    """It has less than a hundred lines, which use public names of the package only."""
     source = Path(inspect.getfile(LineTransport)).read_text(encoding="utf-8")
     used = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom | ast.Import)]
     ours = [node for node in used if "rtvi_sync" in ast.unparse(node)]
     assert [ast.unparse(node).partition(" import ")[0] for node in ours] == ["from rtvi_sync"]
     assert {name.name for name in ours[0].names} <= set(rtvi_sync.__all__)
-    assert len(source.splitlines()) <= 92
+    assert len(source.splitlines()) < 100
 
 
 def test_nobody_sends_half_a_message(end: LineEnd) -> None:

@@ -406,7 +406,7 @@ def refusals() -> Iterator[Situation]:
         (503, (RETRY,), ". Try again in 7 s. See the server's log"),
         (429, ("Retry-After: Wed, 21 Oct 2026 07:28:00 GMT",), ". Try again after Wed, 21 Oct 2026 07:28:00 GMT"),
         (429, (f"Retry-After: {SECRET}",), ". Try again later"),
-        (401, (), ". Set params.headers to what the server wants"),
+        (401, (), ". Set params.headers to the headers that the server requires"),
         (404, (), ". Check the URL of the connect endpoint"),
     ):
         yield Situation(

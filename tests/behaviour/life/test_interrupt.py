@@ -176,15 +176,16 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
     attempt = manager_of(client)._attempt(None, None)
+    manager = manager_of(client)
     if begun:
-        attempt.begin()
+        session = attempt.begin(lambda: manager._begin_session(attempt.deadline))
         attempt.abandoned = True  # it was given up meanwhile
         with pytest.raises(DisconnectedError):
-            attempt.run()
+            attempt.run(session, manager._transport_options(session))
     else:
         attempt.abandon()
         with pytest.raises(DisconnectedError):
-            attempt.begin()
+            attempt.begin(lambda: manager._begin_session(attempt.deadline))
     assert client.state is TransportState.DISCONNECTED
     assert TransportState.ERROR not in states
     with client:
@@ -194,26 +195,26 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
 def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
     client = memory_client()
-    connector = manager_of(client)
+    manager = manager_of(client)
     entered, go_on = threading.Event(), threading.Event()
-    begin_session = connector.begin_session
+    begin_session = manager._begin_session
 
     def slowly(*arguments: Any, **keywords: Any) -> Any:
         entered.set()
         assert go_on.wait(SOON)
         return begin_session(*arguments, **keywords)
 
-    connector.begin_session = slowly  # type: ignore[method-assign]
+    manager._begin_session = slowly  # type: ignore[method-assign]
     connecting = InThread(client.connect)
     assert entered.wait(SOON)
     disconnecting = InThread(client.disconnect)
-    until(lambda: connector._under_way[0].abandoned)
+    until(lambda: manager._under_way[0].abandoned)
     go_on.set()
     disconnecting.get()
     assert isinstance(connecting.error(), DisconnectedError)
-    assert not connector._under_way
+    assert not manager._under_way
     assert client.state is TransportState.DISCONNECTED
-    connector.begin_session = begin_session  # type: ignore[method-assign]
+    manager._begin_session = begin_session  # type: ignore[method-assign]
     with client:
         assert client.send_client_request("echo", 1) == 1
 

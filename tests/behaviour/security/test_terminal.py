@@ -210,7 +210,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any, mon
 
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Cells of a table are text as well."""
-    PlainScreen(sys.stdout).table(HOSTILE, [HOSTILE, "n"], [[HOSTILE, HOSTILE]])
+    PlainScreen(sys.stdout).print_table(HOSTILE, [HOSTILE, "n"], [[HOSTILE, HOSTILE]])
     shown = capsys.readouterr().out
     assert "owned" in shown
     assert harmless(shown)

@@ -47,7 +47,7 @@ def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "wss":
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.pem")
-        context = ssl.create_default_context(ssl.RequestProfile.CLIENT_AUTH)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         authority.issue_cert("127.0.0.1").configure_cert(context)
         head = f"raw_env = ['SSL_CERT_FILE={folder / 'ca.pem'}']\n"
     with (
@@ -83,10 +83,10 @@ FORK = """
     import os, sys
     import gevent
     from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
-    from rtvi_sync.concurrency import lane_workers
+    from rtvi_sync.concurrency import worker_pool
     from rtvi_sync.media import NullSink, SilenceSource
 
-    lane_workers.IDLE_TIMEOUT = 0.1
+    worker_pool.IDLE_TIMEOUT = 0.1
     transport = WebSocketTransport(sys.argv[1], ping_interval=0.1)
     client = RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), connect_timeout=10)
     client.on("bot_ready", lambda: None)

@@ -153,7 +153,7 @@ def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PyAudioBac
     speaker = audio.open_output(None, 24000, 0.04)
     machine.devices.append(FakeDevice("new", inputs=1))
     machine.devices[0].error = OSError(-9985, "PortAudioDevice unavailable")
-    with pytest.raises(DeviceError, match="used by another program"):
+    with pytest.raises(DeviceError, match="in use by another program"):
         audio.open_input(None, 16000, 0.02)
     assert machine.begun == 1
     speaker.close()
