@@ -132,7 +132,6 @@ QUICK_FOLDERS = (
     "client",
     "media",
     "recording",
-    "notes",
     "testing",
     "notebook",
     "cli",

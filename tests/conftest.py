@@ -18,14 +18,13 @@ from typing import Any
 import hypothesis
 import pytest
 
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
-from tests import slowness
+from tests.support import slowness
+from tests.support.client_fixtures import client, server  # noqa: F401 - fixtures
+from tests.support.threads import open_descriptors, package_threads
 from tools.results import VARIABLE
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("default")
-
-_FD_DIR = Path("/proc/self/fd")
 
 # Nothing is heard and nothing recorded on this machine: a client without devices of the test's own finds none. It is
 # said before anything imports PyAudio, and to the processes that tests start too. tests/audio brings its devices along.
@@ -41,38 +40,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def package_threads() -> set[threading.Thread]:
-    """The live threads that this package started, without those that only wait for something to do."""
-    stop_idle_threads()
-    # One that was told to end by another test may be on its way out.
-    threads = threading.enumerate()
-    return {
-        thread for thread in threads if thread.name.startswith("rtvi-") and not thread.name.startswith("rtvi-idle-")
-    }
-
-
-def open_descriptors() -> dict[str, str]:
-    """Number and target of each open descriptor; empty where the system does not tell."""
-    if not _FD_DIR.exists():
-        return {}
-    found = {}
-    for entry in _FD_DIR.iterdir():
-        try:
-            target = os.readlink(entry)
-        except OSError:  # the descriptor of the listing itself
-            continue
-        # Descriptors of files that libraries load lazily and keep are not connections.
-        if target.startswith(("socket:", "pipe:", "anon_inode:")):
-            found[entry.name] = target
-    return found
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Tests that share servers run in the same process, unless `--dist` says otherwise."""
     if config.getoption("dist") != "load":
         return None
-    from .spread import ByGroup
+    from tests.support.spread import ByGroup
 
     return ByGroup(config, log)
 
@@ -81,14 +54,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where several processes share the tests, the longest groups come first."""
     if hasattr(config, "workerinput"):
-        from .spread import begin_of
+        from tests.support.spread import begin_of
 
         items.sort(key=lambda item: begin_of(item.nodeid))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def metronome() -> None:
-    """Start the clock of `tests.slowness`, so that its pipes belong to no test."""
+    """Start the clock of `tests.support.slowness`, so that its pipes belong to no test."""
     slowness.metronome()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

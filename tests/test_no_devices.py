@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 COUNT = "import pyaudio; audio = pyaudio.PyAudio(); print(audio.get_device_count()); audio.terminate()"
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import run
+from tests.support.slowness import GUARD
 from tools.machine import SetupError
 from tools.results import VARIABLE, Result, summary
-
-from .slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
 

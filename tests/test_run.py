@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 import run
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 from tools import environments, machine
 
 pytestmark = pytest.mark.timeout(900)  # each environment takes seconds; on a busy machine, a minute

@@ -16,10 +16,9 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from samples.line_transport.__main__ import Bot
-from tests.slowness import GUARD
-
-from .cli.wavs import quiet, tone, write_wav
-from .media.real_video import opencv, write_film
+from tests.support.real_video import opencv, write_film
+from tests.support.slowness import GUARD
+from tests.support.wavs import quiet, tone, write_wav
 
 ROOT = Path(__file__).parents[1]
 REFUSED = "ws://127.0.0.1:1"

@@ -14,9 +14,8 @@ import pytest
 from rtvi_sync import RTVIClient, cli
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
-
-from .cli.wavs import quiet, tone, write_wav
-from .client.http_server import Answer, ScriptedServer, scripted_server
+from tests.support.http_server import Answer, ScriptedServer, scripted_server
+from tests.support.wavs import quiet, tone, write_wav
 
 ROOT = Path(__file__).parents[1]
 START, CONNECT = "/start", "/connect"

@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ..pipecat.conftest import (  # noqa: F401
-    _launcher,
-    pipecat_echo,
-    pipecat_process,
-    pipecat_talk,
-    pytest_runtest_makereport,
-    shared_bots,
-)
-from ..required import missing
+from tests.support.required import missing
+
 from .pulse import PulseServer, missing_parts
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from rtvi_sync import RTVIClient
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.waiting import until
 
-from .pulse import RATE, wait_until
+from .pulse import RATE
 from .sessions import SOON, Hearing, client_of, device, tone
 
 _WARM_UP = 4
@@ -84,7 +85,7 @@ def measure(client: RTVIClient) -> dict[str, int]:
         seen.append({name: count() for name, count in counts.items()})
         return len(seen) > 20 and all(each == seen[-1] for each in seen[-20:])
 
-    wait_until(settled, "threads and descriptors come and go")
+    until(settled, "threads and descriptors come and go")
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {**seen[-1], "kilobytes": pages * os.sysconf("SC_PAGE_SIZE") // 1024}
 

@@ -8,7 +8,7 @@ import sys
 
 from rtvi_sync import DeviceError, RTVIClient, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 class Keep(logging.Handler):

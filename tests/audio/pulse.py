@@ -8,16 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 SPEAKERS = ("speaker_a", "speaker_b")
 MICS = ("mic_a", "mic_b")
@@ -66,14 +65,6 @@ def missing_parts() -> str | None:
     return None
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = GUARD) -> None:
-    """Waits until another process or thread has made it so; fails after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout} s"
-        Event().wait(0.01)
-
-
 class Recording:
     """What comes out of a sink, or into a source, from now on; a context manager."""
 
@@ -81,7 +72,7 @@ class Recording:
         self._process = process
         self._path = path
         self.sample_rate_hz = sample_rate_hz
-        wait_until(lambda: len(self.samples()), "nothing was recorded")
+        until(lambda: len(self.samples()), "nothing was recorded")
 
     def samples(self) -> Samples:
         """All that was recorded until now."""
@@ -96,12 +87,12 @@ class Recording:
         """Waits until as much more was recorded; returns that."""
         begin = len(self.samples())
         end = begin + int(seconds * self.sample_rate_hz)
-        wait_until(lambda: len(self.samples()) >= end, f"{seconds} s were not recorded", timeout + seconds)
+        until(lambda: len(self.samples()) >= end, f"{seconds} s were not recorded", timeout + seconds)
         return self.samples()[begin:end]
 
     def wait_for(self, condition: Callable[[Samples], object], what: str, timeout: float = GUARD) -> Samples:
         """Waits until the recording is such that `condition` is true; returns it."""
-        wait_until(lambda: condition(self.samples()), what, timeout)
+        until(lambda: condition(self.samples()), what, timeout)
         return self.samples()
 
     def stop(self) -> Samples:
@@ -184,7 +175,7 @@ class PulseServer:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._answers, "PulseAudio does not answer", _START_TIMEOUT)
+        until(self._answers, "PulseAudio does not answer", _START_TIMEOUT)
 
     def _answers(self) -> bool:
         assert self._process is not None

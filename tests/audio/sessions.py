@@ -12,7 +12,7 @@ import numpy as np
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.media import AudioFrame, AudioTrack
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .pulse import RATE, Samples
 from .signals import SOUND

@@ -13,13 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import device_probe, portaudio
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 SPEECH_HZ, HEARD_HZ = 24000, 16000
 
@@ -68,7 +68,7 @@ class Reader:
     def wait(self, periods: int = 10) -> None:
         """Wait until this many more have arrived."""
         end = self.periods + periods
-        wait_until(lambda: self.periods >= end)
+        until(lambda: self.periods >= end)
 
     def close(self) -> None:
         self._over.set()
@@ -84,13 +84,6 @@ class Writer(Reader):
 
     def _period(self, stream: PyAudioOutput) -> None:
         stream.write(b"\x00\x10\x00\x10\x00\xf0\x00\xf0" * 240)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def done(**found: Any) -> None:
@@ -146,7 +139,7 @@ def settled() -> dict[str, int]:
         seen.append(measure())
         return len(seen) > 20 and all(each == seen[-1] for each in seen[-20:])
 
-    wait_until(same)
+    until(same)
     return seen[-1]
 
 
@@ -253,7 +246,7 @@ def underrun() -> None:
     stream = backend().open_output(None, SPEECH_HZ, 0.04)
     for _ in range(5):
         stream.write(bytes(1920))
-    wait_until(lambda: stream.room() >= stream.buffer)
+    until(lambda: stream.room() >= stream.buffer)
     time.sleep(0.1)
     stream.write(bytes(1920))
     stream.close()

@@ -10,10 +10,11 @@ from rtvi_sync import RTVIEvent
 from rtvi_sync.media import BytesSource, NullSink, SilenceSource
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import EmbeddedBot
+from tests.pipecat.clients import Watch
+from tests.pipecat.conftest import BotServer
+from tests.support.waiting import until
 
-from ..pipecat.clients import Watch
-from ..pipecat.conftest import BotServer
-from .pulse import RATE, PulseServer, wait_until
+from .pulse import RATE, PulseServer
 from .sessions import SOON, Hearing, client_of, device, once, tone
 from .signals import correlation, longest_silence, loud_seconds, speech
 
@@ -113,7 +114,7 @@ def test_what_is_muted_is_closed(pulse: PulseServer, pipecat_echo: BotServer) ->
 
         client.enable_mic(False)
         # On a machine that does nothing else 100 ms; asking takes its time too.
-        wait_until(lambda: pulse.source_outputs() == [], "the microphone is still open", 0.3)
+        until(lambda: pulse.source_outputs() == [], "the microphone is still open", 0.3)
         assert client.is_mic_enabled is False
 
         client.enable_mic(True)
@@ -142,4 +143,4 @@ def test_devices_before_a_session(pulse: PulseServer, pipecat_echo: BotServer) -
             Hearing(bot).wait_loud(0.3)
             assert pulse.pactl("list", "short", "source-outputs") == opened
             watch.until(RTVIEvent.REMOTE_AUDIO_LEVEL, lambda level: level.level > 0.1)
-    wait_until(lambda: pulse.source_outputs() == [] and pulse.sink_inputs() == [], "a device is still open")
+    until(lambda: pulse.source_outputs() == [] and pulse.sink_inputs() == [], "a device is still open")

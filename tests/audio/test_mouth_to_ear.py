@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .pulse import PulseServer
 

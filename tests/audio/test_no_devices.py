@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 CARDS = Path("/proc/asound/cards")
 # That of the system has so much in it that the libraries print 80 lines. Where there are cards it has those, too.

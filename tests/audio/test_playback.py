@@ -14,7 +14,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media.devices.pyaudio_backend import backend
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .pulse import RATE, PulseServer, Samples
 from .signals import alignment

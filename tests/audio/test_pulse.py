@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .pulse import MICS, RATE, SPEAKERS, PulseServer, wait_until
+from tests.support.waiting import until
+
+from .pulse import MICS, RATE, SPEAKERS, PulseServer
 from .sessions import once
 from .signals import correlation, speech
 
@@ -49,5 +51,5 @@ def test_it_may_be_killed_and_started_again(pulse: PulseServer) -> None:
     pulse.start()
     with pulse.record() as recording:
         pulse.play(np.full(RATE, 1000, np.int16), feed="speaker_a")
-        wait_until(lambda: pulse.sink_inputs() == ["speaker_a"], "no stream plays")
+        until(lambda: pulse.sink_inputs() == ["speaker_a"], "no stream plays")
         recording.wait_for(lambda heard: (heard > 900).sum() > RATE // 2, "nothing was heard")

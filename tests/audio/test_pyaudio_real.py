@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
-from .pulse import RATE, PulseServer, Samples, wait_until
+from .pulse import RATE, PulseServer, Samples
 
 _LIMIT = GUARD
 
@@ -182,7 +183,7 @@ def test_the_program_ends_with_open_streams(run: Run, pulse: PulseServer) -> Non
     program = run("abandoned")
     program.told()
     assert program.end() == ""
-    wait_until(lambda: not pulse.sink_inputs() and not pulse.source_outputs(), "streams are left")
+    until(lambda: not pulse.sink_inputs() and not pulse.source_outputs(), "streams are left")
 
 
 def test_a_fork_with_open_streams(run: Run) -> None:

@@ -9,11 +9,12 @@ import pytest
 from rtvi_sync import DeviceError, RTVIClient, RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import takes
+from tests.pipecat.clients import Watch
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import takes
+from tests.support.waiting import until
 
-from ..pipecat.clients import Watch
-from ..pipecat.conftest import BotServer
-from .pulse import PulseServer, wait_until
+from .pulse import PulseServer
 from .sessions import SOON, Hearing, client_of, device, is_loud, tone
 from .signals import loud_seconds
 
@@ -161,7 +162,7 @@ def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot) -
         local = client.tracks().local.audio
         assert local is not None
         hearing = Hearing(local)
-        wait_until(lambda: len(hearing.frames) > 20, "nothing is read")
+        until(lambda: len(hearing.frames) > 20, "nothing is read")
         assert not any(map(is_loud, hearing.frames))
         pulse.mute_mic("mic_a", False)
         hearing.wait_loud(0.3)

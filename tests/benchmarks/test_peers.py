@@ -13,9 +13,8 @@ from benchmarks import measure
 from benchmarks.peers import ENVIRONMENTS
 from benchmarks.scenarios import session
 from benchmarks.tables import TABLES
-from tests.slowness import GUARD
-
-from ..required import missing
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
 TINY = 0.01
 SCENARIOS = sorted({*session.SCENARIOS} - {"latency-idle"})  # slow, and as latency-50

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import measure, parts
 from benchmarks.results import Results
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 def run(*arguments: str | Path) -> str:

@@ -17,8 +17,7 @@ from benchmarks.peers.base import PIECE
 from benchmarks.scenarios import SCENARIOS, many, process, session
 from benchmarks.server import PIECE_BYTES, Command
 from benchmarks.tables import TABLES, TARGETS
-
-from ..required import missing
+from tests.support.required import missing
 
 PEERS_HERE = ("ours", "ref", "raw")
 TINY = 0.01

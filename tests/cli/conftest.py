@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .wavs import quiet, tone, write_wav
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.wavs import quiet, tone, write_wav
 
 
 @pytest.fixture
@@ -21,3 +23,10 @@ def two_words(tmp_path: Path) -> Path:
     """Write a WAV file of two utterances of 0.3 s, with their text beside it."""
     tmp_path.joinpath("words.txt").write_text("First word.\n\nSecond word.\n")
     return write_wav(tmp_path / "words.wav", [quiet(0.2), tone(0.3), quiet(0.8), tone(0.3)])
+
+
+@pytest.fixture(scope="module")
+def bot() -> Iterator[EmbeddedBot]:
+    """Start a bot for all of these tests."""
+    with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
+        yield bot

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import time
 from collections.abc import Iterator
 from typing import TextIO
@@ -14,16 +13,7 @@ import pytest
 from rtvi_sync.cli.console import Key, LineConsole, Status
 from rtvi_sync.cli.console_choice import console_for
 from rtvi_sync.cli.screen import PlainScreen, RichScreen
-
-
-class Terminal(io.StringIO):
-    """A stream whose `isatty()` is true."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        """Return True."""
-        return True
+from tests.support.streams import Terminal
 
 
 @pytest.fixture
@@ -85,25 +75,3 @@ def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tup
     with console:
         console.show_status(Status(partial=("bot", "Hel")))
     assert "bot  Hel" in out.getvalue()
-
-
-@pytest.mark.parametrize("term", ["dumb", "unknown"])
-def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is drawn over what the user types."""
-    monkeypatch.setenv("TERM", term)
-    console = console_for(Terminal(), Terminal())
-    assert isinstance(console, LineConsole)
-    assert isinstance(console._screen, PlainScreen)
-    assert console.interactive
-
-
-def test_without_prompt_toolkit_a_terminal_gets_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """stderr names the extra to install."""
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delitem(sys.modules, "rtvi_sync.cli.terminal", raising=False)
-    monkeypatch.setitem(sys.modules, "prompt_toolkit.application", None)
-    console = console_for(Terminal(), Terminal())
-    assert isinstance(console, LineConsole)
-    assert capsys.readouterr().err == 'For meters and keys: pip install "rtvi_sync[cli]"\n'

@@ -19,7 +19,7 @@ import pytest
 from rtvi_sync import cli
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = r" +(\d+)" * 3

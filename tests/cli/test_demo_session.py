@@ -16,9 +16,8 @@ from rtvi_sync.cli import bot_activity as activity
 from rtvi_sync.cli.demo_session import DemoSession, PlaybackMonitor
 from rtvi_sync.cli.scripted_speech import UtteranceSource, load_script
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD, takes
-
-from .wavs import quiet, tone
+from tests.support.slowness import GUARD, takes
+from tests.support.wavs import quiet, tone
 
 
 class FakeScreen:

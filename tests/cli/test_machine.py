@@ -13,11 +13,11 @@ import pytest
 
 from rtvi_sync.recording.level import FLOOR
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
-
-from ..audio.conftest import _pulse_parts, pulse  # noqa: F401
-from ..audio.pulse import RATE, PulseServer, Samples, wait_until
-from .test_talk import CONNECTED, Terminal, environment
+from tests.audio.conftest import _pulse_parts, pulse  # noqa: F401
+from tests.audio.pulse import RATE, PulseServer, Samples
+from tests.support.slowness import GUARD
+from tests.support.talk_command import CONNECTED, Terminal, environment
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.real,
@@ -61,16 +61,16 @@ def test_a_conversation_by_microphone_and_speaker(pulse: PulseServer, tmp_path: 
         Terminal(tmp_path, bot.ws_url, "--mic", "mic_a", "--speaker", "SPEAKER_A") as terminal,
     ):
         terminal.until(CONNECTED)
-        wait_until(lambda: pulse.source_outputs() == ["mic_a"], "the microphone was not opened")
+        until(lambda: pulse.source_outputs() == ["mic_a"], "the microphone was not opened")
         with pulse.record("speaker_a.monitor") as recording:
             pulse.play(tone(0.6))
             terminal.until("You said: Hello my bot.")
             recording.wait_for(lambda samples: np.abs(samples).max() > 10 * FLOOR, "the bot is not audible")
         terminal.type("\x1bOQ\x1bOR")  # F2, F3
-        wait_until(lambda: pulse.source_outputs() == ["mic_b"], "the microphone was not changed")
-        wait_until(lambda: pulse.sink_inputs() == ["speaker_b"], "the speaker was not changed")
+        until(lambda: pulse.source_outputs() == ["mic_b"], "the microphone was not changed")
+        until(lambda: pulse.sink_inputs() == ["speaker_b"], "the speaker was not changed")
         terminal.type("\t")
-        wait_until(lambda: pulse.source_outputs() == [], "the microphone is still open")
+        until(lambda: pulse.source_outputs() == [], "the microphone is still open")
         terminal.type("\x03")
         assert terminal.finish() == 130
         assert terminal.settings() == terminal.before

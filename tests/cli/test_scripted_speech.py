@@ -10,9 +10,8 @@ import pytest
 from rtvi_sync import DeviceError
 from rtvi_sync.cli.scripted_speech import SHIPPED, UtteranceSource, load_script, split
 from rtvi_sync.media import WavSource
-from tests.slowness import GUARD
-
-from .wavs import quiet, tone, write_wav
+from tests.support.slowness import GUARD
+from tests.support.wavs import quiet, tone, write_wav
 
 RATE = 16_000
 

@@ -25,9 +25,8 @@ from rtvi_sync.cli.console import Key, Status
 from rtvi_sync.cli.talk_session import TalkSession
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
-
-from ..client.helpers import bot_says, memory_client, transport_of, websocket_client
+from tests.support.clients import bot_says, memory_client, transport_of, websocket_client
+from tests.support.slowness import GUARD
 
 Script = Iterator[str | Key | None]
 

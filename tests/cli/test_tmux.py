@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.cli.scripted_speech import SHIPPED
-from tests.slowness import GUARD
-
-from ..pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
-from ..required import missing
-from .test_talk import ROOT
+from tests.pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
+from tests.support.required import missing
+from tests.support.slowness import GUARD
+from tests.support.talk_command import ROOT
 
 pytestmark = pytest.mark.real
 

@@ -1,31 +1,56 @@
-"""Fixtures for the tests of the client."""
+"""What the tests of this folder share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIClient
-from tests.client.helpers import memory_client, threads_of_package, until
-from tests.client.http_server import ScriptedServer, scripted_server
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fixture
+from tests.support.clients import acting_bot, memory_client
+from tests.support.fake_devices import FakeBackend
+from tests.support.waiting import SOON
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    """An HTTP server whose answers the test scripts."""
-    with scripted_server() as running:
+def old() -> Iterator[RTVIClient]:
+    """A connected client of a bot with actions."""
+    with memory_client(acting_bot) as connected:
+        yield connected
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """The machine of the test's clients."""
+    fake = FakeBackend()
+    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
+    # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
+    monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
+    return fake
+
+
+@pytest.fixture
+def bot() -> Iterator[EmbeddedBot]:
+    """A bot that listens on the loopback interface."""
+    with EmbeddedBot() as running:
         yield running
 
 
 @pytest.fixture
-def client() -> Iterator[RTVIClient]:
-    """A connected client of a bot that is a function."""
-    with memory_client() as connected:
-        yield connected
+def client_of(bot: EmbeddedBot, backend: FakeBackend) -> Iterator[Callable[..., RTVIClient]]:
+    """Makes clients of the bot; all are disconnected after the test."""
+    made: list[RTVIClient] = []
 
+    def make(**options: Any) -> RTVIClient:
+        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), **{"connect_timeout": SOON, **options})
+        made.append(client)
+        return client
 
-@pytest.fixture(autouse=True)
-def _no_threads_before() -> None:
-    """Whatever an earlier test left to end by itself is gone."""
-    until(lambda: not threads_of_package(), 10.0)  # the test that has left some has failed already
+    yield make
+    for client in made:
+        client.disconnect()
+    assert backend.open == []

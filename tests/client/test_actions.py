@@ -29,8 +29,10 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.protocol.dialects import OUTBOUND
-from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, settle, transport_of, until
-from tests.slowness import takes
+from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 RUN: dict[str, Any] = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
 LIST = [
@@ -225,9 +227,9 @@ class TestAnswers:
         for other in ("END", None, "nobody's"):
             bot_says(client, "action-response", {"result": other}, other)
         bot_says(client, "server-response", {"t": "x"}, id_)
-        assert not call.done(0.02)
+        assert call.goes_on(0.02)
         bot_says(client, "action-response", {"result": 1}, id_)
-        assert call.result().data == {"result": 1}
+        assert call.get().data == {"result": 1}
         settle(client)
         assert heard == ["END", None, "nobody's", 1]
 
@@ -241,7 +243,7 @@ class TestAnswers:
         ids = [m.id for m in transport_of(client).sent if m.type == "action"]
         for n in reversed(range(5)):
             bot_says(client, "action-response", {"result": n}, ids[n])
-        assert [call.result().data["result"] for call in calls] == list(range(5))
+        assert [call.get().data["result"] for call in calls] == list(range(5))
 
     @pytest.mark.parametrize("way", WAYS)
     def test_refused(self, client: RTVIClient, way: Callable[..., Any]) -> None:
@@ -282,9 +284,9 @@ class TestAnswers:
                 with pytest.raises(RequestTimeoutError):
                     call()
             waiting = InThread(lambda: client.action(dead, timeout=None))
-            assert not waiting.done(0.15)
+            assert waiting.goes_on(0.15)
             bot_says(client, "action-response", {"result": 1}, transport_of(client).sent[-1].id)
-            assert waiting.result().data == {"result": 1}
+            assert waiting.get().data == {"result": 1}
 
     @pytest.mark.parametrize("data", [None, {}])
     def test_answers_without_a_result(self, client: RTVIClient, bot: ActingBot, data: Any) -> None:
@@ -293,7 +295,7 @@ class TestAnswers:
         call = InThread(lambda: client.action({"service": "llm", "action": "slow"}))
         until(lambda: bot.asked)
         bot_says(client, "action-response", data, transport_of(client).sent[-1].id)
-        assert call.result().data == data
+        assert call.get().data == data
 
     @pytest.mark.parametrize("how", ["action", "stream", "describe"])
     @pytest.mark.parametrize("data", [5, [], "text"])
@@ -391,7 +393,7 @@ class TestWhoCanBeAsked:
 
         with memory_client(bot) as client:
             for call in (client.describe_actions, lambda: client.action(RUN), client.describe_actions):
-                with pytest.raises(UnsupportedFeatureError, match="Unsupported type|refused the type") as caught:
+                with pytest.raises(UnsupportedFeatureError, match=r"Unsupported type|refused the type") as caught:
                     call()
                 assert caught.value.feature == "actions"
             assert len(transport_of(client).sent) == 2

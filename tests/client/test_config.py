@@ -32,9 +32,11 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.protocol import pending_requests
-from tests.client.helpers import SOON, InThread, bot_says, deaf_bot, memory_client, settle, transport_of, until
-from tests.forking import in_child
-from tests.slowness import takes
+from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
+from tests.support.forking import in_child
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 VOICE: list[dict[str, Any]] = [
     {"service": "vad", "options": [{"name": "params", "value": {"stop_secs": 0.3}}]},
@@ -394,9 +396,9 @@ class TestAsking:
                     with takes(1.0), pytest.raises(RequestTimeoutError):
                         call(**options)
             waiting = InThread(lambda: client.get_config(timeout=None))
-            assert not waiting.done(0.2)
+            assert waiting.goes_on(0.2)
             bot_says(client, "config", {"config": VOICE}, transport_of(client).sent[-1].id)
-            assert waiting.result() == config_of("a")
+            assert waiting.get() == config_of("a")
 
     def test_refused(self) -> None:
         """A refusal is a `RequestRejectedError` with the message, and a `message_error`."""
@@ -588,7 +590,7 @@ class TestUpdating:
             threads = [
                 InThread(lambda n=n: [client.update_config(update(f"{n}.{k}")) for k in range(20)]) for n in range(5)
             ]
-            answers = [thread.result() for thread in threads]
+            answers = [thread.get() for thread in threads]
             assert len({answer.id for each in answers for answer in each}) == 100
             settle(client)
         assert heard == ["config", "updated"] * 100

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import array
-import contextlib
-import math
 import struct
 import threading
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, UnsupportedFeatureError, WebSocketTransport
-from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.errors import MissingExtraError, RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -23,54 +19,16 @@ from rtvi_sync.media import (
     MediaDeviceInfo,
     NullSink,
     SilenceSource,
-    TrackData,
 )
 from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
-from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.fake_devices import FakeBackend, FakeInput, info
-from tests.client.helpers import SOON, InThread, threads_of_package, until
-from tests.garbage import collect
-
-
-@pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
-    """The machine of the test's clients."""
-    fake = FakeBackend()
-    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
-    # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
-    monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
-    return fake
-
-
-@pytest.fixture
-def bot() -> Iterator[EmbeddedBot]:
-    with EmbeddedBot() as running:
-        yield running
-
-
-@pytest.fixture
-def client_of(bot: EmbeddedBot, backend: FakeBackend) -> Iterator[Callable[..., RTVIClient]]:
-    """Makes clients of the bot; all are disconnected after the test."""
-    made: list[RTVIClient] = []
-
-    def make(**options: Any) -> RTVIClient:
-        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), **{"connect_timeout": SOON, **options})
-        made.append(client)
-        return client
-
-    yield make
-    for client in made:
-        client.disconnect()
-    assert backend.open == []
-
-
-def heard_by(session: Any) -> set[int]:
-    """The samples that a bot has heard."""
-    return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))
+from tests.support.clients import manager_of
+from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, info
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
 
 
 def say(session: Any, pcm: bytes) -> None:
@@ -106,70 +64,6 @@ def test_lists_without_the_library(client_of: Callable[..., RTVIClient], backend
 # -- before a session -------------------------------------------------------------------------------------------------
 
 
-def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
-    """`init_devices()` opens them and tells of them; levels can be seen; `connect()` goes on with what is open."""
-    client = client_of()
-    told: list[tuple[str, Any]] = []
-    for name in ("mic_updated", "speaker_updated", "media_state_updated", "track_started"):
-        client.on(name, lambda data, name=name: told.append((name, data)))
-    levels: list[AudioLevel] = []
-    client.on("local_audio_level", levels.append)
-    assert client.media_state.mic.state == "uninitialized"
-    assert client.selected_mic is None
-    client.init_devices()
-    assert (client.media_state.mic.state, client.media_state.speaker.state) == ("granted", "granted")
-    assert (client.selected_mic, client.selected_speaker) == (backend.there[0], backend.there[2])
-    until(lambda: len(levels) >= 3)
-    assert levels[-1].level == pytest.approx(1000 / 32768)
-    assert levels[-1].dbfs == pytest.approx(-30.3, abs=0.1)
-    track = client.tracks().local.audio
-    assert track is not None
-    assert next(track.frames()).pcm[:2] == b"\xe8\x03"
-    with client:
-        session = bot.wait_for_session()
-        until(lambda: 1000 in heard_by(session))
-        assert client.tracks().local.audio is track
-    assert backend.opened == ["fake/mic_a", "fake/speaker_a"]
-    assert [data.label for name, data in told if name.endswith("r_updated") or name == "mic_updated"] == [
-        "mic_a",
-        "speaker_a",
-    ]
-    states = [data.mic.state for name, data in told if name == "media_state_updated"]
-    assert states[:2] == ["initializing", "granted"]
-    started = [data for name, data in told if name == "track_started"]
-    assert isinstance(started[0], TrackData)
-    assert (started[0].track, started[0].participant.local) == (track, True)
-
-
-def test_nothing_is_left_without_a_session(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """`disconnect()` closes what `init_devices()` has opened, and it may be opened again; `close()` is for good."""
-    client = client_of()
-    for _ in range(3):
-        client.init_devices()
-        client.init_devices()
-        assert len(backend.open) == 2
-        client.disconnect()
-        assert backend.open == []
-        assert client.tracks().local.audio is None
-    client.init_devices()
-    client.close()
-    assert backend.open == []
-    with pytest.raises(RTVIError, match="closed for good"):
-        client.init_devices()
-
-
-def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
-    """Its devices are closed when it is collected, though a handler refers to it."""
-    client = RTVIClient()
-    client.on("local_audio_level", lambda level, client=client: None)
-    client.init_devices()
-    gone = weakref.ref(client)
-    del client
-    collect()
-    assert gone() is None
-    until(lambda: backend.open == [] and not threads_of_package())
-
-
 def test_what_is_disabled_or_not_carried(backend: FakeBackend, client_of: Callable[..., RTVIClient]) -> None:
     """A muted microphone is not opened, nor is anything for a transport without audio."""
     client_of(enable_mic=False).init_devices()
@@ -178,20 +72,6 @@ def test_what_is_disabled_or_not_carried(backend: FakeBackend, client_of: Callab
     silent.init_devices()
     assert backend.opened == ["fake/speaker_a"]
     silent.disconnect()
-
-
-def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """What is chosen while no device is open is not reported, and leaves nothing to do."""
-    client = client_of()
-    heard: list[MediaDeviceInfo] = []
-    client.on("mic_updated", heard.append)
-    client.init_devices()
-    until(lambda: heard == [backend.there[0]])
-    client.disconnect()
-    client.update_mic("fake/mic_b")
-    assert client.selected_mic == backend.there[1]
-    assert heard == [backend.there[0]]
-    assert client.stats().events_queued == 0
 
 
 def test_without_a_transport(backend: FakeBackend) -> None:
@@ -203,26 +83,6 @@ def test_without_a_transport(backend: FakeBackend) -> None:
     assert backend.open.count("fake/mic_b") == 1
     client.disconnect()
     assert backend.open == []
-
-
-def test_choosing_before_a_session(
-    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
-) -> None:
-    """What is chosen is looked up at once, and opened when it is needed."""
-    client = client_of()
-    with pytest.raises(DeviceError, match=r"'nowhere'.*'fake/mic_a'") as caught:
-        client.update_mic("nowhere")
-    assert caught.value.type == "not-found"
-    client.update_mic("fake/mic_b")
-    client.update_speaker("fake/speaker_b")
-    assert backend.opened == []
-    assert client.selected_mic == backend.there[1]
-    with client:
-        session = bot.wait_for_session()
-        until(lambda: 2000 in heard_by(session))
-    assert backend.opened == ["fake/mic_b", "fake/speaker_b"]
-    client.update_mic(SilenceSource())
-    assert client.selected_mic is None
 
 
 # -- in a session -----------------------------------------------------------------------------------------------------
@@ -547,7 +407,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
     client = client_of()
     with client:
         with client.events():  # who takes everything means nothing in particular
-            client._manager.media._session._hotplug.look()  # type: ignore[union-attr]
+            manager_of(client).media._session._hotplug.look()
             assert watches == []
         with client.events("available_mics_updated", "available_speakers_updated", timeout=SOON) as events:
             until(lambda: len(watches) == 1)
@@ -566,25 +426,6 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
     assert all(watch.closed for watch in watches)
 
 
-def test_cameras_that_come_and_go() -> None:
-    """What there is at first is told, and from then on each change, until it is closed."""
-    there = [info("one", "videoinput")]
-    changes: list[list[MediaDeviceInfo]] = []
-    looked = threading.Semaphore(0)
-
-    def look() -> list[MediaDeviceInfo]:
-        looked.release()
-        return list(there)
-
-    watch = hotplug_module.CameraWatch(changes.append, look, 0.01)
-    for _ in range(3):
-        assert looked.acquire(timeout=SOON)
-    there.append(info("two", "videoinput"))
-    until(lambda: len(changes) == 2)
-    watch.close()
-    assert [[each.label for each in cameras] for cameras in changes] == [["one"], ["one", "two"]]
-
-
 # -- from several threads at once -------------------------------------------------------------------------------------
 
 
@@ -600,7 +441,7 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 
         switching = [InThread(lambda number=number: switch(number)) for number in range(4)]
         for each in switching:
-            each.result()
+            each.get()
         client.enable_mic(True)
         until(lambda: sorted(each[5] for each in backend.open) == ["m", "s"])
         assert client.send_client_request("ping", 1) == 1
@@ -609,81 +450,13 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 # -- at the same time -------------------------------------------------------------------------------------------------
 
 
-def slow_speaker(backend: FakeBackend) -> tuple[threading.Event, threading.Event]:
-    """From now on a speaker opens when the second event says so; the first says that it is about to."""
-    opening, go_on, open_output = threading.Event(), threading.Event(), backend.open_output
-
-    def slowly(*args: Any) -> Any:
-        opening.set()
-        assert go_on.wait(SOON)
-        return open_output(*args)
-
-    backend.open_output = slowly  # type: ignore[method-assign]
-    return opening, go_on
-
-
-def test_devices_that_are_opened_twice_at_once(
-    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
-) -> None:
-    """`connect()` and `init_devices()` wait for the one that is at it, and go on with what it has opened."""
-    opening, go_on = slow_speaker(backend)
-    client = client_of()
-    under_way = [InThread(client.init_devices)]
-    assert opening.wait(SOON)
-    under_way += [InThread(client.init_devices), InThread(client.connect)]
-    threading.Event().wait(0.05)  # they may come to the devices meanwhile; nothing depends on it
-    go_on.set()
-    for each in under_way:
-        each.result()
-    assert client.state == "ready"
-    assert sorted(backend.opened) == ["fake/mic_a", "fake/speaker_a"]
-
-
-def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """A microphone that is unmuted, and another that is chosen, while the speaker is being opened: both count."""
-    opening, go_on = slow_speaker(backend)
-    client = client_of(enable_mic=False)
-    connecting = InThread(client.connect)
-    assert opening.wait(SOON)
-    switching = [InThread(lambda: client.enable_mic(True)), InThread(lambda: client.update_mic("fake/mic_b"))]
-    until(lambda: client.is_mic_enabled)
-    go_on.set()
-    for each in (connecting, *switching):
-        each.result()
-    until(lambda: [each for each in backend.open if "mic" in each] == ["fake/mic_b"])
-    assert client.selected_mic == backend.there[1]
-    assert client.media_state.mic.state == "granted"
-
-
-def test_a_client_is_closed_while_its_devices_are_opened(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing stays open, and the call says why."""
-    entered, go_on = threading.Event(), threading.Event()
-
-    def acquire() -> Any:
-        entered.set()
-        assert go_on.wait(SOON)
-        return acquire_runtime()
-
-    monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_runtime", acquire)
-    client = client_of()
-    opening = InThread(client.init_devices)
-    assert entered.wait(SOON)
-    client.close()
-    go_on.set()
-    with pytest.raises(RTVIError, match="closed for good"):
-        opening.result()
-    assert backend.open == []
-
-
 def test_speech_goes_on_while_the_speaker_is_switched(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Audio that arrives meanwhile comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
-        manager = client._manager.media
+        manager = manager_of(client).media
         say(session, struct.pack("<h", 1) * 240_000)
         until(lambda: client.stats().audio_received > 9.99)
         write, written = DeviceSpeaker.write, threading.Event()
@@ -699,7 +472,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
         assert written.wait(SOON)
         manager.interrupt()
         manager.receive_audio(struct.pack("<h", 2) * 24_000, 24000, 1)
-        switching.result()
+        switching.get()
         until(lambda: struct.pack("<h", 2) * 9600 in backend.heard.get("fake/speaker_b", b""))
         until(lambda: backend.heard["fake/speaker_b"].endswith(bytes(19200)))
         assert struct.pack("<h", 1) * 4800 not in backend.heard["fake/speaker_b"]
@@ -780,29 +553,6 @@ def test_a_transport_that_fails_to_send(bot: EmbeddedBot, backend: FakeBackend, 
 # -- small things -----------------------------------------------------------------------------------------------------
 
 
-def test_devices_that_cannot_be_had_leave_nothing(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """Not even a thread."""
-    before = set(threads_of_package())
-    client = client_of(speaker="nowhere")
-    with pytest.raises(DeviceError, match="nowhere"):
-        client.init_devices()
-    assert backend.open == []
-    until(lambda: set(threads_of_package()) == before)
-
-
-def test_a_device_that_hangs_before_a_session(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is noticed there, too."""
-    go_on, read = threading.Event(), FakeInput.read
-    client = client_of(speaker=NullSink())
-    with client.events("device_error", timeout=SOON) as events:
-        client.init_devices()
-        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
-        assert next(events).data.devices == ("mic",)
-    go_on.set()
-
-
 def test_a_source_in_place_of_a_device_that_failed(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
     """All is well then; and the track tells where the sound comes from."""
     with client_of() as client:
@@ -816,59 +566,3 @@ def test_a_source_in_place_of_a_device_that_failed(client_of: Callable[..., RTVI
         client.update_mic(SilenceSource())
         assert client.media_state.mic.state == "granted"
         assert track.label == "SilenceSource"
-
-
-def test_who_lacks_a_device_hears_of_new_ones(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one who begins to listen when it turns out that there is none."""
-    watches: list[Any] = []
-
-    class Watch:
-        def __init__(self, on_change: Any) -> None:
-            watches.append(self)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
-    backend.there.clear()
-    with client_of() as client:
-        threading.Event().wait(0.4)  # without a listener
-        with client.events("available_mics_updated"):
-            until(lambda: len(watches) == 1)
-
-
-@pytest.mark.parametrize("call", ["connect", "init_devices", "enable_mic"])
-def test_nothing_is_opened_after_the_end(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """A call that is about to open a device when the session ends leaves the microphone closed."""
-    entered, go_on = threading.Event(), threading.Event()
-    name = "_prepare" if call == "enable_mic" else "prepare"
-    prepare = getattr(MediaManager, name)
-
-    def late(manager: MediaManager, *args: Any, **options: Any) -> None:
-        entered.set()
-        assert go_on.wait(SOON)
-        prepare(manager, *args, **options)
-
-    client = client_of(enable_mic=call == "connect", speaker=NullSink())
-    if call != "connect":
-        client.connect()
-    monkeypatch.setattr(MediaManager, name, late)
-    calls = {
-        "connect": client.connect,
-        "init_devices": client.init_devices,
-        "enable_mic": lambda: client.enable_mic(True),
-    }
-    if call == "init_devices":
-        client._manager.media.settings.mic = True
-    opening = InThread(calls[call])
-    assert entered.wait(SOON)
-    client.disconnect()
-    go_on.set()
-    with contextlib.suppress(RTVIError):
-        opening.result()
-    assert backend.open == []
-    assert client.tracks().local.audio is None

@@ -17,8 +17,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import SOON
-from tests.client.http_server import Answer, ScriptedServer
+from tests.support.http_server import Answer, ScriptedServer
+from tests.support.waiting import SOON
 
 QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": SOON}
 SECRET = "hush-hush"

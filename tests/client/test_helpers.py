@@ -5,26 +5,22 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 
 from rtvi_sync import (
-    BotNotReadyError,
-    FunctionCall,
-    LLMFunctionCallData,
     LLMHelper,
-    MemoryTransport,
-    RequestRejectedError,
-    RequestTimeoutError,
     RTVIClient,
     RTVIClientHelper,
     RTVIError,
     RTVIMessage,
 )
-from tests.client.helpers import SOON, InThread, bot_says, memory_client, say, settle, transport_of, until
-from tests.garbage import collect
+from tests.support.clients import bot_says, memory_client, say, settle
+from tests.support.garbage import collect
+from tests.support.threads import InThread
+from tests.support.waiting import SOON
 
 
 class SearchHelper(RTVIClientHelper):
@@ -63,27 +59,6 @@ class AllHelper(RTVIClientHelper):
 
     def get_message_types(self) -> list[str]:
         return self.wanted
-
-
-def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """A bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
-    if message.type == "client-ready":
-        yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
-    elif message.type == "action":
-        name = message.data["action"]
-        if name == "nosuch":
-            yield RTVIMessage("error-response", {"error": "no"}, message.id)
-        elif name != "dead":
-            arguments = {argument["name"]: argument["value"] for argument in message.data["arguments"]}
-            result = [message.data["service"], name, arguments]
-            yield RTVIMessage("action-response", {"result": result}, message.id)
-
-
-@pytest.fixture
-def old() -> Iterable[RTVIClient]:
-    """A connected client of a bot with actions."""
-    with memory_client(acting_bot) as connected:
-        yield connected
 
 
 class TestRegistration:
@@ -224,7 +199,7 @@ class TestRegistration:
             return True
 
         threads = [InThread(register) for _ in range(8)]
-        assert sum(thread.result() for thread in threads) == 1
+        assert sum(thread.get() for thread in threads) == 1
         bot_says(client, "search-result", 1)
         settle(client)
         helper = client.get_helper("search")
@@ -443,117 +418,8 @@ class TestEvents:
         assert heard == [1]
 
 
-class TestCalls:
+class TestCallsOfOnesOwn:
     def test_of_a_user(self, old: RTVIClient) -> None:
         """Its methods call actions of its service."""
         helper = old.register_helper("web", SearchHelper())
         assert helper.search("cats") == ["web", "search", {"text": "cats"}]
-
-    @pytest.mark.parametrize(
-        ("call", "result"),
-        [
-            (lambda llm: llm.get_context(), ["llm", "get_context", {}]),
-            (
-                lambda llm: llm.set_context([{"role": "user", "content": "a"}]),
-                ["llm", "set_context", {"messages": [{"role": "user", "content": "a"}], "interrupt": False}],
-            ),
-            (
-                lambda llm: llm.set_context({"messages": [{"role": "user", "content": "a"}]}, interrupt=True),
-                ["llm", "set_context", {"messages": [{"role": "user", "content": "a"}], "interrupt": True}],
-            ),
-            (
-                lambda llm: llm.append_to_messages({"role": "user", "content": "a"}),
-                [
-                    "llm",
-                    "append_to_messages",
-                    {"messages": [{"role": "user", "content": "a"}], "run_immediately": False},
-                ],
-            ),
-            (
-                lambda llm: llm.append_to_messages(({"role": "user"}, {"role": "assistant"}), run_immediately=True),
-                [
-                    "llm",
-                    "append_to_messages",
-                    {"messages": [{"role": "user"}, {"role": "assistant"}], "run_immediately": True},
-                ],
-            ),
-            (lambda llm: llm.run(), ["llm", "run", {"interrupt": False}]),
-            (lambda llm: llm.run(interrupt=True), ["llm", "run", {"interrupt": True}]),
-        ],
-    )
-    def test_of_the_language_model(self, old: RTVIClient, call: Callable[[LLMHelper], Any], result: Any) -> None:
-        """Each returns the action's result."""
-        assert call(old.register_helper("llm", LLMHelper())) == result
-
-    def test_another_service(self, old: RTVIClient) -> None:
-        """It serves what it is registered for."""
-        assert old.register_helper("llm2", LLMHelper()).run() == ["llm2", "run", {"interrupt": False}]
-
-    def test_errors(self, old: RTVIClient) -> None:
-        """They are those of `action()`, with the same time-outs."""
-        llm = old.register_helper("llm", LLMHelper())
-        with pytest.raises(RequestTimeoutError):
-            llm._call("dead", {}, 0.05)
-        with pytest.raises(RequestRejectedError):
-            llm._call("nosuch", {}, None)
-        transport_of(old)._bot = lambda transport, message: None
-        for call in (llm.get_context, llm.run, functools.partial(llm.set_context, [])):
-            with pytest.raises(RequestTimeoutError):
-                call(timeout=0.02)
-        with pytest.raises(RequestTimeoutError):
-            llm.append_to_messages([], timeout=0.02)
-
-    def test_without_a_bot(self) -> None:
-        """As of `action()`: while connecting there is none yet."""
-        client = memory_client(lambda transport, message: None)
-        llm = client.register_helper("llm", LLMHelper())
-        connecting = InThread(client.connect)
-        until(lambda: client.connected)
-        with pytest.raises(BotNotReadyError):
-            llm.run()
-        client.disconnect()
-        connecting.error()
-
-
-class TestLanguageModel:
-    def test_events(self, client: RTVIClient) -> None:
-        """Its three messages are events of its own, typed, beside those of the client."""
-        heard: list[Any] = []
-        llm = client.register_helper("llm", LLMHelper({"on_llm_function_call": heard.append}))
-        llm.on("llm_function_call_start", lambda data: heard.append(data.function_name))
-        llm.on("llmJsonCompletion", heard.append)
-        client.on("llm_json_completion", lambda data: heard.append(("client", data)))
-        data = {"function_name": "tool", "tool_call_id": "1", "args": {"q": 1}}
-        bot_says(client, "llm-function-call-start", {"function_name": "tool"})
-        bot_says(client, "llm-function-call", data)
-        bot_says(client, "llm-json-completion", "{}")
-        settle(client)
-        call = LLMFunctionCallData(tool_call_id="1", function_name="tool", arguments={"q": 1})
-        assert heard[:2] == ["tool", call]
-        assert set(map(str, heard[2:])) == {"{}", "('client', '{}')"}
-
-    def test_handle_function_call(self, client: RTVIClient) -> None:
-        """Its function gets the calls that have none of their own."""
-        llm = client.register_helper("llm", LLMHelper())
-        llm.handle_function_call(lambda call: {"of": call.function_name})
-        client.register_function_call_handler("own", lambda call: {"own": True})
-        for id_, name in (("1", "tool"), ("2", "own")):
-            bot_says(client, "llm-function-call", {"function_name": name, "tool_call_id": id_, "args": {}})
-        until(lambda: len(transport_of(client).sent) == 3)
-        results = {m.data["tool_call_id"]: m.data["result"] for m in transport_of(client).sent[1:]}
-        assert results == {"1": {"of": "tool"}, "2": {"own": True}}
-
-    def test_its_function_goes_with_it(self, client: RTVIClient) -> None:
-        """Let go, it handles no call any more; the program's own function stays, if the helper has none."""
-
-        def ours(call: FunctionCall) -> str:
-            return "ours"
-
-        functions = client._dispatcher.functions
-        client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
-        client.unregister_helper("llm")
-        assert None not in functions
-        client.register_helper("llm", LLMHelper())
-        client.register_function_call_handler(None, ours)
-        client.unregister_helper("llm")
-        assert functions[None] is ours

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from rtvi_sync import ClientStats, MemoryTransport, RTVIClient
 from rtvi_sync.testing import EmbeddedBot
-from tests.client.helpers import InThread, memory_client, until, websocket_client
-from tests.forking import in_child
+from tests.support.clients import memory_client, websocket_client
+from tests.support.forking import in_child
+from tests.support.threads import InThread
+from tests.support.waiting import until
 
 
 def test_it_may_always_be_asked() -> None:
@@ -43,7 +45,7 @@ def test_what_threads_send_is_counted_together() -> None:
     with client:
         threads = [InThread(lambda: [client.send_text("x") for _ in range(200)]) for _ in range(5)]
         for thread in threads:
-            thread.result()
+            thread.get()
         assert client.stats().messages_sent == 1000
 
 

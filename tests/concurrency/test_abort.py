@@ -14,9 +14,9 @@ import pytest
 
 from rtvi_sync.concurrency.abort import AbortController, AbortSignal
 from rtvi_sync.concurrency.deadline import Deadline
-
-from ..forking import in_child
-from ..loopback import LIMIT, black_hole, running, serving, trusting
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT, black_hole, serving, trusting
+from tests.support.threads import running
 
 
 class AbortedError(Exception):

@@ -10,8 +10,8 @@ import pytest
 
 from rtvi_sync.concurrency import deadline as module
 from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
-
-from ..loopback import LIMIT, running
+from tests.support.loopback import LIMIT
+from tests.support.threads import running
 
 
 class Clock:

@@ -13,9 +13,9 @@ from rtvi_sync.concurrency import descriptors
 from rtvi_sync.concurrency.descriptors import DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
+from tests.support.garbage import collect
+from tests.support.loopback import LIMIT
 
-from ..garbage import collect
-from ..loopback import LIMIT
 from .test_io_thread import SELECTORS, Line, io, on  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.close() closes")

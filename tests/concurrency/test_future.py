@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 def test_the_first_outcome_counts():

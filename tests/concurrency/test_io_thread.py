@@ -18,11 +18,11 @@ from rtvi_sync.concurrency import io_thread as module
 from rtvi_sync.concurrency.descriptors import DONT_WAIT, DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError
-from tests.client.helpers import until
-
-from ..forking import in_child
-from ..garbage import collect
-from ..loopback import LIMIT, running
+from tests.support.forking import in_child
+from tests.support.garbage import collect
+from tests.support.loopback import LIMIT
+from tests.support.threads import running
+from tests.support.waiting import until
 
 SELECTORS = [
     getattr(selectors, name)

@@ -25,11 +25,12 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch, Notifier, forget_sleepless, sleepless
 from rtvi_sync.errors import WouldDeadlockError
 from rtvi_sync.session.dispatcher import Dispatcher
-
-from ..client.helpers import run_python, until
-from ..forking import in_child
-from ..loopback import LIMIT, running
-from ..slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT
+from tests.support.processes import run_python
+from tests.support.slowness import GUARD
+from tests.support.threads import running
+from tests.support.waiting import until
 
 
 class StruckError(BaseException):

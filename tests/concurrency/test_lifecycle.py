@@ -23,11 +23,10 @@ from rtvi_sync.concurrency.lifecycle import (
     start_thread,
     unregister_for_exit,
 )
-from tests.slowness import GUARD
-
-from ..forking import in_child
-from ..garbage import collect
-from ..loopback import LIMIT
+from tests.support.forking import in_child
+from tests.support.garbage import collect
+from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 
 
 class Thing:

@@ -13,11 +13,10 @@ from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.pool_task import PoolTask
-
-from ..client.helpers import until
-from ..forking import in_child
-from ..garbage import collect
-from ..loopback import LIMIT
+from tests.support.forking import in_child
+from tests.support.garbage import collect
+from tests.support.loopback import LIMIT
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,10 @@ from rtvi_sync.concurrency import runtime as module
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
-
-from ..client.helpers import until
-from ..conftest import package_threads
-from ..forking import in_child
-from ..loopback import LIMIT, running
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT
+from tests.support.threads import package_threads, running
+from tests.support.waiting import until
 
 
 def answers(runtime: Runtime) -> bool:

@@ -16,11 +16,10 @@ from rtvi_sync.concurrency.latch import sleepless
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.concurrency.serial_queue import QueueOverflow, SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
-
-from ..client.helpers import until
-from ..conftest import package_threads
-from ..forking import in_child
-from ..loopback import LIMIT, running
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT
+from tests.support.threads import package_threads, running
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -176,7 +175,7 @@ def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
     queue, done = SerialQueue(), threading.Event()
     queue.post(done.set, workers)
     with running(workers.threads) as asking:
-        assert asking.should_retry(0.05)
+        assert asking.goes_on(0.05)
         begin.set()
         (thread,) = asking.get()
     assert done.wait(LIMIT)

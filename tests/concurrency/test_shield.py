@@ -16,10 +16,9 @@ import pytest
 from rtvi_sync.concurrency import lifecycle, shield
 from rtvi_sync.concurrency import pool_task as job
 from rtvi_sync.concurrency.shield import shielded
-
-from ..client.helpers import until
-from ..conftest import package_threads
-from ..loopback import LIMIT, running
+from tests.support.loopback import LIMIT
+from tests.support.threads import package_threads, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers")
 

@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.timer_thread import ScheduledTask, TimerThread
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 LIMIT = GUARD
 

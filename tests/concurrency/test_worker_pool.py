@@ -13,10 +13,10 @@ from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT
+from tests.support.waiting import until
 
-from ..client.helpers import until
-from ..forking import in_child
-from ..loopback import LIMIT
 from .test_io_thread import on
 from .test_serial_queue import Blocker, drained
 

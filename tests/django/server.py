@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 import psutil
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "samples" / "django_app"

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, faults
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import running
 
-from ..loopback import running
 from .server import Browser, Gunicorn, Reply
 
 SECRET = "hush-hush-hush"
@@ -163,7 +163,7 @@ def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: Gunic
         assert bot.asked.acquire(timeout=GUARD)
         for worker in old:
             worker.terminate()
-        assert waiting.should_retry(0.1)
+        assert waiting.goes_on(0.1)
         bot.may_answer.set()
         answered, timed_out = waiting.get(), hopeless.get()
     assert isinstance(answered, Reply)

@@ -13,15 +13,9 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.processes import free_port
 
 from .server import LIMIT, ROOT, Browser, environ
-
-
-def free_port() -> int:
-    """Return one without a server."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:

@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import NullSink
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 

@@ -16,10 +16,9 @@ import httpx
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD
-
-from ..required import missing
-from .test_sample import free_port
+from tests.support.processes import free_port
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

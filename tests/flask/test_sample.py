@@ -12,7 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ..loopback import LIMIT
+from tests.support.loopback import LIMIT
+from tests.support.processes import free_port
+
 from .browser import SAME_ORIGIN, wait_until_ready
 
 ROOT = Path(__file__).parents[2]
@@ -21,15 +23,6 @@ import runpy, sys
 sys.modules["gunicorn"] = None
 runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
 """
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextmanager

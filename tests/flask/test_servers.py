@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 from .browser import SAME_ORIGIN, Stream, wait_until_ready
 from .site import HEARTBEAT

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import itertools
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.processes import free_port
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 USERS, CALLS = 4, 6
@@ -24,12 +24,6 @@ LIMIT = GUARD
 
 Counts = dict[tuple[str, str], tuple[int, int]]
 Failures = dict[tuple[str, str, str], int]
-
-
-def free_port() -> str:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -52,7 +46,7 @@ def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failure
     command = [sys.executable, "-m", "locust", "-f", "tests/locust/locustfile.py", "--host", url]
     test = ["--headless", f"--users={USERS}", "--spawn-rate=100", "--run-time=50s", f"--csv={folder / 'run'}"]
     bind, reach = ["--master-bind-host=127.0.0.1", "--master-bind-port"], ["--master-host=127.0.0.1", "--master-port"]
-    port = free_port()
+    port = str(free_port())
     if forked:
         parts = [["--processes=2", *test, *bind, port, *reach, port]]
     else:
@@ -162,7 +156,7 @@ def test_the_sample(tmp_path: Path) -> None:
     """`samples/load_test` says how it is called, tests its own bot by two workers, and keeps what Locust is told to."""
     entry = ROOT / "samples" / "load_test" / "__main__.py"
     assert "python3 run.py sample load_test --url ws://" in entry.read_text(encoding="utf-8")
-    port = free_port()
+    port = str(free_port())
     ports = ["--master-bind-port", port, "--master-port", port]
     options = ["--users=4", "--spawn-rate=100", "--run-time=10s", f"--csv={tmp_path / 'run'}", *ports]
     done = subprocess.run(

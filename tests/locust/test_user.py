@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,7 +25,7 @@ from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 SOON = GUARD
 

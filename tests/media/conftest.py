@@ -6,7 +6,6 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +16,8 @@ from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.media.devices import opencv_backend
 from rtvi_sync.media.manager import MediaManager
-from tests.slowness import GUARD
+from tests.support import waiting
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 
@@ -175,15 +175,8 @@ def talk(timer):
 
 @pytest.fixture
 def until():
-    """Return `until(condition)`, which waits up to 5 s for the condition."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            assert time.monotonic() < deadline, "the condition never held"
-            threading.Event().wait(0.001)
-
-    return wait
+    """`until(condition)` lets other threads run until it holds."""
+    return waiting.until
 
 
 @pytest.fixture

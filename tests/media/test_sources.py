@@ -11,7 +11,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 
 def write_wav(path, data: bytes, rate: int = 16000, channels: int = 1) -> None:

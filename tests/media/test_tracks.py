@@ -10,10 +10,9 @@ import pytest
 
 from rtvi_sync.errors import MissingExtraError
 from rtvi_sync.media import AudioFrame, AudioTrack, ToneSource, Tracks, VideoFrame, VideoTrack
-from tests.garbage import collect
-from tests.slowness import GUARD
-
-from .fake_camera import number_of, picture
+from tests.support.fake_camera import number_of, picture
+from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 FRAME = bytes(range(2)) * 480

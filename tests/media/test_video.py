@@ -13,10 +13,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import FileVideoSource, ScreenSource, VideoFrame
 from rtvi_sync.media.video import Pace
-from tests.slowness import Stopwatch, takes
-
-from .fake_camera import LIMIT, Shoot
-from .real_video import opencv, write_film, xvfb
+from tests.support.fake_camera import LIMIT, Shoot
+from tests.support.real_video import opencv, write_film, xvfb
+from tests.support.slowness import Stopwatch, takes
 
 
 def shade(frame: VideoFrame) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 LIMIT = GUARD

@@ -30,7 +30,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 MARKUP = "<img src=x onerror=alert(1)>"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .kernel import CellError, Kernel, running_kernel
 

@@ -16,7 +16,7 @@ from IPython.core.displaypub import DisplayPublisher
 
 from rtvi_sync.notebook import live
 from rtvi_sync.notebook.live import INTERVAL, LiveOutput
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
 
 
 class Kernel:

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "samples" / "notebook" / "conversation.ipynb"

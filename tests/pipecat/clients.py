@@ -10,7 +10,7 @@ import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 

@@ -15,9 +15,8 @@ import attrs
 import httpx
 import pytest
 
-from tests.slowness import GUARD
-
-from ..required import missing
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
 _BOTS = Path(__file__).parent / "bots"
 # Kind of bot -> version of Pipecat, program with its arguments

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 READY = {"version": "2.2.0", "about": {"library": "raw client"}}
 CHUNK_BYTES = 1280

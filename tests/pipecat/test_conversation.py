@@ -15,7 +15,7 @@ from rtvi_sync import (
     RTVIMessage,
 )
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, ToneSource
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .clients import client_of
 from .conftest import BotServer

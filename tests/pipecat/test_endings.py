@@ -21,10 +21,10 @@ from rtvi_sync import (
     StartBotError,
     WebSocketTransport,
 )
-from tests.slowness import GUARD, takes
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import open_descriptors, package_threads
+from tests.support.waiting import until
 
-from ..client.helpers import until
-from ..conftest import open_descriptors, package_threads
 from .clients import client_of
 from .conftest import BotServer
 
@@ -194,7 +194,7 @@ def test_a_lost_session_comes_back(pipecat_process: Callable[..., BotServer], pi
     with client:
         for times, how in enumerate((drop, kill), 1):
             how(server)
-            until(lambda times=times: client.stats().reconnects == times, GUARD)
+            until(lambda times=times: client.stats().reconnects == times)
             assert client.state.value == "ready"
         assert pipecat_echo.live_sessions(expected=1) == 1
     assert not package_threads()

@@ -16,7 +16,7 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.media import NullSink, SilenceSource
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 

@@ -11,8 +11,8 @@ import pytest
 from rtvi_sync import WebSocketTransport
 from rtvi_sync.media import BytesSource, WavSink
 from rtvi_sync.testing import FaultProxy, faults
+from tests.support.waiting import until
 
-from ..client.helpers import until
 from .clients import client_of
 from .conftest import BotServer
 
@@ -33,9 +33,9 @@ def test_a_line_that_stands_still(pipecat_echo: BotServer, tmp_path: Path, secon
             until(lambda: client.stats().audio_received > 1.0)
             hole = proxy.connections[0].inject(faults.BlackHole(), "to_client")
             begun = client.stats().audio_sent  # in real time: the clock of this test
-            until(lambda: client.stats().audio_sent - begun > stalled, 10 * stalled)
+            until(lambda: client.stats().audio_sent - begun > stalled, timeout=10 * stalled)
             hole.lift()
-            until(lambda: client.stats().audio_received >= seconds, 10 * seconds)
+            until(lambda: client.stats().audio_received >= seconds, timeout=10 * seconds)
         assert client.stats().speaker_dropped_seconds == 0
     with wave.open(str(path)) as reader:
         kept = reader.readframes(reader.getnframes())

@@ -28,7 +28,7 @@ from rtvi_sync.protocol.frames import (
     encode_message,
     match_message_frame,
 )
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 uint64, uint32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 text = st.text(st.characters(exclude_categories=["Cs"]))

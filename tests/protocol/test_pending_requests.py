@@ -14,7 +14,7 @@ from rtvi_sync.concurrency.future import Future
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol import pending_requests as module
 from rtvi_sync.protocol.pending_requests import PendingRequests
-from tests.slowness import GUARD
+from tests.support.slowness import GUARD
 
 LIMIT = GUARD
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import httpx
 import pytest
@@ -11,21 +10,14 @@ import pytest
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
+from tests.support.environment import no_environment  # noqa: F401 - a fixture
+from tests.support.loopback import trusting
 
-from ..loopback import trusting
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
 
 
 class AbandonedError(Exception):
     """The attempt of a test was abandoned."""
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch):
-    """No proxy, .netrc or certificate of the machine takes part."""
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name in ("NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

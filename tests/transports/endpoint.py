@@ -7,7 +7,7 @@ import gzip
 import select
 import threading
 
-from ..loopback import Server
+from tests.support.loopback import Server
 
 
 class Endpoint(Server):

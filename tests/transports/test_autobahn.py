@@ -20,9 +20,8 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from rtvi_sync.transports.websocket_handshake import open_websocket
-from tests.slowness import GUARD
-
-from ..required import missing
+from tests.support.required import missing
+from tests.support.slowness import GUARD
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 

@@ -14,8 +14,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports import happy_eyeballs
 from rtvi_sync.transports.net import Network, open_stream, open_tcp, parse_url
 from rtvi_sync.transports.tls import explain
+from tests.support.loopback import LIMIT, Server, black_hole
+from tests.support.threads import running
 
-from ..loopback import LIMIT, Server, black_hole, running
 from .conftest import AbandonedError
 
 REFUSED = ("127.0.0.1", 9)

@@ -18,8 +18,9 @@ from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.transports import http, net
 from rtvi_sync.transports.http import MAX_BODY_BYTES, MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.net import Network
+from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
+from tests.support.threads import running
 
-from ..loopback import LIMIT, Proxy, Server, black_hole, running, serving, trusting
 from .conftest import AbandonedError
 from .endpoint import PHASES, Endpoint, Slow, answering, bomb, drip, silent
 
@@ -701,7 +702,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     controller = AbortController(deadline, AbandonedError)
     with Slow(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
         assert server.reached.wait(LIMIT)
-        assert posting.should_retry(1.0 + net._GRACE / 3)
+        assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

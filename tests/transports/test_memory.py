@@ -17,8 +17,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import BytesSink, BytesSource, VideoFrame
 from rtvi_sync.transports.base import TransportOptions
-
-from ..loopback import LIMIT
+from tests.support.loopback import LIMIT
 
 
 @pytest.fixture

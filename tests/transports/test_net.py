@@ -32,8 +32,9 @@ from rtvi_sync.transports.net import (
     socket_timeout,
 )
 from rtvi_sync.transports.tls import NoTLSError
+from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
+from tests.support.threads import running
 
-from ..loopback import LIMIT, Proxy, Server, black_hole, running, serving, trusting
 from .conftest import AbandonedError
 
 HOLE_ADDRESS = ("127.0.0.1", 9)
@@ -265,7 +266,7 @@ def test_whoever_set_the_limit_says_what_happened():
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
-        assert opening.should_retry(1.0 + net._GRACE / 3)
+        assert opening.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.transports.tls import wrap_socket
-
-from ..loopback import LIMIT, serving, trusting
+from tests.support.loopback import LIMIT, serving, trusting
 
 
 @pytest.mark.parametrize("server_side", [False, True])

@@ -30,9 +30,10 @@ from rtvi_sync.transports import websocket as module
 from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket import WebSocketTransport
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT, Server, serving, trusting
+from tests.support.threads import running
 
-from ..forking import in_child
-from ..loopback import LIMIT, Server, running, serving, trusting
 from .conftest import AbandonedError
 from .test_websocket_connection import Bot
 from .test_websocket_frames import BINARY, CLOSE, TEXT, frame

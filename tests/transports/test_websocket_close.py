@@ -19,9 +19,11 @@ from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.transports import websocket as module
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+from tests.support.clients import session_of, transport_of
+from tests.support.loopback import trusting
+from tests.support.threads import running
+from tests.support.waiting import until
 
-from ..client.helpers import until
-from ..loopback import running, trusting
 from .test_websocket import BotServer, server  # noqa: F401 - a fixture
 from .test_websocket_connection import MB, Bot, tcp_pair
 from .test_websocket_frames import BINARY, CLOSE, PONG, frame
@@ -102,7 +104,7 @@ def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
 
 def test_a_transport_that_says_what_was_lost(caplog):
     """A transport of the application's says so by raising `DisconnectedError`; another session can follow."""
-    from tests.client.helpers import memory_client, transport_of
+    from tests.support.clients import memory_client
 
     client, ends = memory_client(), []
     client.on("disconnected", ends.append)
@@ -127,7 +129,7 @@ def test_a_transport_that_says_what_was_lost(caplog):
 def test_the_exit_leaves_less_time():
     """`time_to_close()` stays below the limit that the end of the session has, at the exit of the interpreter too."""
     from rtvi_sync.concurrency.deadline import Deadline
-    from tests.client.helpers import memory_client, transport_of
+    from tests.support.clients import memory_client
 
     client, times = memory_client(), []
     transport = transport_of(client)
@@ -136,7 +138,7 @@ def test_the_exit_leaves_less_time():
     client.connect()
     client.disconnect()
     client.connect()
-    client._manager.session().at_exit(Deadline(1.0))
+    session_of(client).at_exit(Deadline(1.0))
     assert 1.0 < times[0] < 4.0
     assert 0.0 < times[1] < 1.0
 

@@ -18,11 +18,12 @@ from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
-from tests.slowness import takes
+from tests.support.forking import in_child
+from tests.support.loopback import LIMIT, serving, trusting
+from tests.support.slowness import takes
+from tests.support.threads import running
+from tests.support.waiting import until
 
-from ..client.helpers import until
-from ..forking import in_child
-from ..loopback import LIMIT, running, serving, trusting
 from .test_websocket_frames import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame
 
 MB = 1024 * 1024

@@ -20,9 +20,9 @@ from websockets.streams import StreamReader
 
 from rtvi_sync.transports import websocket_frames as module
 from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
-from tests.slowness import GUARD
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
 
-from ..forking import in_child
 from .oracle import OracleReader
 
 TEXT, BINARY, CONT, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10

@@ -23,8 +23,9 @@ from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports import net
 from rtvi_sync.transports.net import USER_AGENT, Network, parse_url
 from rtvi_sync.transports.websocket_handshake import open_websocket
+from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.threads import running
 
-from ..loopback import LIMIT, Peer, Proxy, Server, black_hole, running, serving, trusting
 from .conftest import AbandonedError
 
 
@@ -585,7 +586,7 @@ def test_whoever_set_the_limit_says_what_happened():
         assert url is not None
         with running(lambda: open_websocket(url, {}, Network(proxy=False), controller.signal)) as opening:
             assert server.reached.wait(LIMIT)
-            assert opening.should_retry(1.0 + net._GRACE / 3)
+            assert opening.goes_on(1.0 + net._GRACE / 3)
             assert deadline.expired
             controller.abort()
             with pytest.raises(AbandonedError):

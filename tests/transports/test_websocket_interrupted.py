@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..loopback import LIMIT
+from tests.support.loopback import LIMIT
 
 ROOT = Path(__file__).parents[2]
 

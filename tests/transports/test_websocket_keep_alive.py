@@ -17,9 +17,11 @@ from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
+from tests.support.loopback import LIMIT
+from tests.support.processes import python
+from tests.support.threads import running
+from tests.support.waiting import until
 
-from ..client.helpers import python, until
-from ..loopback import LIMIT, running
 from .test_websocket import BotServer
 from .test_websocket_connection import BINARY, Bot, Client, blocked, on
 from .test_websocket_frames import CLOSE, PING, PONG, frame

@@ -12,8 +12,9 @@ import pytest
 
 from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+from tests.support.loopback import LIMIT
+from tests.support.threads import running
 
-from ..loopback import LIMIT, running
 from .test_websocket_connection import MB, tcp_pair
 
 

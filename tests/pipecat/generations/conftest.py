@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from rtvi_sync import RTVIClient
-
-from ..clients import client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import client_of
+from tests.pipecat.conftest import BotServer
 
 
 @pytest.fixture(params=["pipecat_configured_0_3", "pipecat_configured_1_2"])

@@ -9,10 +9,9 @@ import attrs
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage
 from rtvi_sync.media import ToneSource
-from tests.slowness import GUARD
-
-from ..clients import Watch, as_list, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, as_list, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 
 # A word, and then the silence that ends the turn
 SPEECH_SECONDS = 0.4

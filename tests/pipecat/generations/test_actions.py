@@ -18,10 +18,9 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from tests.slowness import GUARD, takes
-
-from ..clients import Watch, as_list, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, as_list, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD, takes
 
 HELLO = {"role": "user", "content": "Hello"}
 

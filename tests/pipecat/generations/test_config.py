@@ -15,10 +15,9 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.messages import ConfigDescription, ConfigOption, OptionDescription, RTVIClientConfigOption
-from tests.slowness import GUARD
-
-from ..clients import Watch, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 
 SYSTEM = [{"role": "system", "content": "You repeat what you hear."}]
 CONFIG = [

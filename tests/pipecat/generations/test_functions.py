@@ -11,10 +11,9 @@ import attrs
 import pytest
 
 from rtvi_sync import FunctionCall, LLMHelper, RTVIClient, RTVIEvent, RTVIMessage
-from tests.slowness import GUARD
-
-from ..clients import Watch, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 
 
 @attrs.frozen

@@ -13,10 +13,9 @@ from rtvi_sync.messages import (
     UIJobGroupStartedEnvelope,
     UIJobUpdateEnvelope,
 )
-from tests.slowness import GUARD
-
-from ..clients import Watch, ask_until, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, ask_until, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.matrix
 

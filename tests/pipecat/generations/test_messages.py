@@ -40,8 +40,8 @@ from rtvi_sync.messages import (
     UIJobUpdateEnvelope,
 )
 from rtvi_sync.protocol.dialects import INBOUND, MessageSpec
+from tests.pipecat.conftest import Shared
 
-from ..conftest import Shared
 from .showing import KINDS, show_everything
 
 # Pipecat -> the protocol version that it speaks

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, UnsupportedFeatureError
-from tests.slowness import GUARD
-
-from ..clients import Watch, ask_until, client_of
-from ..conftest import BotServer
+from tests.pipecat.clients import Watch, ask_until, client_of
+from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 
 TREE = {"root": {"ref": "e1", "role": "main", "children": []}, "captured_at": 1}
 

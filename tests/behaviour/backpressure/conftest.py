@@ -1,0 +1,57 @@
+"""A bot in a process of its own, and clients of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.media import NullSink, SilenceSource
+from tests.support.slowness import GUARD
+from tests.support.waiting import SOON
+
+ROOT = Path(__file__).parents[3]
+# The size of a burst in messages on a machine that does other things as well.
+PATIENCE = GUARD
+
+
+@attrs.frozen
+class BotProcess:
+    """A flooding bot. Stopped, it is what a frozen machine is: its kernel takes a little, it takes nothing."""
+
+    ws_url: str
+    process: subprocess.Popen[str]
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture
+def bot() -> Iterator[BotProcess]:
+    """A flooding bot in a process of its own, so that the memory of the test's is the client's."""
+    command = [sys.executable, "-m", "tests.behaviour.backpressure.flooding_bot"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environ) as process:
+        assert process.stdout is not None
+        try:
+            yield BotProcess(process.stdout.readline().strip(), process)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+
+
+def client_of(bot: BotProcess, *, transport: dict[str, Any] | None = None, **options: Any) -> RTVIClient:
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "enable_mic": False, "connect_timeout": SOON, **options}
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url, **transport or {}), **options)

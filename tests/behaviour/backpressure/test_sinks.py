@@ -1,0 +1,204 @@
+"""Sinks get all that the bot says, however it comes, and files hold it however the process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import RTVIClient
+from rtvi_sync.media import AudioSink, CallbackSink, WavSink
+from tests.support.processes import python, run_python
+
+from .conftest import PATIENCE, BotProcess, client_of
+from .flooding_bot import RATE_HZ, speech
+
+
+class OwnSink:
+    """A sink of the application."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        assert sample_rate_hz == RATE_HZ
+        self.frames.append(pcm)
+
+    def drop(self) -> None:
+        self.frames.append(b"dropped")
+
+    def close(self) -> None:
+        """Keep what there is."""
+
+
+def audio_of(path: Path) -> bytes:
+    """What a file holds for those who read it with the standard library."""
+    with wave.open(str(path)) as reader:
+        assert (reader.getnchannels(), reader.getsampwidth(), reader.getframerate()) == (1, 2, RATE_HZ)
+        return reader.readframes(reader.getnframes())
+
+
+@contextlib.contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """Processes that take all the time they get."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(PATIENCE)
+
+
+def recite(client: RTVIClient, seconds: float, speed: float | None) -> None:
+    """Have the bot speak; returns when all of it has arrived."""
+    client.send_client_message("recite", {"seconds": seconds, "speed": speed})
+    client.send_client_request("recited", timeout=PATIENCE)
+
+
+def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -> None:
+    """Each kind of sink, one after the other, gets every byte, once, in order."""
+    own, called, path = OwnSink(), OwnSink(), tmp_path / "a.wav"
+    sinks: list[AudioSink] = [WavSink(path), CallbackSink(called.write, on_drop=called.drop), own]
+    for sink in sinks:
+        client = client_of(bot, speaker=sink)
+        with client:
+            recite(client, seconds, speed)
+        assert client.stats().speaker_dropped_seconds == 0
+    said = speech(seconds)
+    assert audio_of(path) == said
+    assert b"".join(called.frames) == said
+    assert b"".join(own.frames) == said
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [(2, 1.0), (3, 1.5), (10, 6.0), (None, 60.0)])
+def test_audio_faster_than_speech(bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float) -> None:
+    """At two, three and ten times the pace of speech, and a minute at once: all of it is kept, bit exact."""
+    hear(bot, tmp_path, seconds, speed)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("speed", "seconds"), [(2, 10.0), (3, 15.0), (10, 30.0), (None, 60.0)])
+def test_audio_faster_than_speech_on_a_busy_machine(
+    bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float
+) -> None:
+    """The same beside four processes that take all the time they get."""
+    with busy_processes(4):
+        hear(bot, tmp_path, seconds, speed)
+
+
+# A client that stops itself with the first audio, and ends when the bot has said everything.
+_STOPPED = """
+    import os, signal, sys
+    from rtvi_sync import RTVIClient, WebSocketTransport
+    from rtvi_sync.media import SilenceSource, WavSink
+
+    class Stopping(WavSink):
+        stopped = False
+
+        def write(self, pcm, sample_rate_hz):
+            if not self.stopped:
+                self.stopped = True
+                os.kill(os.getpid(), signal.SIGSTOP)
+            super().write(pcm, sample_rate_hz)
+
+    sink = Stopping(sys.argv[2])
+    client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), enable_mic=False, speaker=sink)
+    with client:
+        client.send_client_message("recite", {"seconds": 8, "speed": None})
+        client.send_client_request("recited", timeout=60)
+    print(client.stats().speaker_dropped_seconds)
+"""
+
+
+def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
+    """What the bot says while the client's process is stopped comes at once when it goes on, and is kept."""
+    path = tmp_path / "a.wav"
+    with python(_STOPPED, bot.ws_url, str(path)) as process:
+        try:
+            assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+            with client_of(bot) as observer:
+                while observer.send_client_request("recited", timeout=PATIENCE) < 7.99:
+                    pass
+            process.send_signal(signal.SIGCONT)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (out.strip(), err) == ("0.0", "")
+    assert audio_of(path) == speech(8)
+
+
+# Clients that record and end themselves, each in a process of its own, when their file was given some bytes.
+_KILLED = """
+    import os, signal, sys, threading
+    from rtvi_sync import RTVIClient, WebSocketTransport
+    from rtvi_sync.media import SilenceSource, WavSink
+
+    class Counting(WavSink):
+        def __init__(self, path, bytes):
+            super().__init__(path)
+            self.given, self.wanted, self.enough = 0, bytes, threading.Event()
+
+        def write(self, pcm, sample_rate_hz):
+            super().write(pcm, sample_rate_hz)
+            self.given += len(pcm)
+            if self.given >= self.wanted:
+                self.enough.set()
+
+    WAYS = {
+        "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "_exit": lambda: os._exit(3),
+    }
+
+    def record(url, path, way, bytes):
+        sink = Counting(path, bytes)
+        client = RTVIClient(transport=WebSocketTransport(url), mic=SilenceSource(), enable_mic=False, speaker=sink)
+        client.connect()
+        client.send_client_message("recite", {"seconds": 10, "speed": 10})
+        assert sink.enough.wait(60)
+        os.write(1, f"{path} {sink.given}\\n".encode())
+        WAYS[way]()
+
+    url, *orders = sys.argv[1:]
+    children = []
+    for order in orders:
+        path, way, bytes = order.split(",")
+        children.append(os.fork())
+        if not children[-1]:
+            try:
+                record(url, path, way, int(bytes))
+            finally:
+                os._exit(1)  # it has not come to its end
+    print(*(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def test_a_process_that_is_killed(bot: BotProcess, tmp_path: Path) -> None:
+    """By SIGKILL, by SIGTERM without a handler, or by `os._exit()`, at 20 moments: the file opens, and what it lacks of
+    what the sink was given are less than 0.25 s."""
+    moments = random.Random(7)
+    ways = ["SIGKILL", "SIGTERM", "_exit"]
+    orders = [(tmp_path / f"{n}.wav", ways[n % 3], moments.randrange(2, 8 * 2 * RATE_HZ)) for n in range(20)]
+    code, out, err = run_python(
+        _KILLED, bot.ws_url, *(f"{path},{way},{size}" for path, way, size in orders), timeout=PATIENCE
+    )
+    assert (code, err) == (0, "")
+    *told, ends = out.splitlines()
+    expected = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "_exit": 3 << 8}
+    assert [int(status) for status in ends.split()] == [expected[way] for _, way, _ in orders]
+    said = speech(10)
+    for line in told:
+        path, given = line.split()
+        kept = audio_of(Path(path))
+        assert said.startswith(kept)
+        assert int(given) - len(kept) < 0.25 * 2 * RATE_HZ
+    assert len(told) == 20

@@ -1,0 +1,18 @@
+"""What the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.loopback import black_hole
+
+pytest.register_assert_rewrite("rtvi_sync.testing.contract_rig", "rtvi_sync.testing.transport_contract")
+
+
+@pytest.fixture(scope="package")
+def hanging_port() -> Iterator[int]:
+    """A port at which a connection does not come about."""
+    with black_hole() as port:
+        yield port

@@ -1,0 +1,58 @@
+"""Every fault at every moment of a session ends in a named error or a working session, and leaves no thread."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.starving import starved
+
+from .scenario import Scenario
+from .side_by_side import format_table, run_scenarios
+from .table import HARMS, MOMENTS, REFUSAL, Moment, anywhere
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: str(moment).replace(" ", "-"))
+def test_every_fault_at(moment: Moment, show_table: Callable[..., None]) -> None:
+    """Each fault, in each direction, at this moment, plain and over TLS."""
+    failures, tally = run_scenarios(
+        Scenario(moment, harm, secure=secure)
+        for secure in ((True,) if moment.tls_only else (False, True))
+        for harm in moment.harms
+    )
+
+    show_table(format_table, tally)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(8))
+def test_any_fault_at_any_byte(seed: int, show_table: Callable[..., None]) -> None:
+    """200 faults, each after a random number of bytes."""
+    rng = random.Random(seed)
+    harms = [harm for harm in HARMS if harm is not REFUSAL]
+
+    failures, tally = run_scenarios(
+        Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(200)
+    )
+
+    show_table(format_table, tally)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("seed", range(4))
+def test_faults_on_a_busy_machine(seed: int, show_table: Callable[..., None]) -> None:
+    """40 faults, each after a random number of bytes, in a process that is stopped repeatedly."""
+    rng = random.Random(seed)
+    harms = [harm for harm in HARMS if harm is not REFUSAL]
+
+    with starved():
+        failures, tally = run_scenarios(
+            Scenario(anywhere(rng), rng.choice(harms), secure=rng.random() < 0.5) for _ in range(40)
+        )
+
+    show_table(format_table, tally)
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,90 @@
+"""What the package costs: time and modules to import it, system calls and threads while it talks."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
+
+from .counted import program
+
+DEPENDENCIES = "import httpx, websocket, attrs, blinker"
+DEVICES = {"pyaudio", "cv2", "numpy", "soxr", "mss"}
+TALK = Path(__file__).with_name("talk.py")
+
+
+def run(code: str, **variables: str) -> str:
+    """What a fresh interpreter prints."""
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout
+
+
+def test_import_is_quick(tmp_path: Path) -> None:
+    """Importing the package, its dependencies included, takes under twice the time of the four it is made of."""
+
+    def seconds_to(code: str) -> float:
+        # Installed packages are compiled once; so is everything here, whatever the environment says about it.
+        compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+        timed = f"import time; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
+        return float(run(timed, **compiled))
+
+    seconds_to("import rtvi_sync")
+    seconds_to(DEPENDENCIES)
+
+    # Side by side, so that what else the machine does falls on both.
+    pairs = [(seconds_to("import rtvi_sync"), seconds_to(DEPENDENCIES)) for _ in range(7)]
+
+    assert statistics.median(ours / theirs for ours, theirs in pairs) < 2
+
+
+def test_a_session_without_devices_loads_none_of_their_packages() -> None:
+    """Who brings a source and a sink needs no sound library, and gets none."""
+    with EmbeddedBot() as bot:
+        code = f"import runpy, sys; sys.argv[1:] = [{bot.ws_url!r}, '0.1']; runpy.run_path({str(TALK)!r})"
+        loaded = run(f"{code}; print(*sys.modules)").split()
+
+    assert "rtvi_sync.media.manager" in loaded
+    assert DEVICES & set(loaded) == set()
+
+
+def tell_calls(table: Counter[str]) -> Iterator[str]:
+    """The line of what a talk takes."""
+    yield f"system calls in 20 ms of a talk, all threads together: {table['hundredths'] / 100:.1f}"
+
+
+@pytest.mark.real
+def test_system_calls_of_a_talk(show_table: Callable[..., None]) -> None:
+    """A talk with audio both ways costs at most 6.8 system calls in 20 ms, all threads together.
+
+    One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`.
+    """
+    strace = program("strace")
+    words = " ".join(["word"] * 60)
+    with EmbeddedBot(replies=[words]) as bot:
+
+        def calls_in(seconds: float) -> int:
+            command = [strace, "-f", "-c", "-o", "/dev/stderr", sys.executable, str(TALK), bot.ws_url, str(seconds)]
+            talk = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GUARD)
+            summary = talk.stderr
+            assert talk.returncode == 0, summary
+            total = re.search(r"^\s*100\.00\s+\S+\s+\S*\s+(\d+)\s.*total$", summary, re.MULTILINE)
+            assert total is not None, summary
+            return int(total[1])
+
+        # The difference leaves out what starting, connecting and ending cost.
+        short, long = 2.0, 6.0
+        in_20_ms = (calls_in(long) - calls_in(short)) / ((long - short) / 0.02)
+
+    show_table(tell_calls, Counter(hundredths=round(100 * in_20_ms)))
+    assert 1 < in_20_ms <= 6.8, f"{in_20_ms:.1f} system calls in 20 ms of talk"

@@ -1,0 +1,243 @@
+"""Ctrl-C in calls that wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DisconnectedError, RTVIClient, TransportState
+from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
+from tests.support.processes import python, rest_of
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
+
+SCRIPT = """
+    import sys, threading, time
+    from tests.support import hung_phases as phases
+    from tests.support.threads import own_threads, threads_of_package
+    from tests.support.waiting import until
+
+    with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
+        def tell():
+            assert hung.reached() is not False
+            print("reached", flush=True)
+        threading.Thread(target=tell, daemon=True).start()
+        try:
+            hung.client.connect()
+        except KeyboardInterrupt:
+            state = hung.client.state
+            until(lambda: [name.split("-")[1] for name in own_threads()] == sys.argv[2:])
+            print("interrupted", state, flush=True)
+        hung.heal()
+        hung.client.connect()
+        hung.client.disconnect()
+    until(lambda: not threads_of_package())
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize(
+    ("phase", "left"),
+    [
+        ("hung_devices", ["connect"]),
+        ("name_look_up", ["connect"]),
+        ("tcp_black_hole", []),
+        ("http_tls", []),
+        ("http_headers", []),
+        ("http_body", []),
+        ("websocket_tls", []),
+        ("websocket_handshake", []),
+        ("bot_ready", []),
+    ],
+)
+def test_ctrl_c_while_connecting(phase: str, left: list[str]) -> None:
+    """Invariant "Ctrl-C abandons the attempt": in every phase `connect()` raises `KeyboardInterrupt` at once, leaves no
+    thread but one that sits in a look-up or a device, the client can connect again, and the process ends."""
+    with python(SCRIPT, phase, *left) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "reached\n"
+            with takes(2.0):
+                process.send_signal(signal.SIGINT)
+                assert process.stdout.readline().split() == ["interrupted", "disconnected"]
+            out, err = rest_of(process)
+        finally:
+            process.kill()
+    assert (out, err, process.returncode) == ("ended\n", "", 0)
+
+
+def test_ctrl_c_ends_a_program_in_connect() -> None:
+    """A program that does nothing about it dies of Ctrl-C at once, as programs do."""
+    with python(SCRIPT.replace("except KeyboardInterrupt", "except ZeroDivisionError"), "http_body") as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "reached\n"
+            process.send_signal(signal.SIGINT)
+            _, err = rest_of(process)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def interrupt_when(condition: Callable[[], Any]) -> threading.Thread:
+    """Send this process Ctrl-C as soon as `condition()` is true."""
+
+    def run() -> None:
+        until(condition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def waits_in(function: str) -> bool:
+    """True if the main thread is inside a function of that name."""
+    import sys
+
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if frame.f_code.co_name == function:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
+        ("next_before", lambda client: next(client.events("bot_stopped_speaking"))),
+        ("request", lambda client: client.send_client_request("never", timeout=None)),
+    ],
+    ids=["wait_for", "events", "request"],
+)
+def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> None:
+    """Ctrl-C ends the wait and not the session."""
+    with memory_client(deaf_bot) as client:
+        thread = interrupt_when(lambda: waits_in(where))
+        with pytest.raises(KeyboardInterrupt):
+            call(client)
+        thread.join()
+        assert client.state is TransportState.READY
+        assert not session_of(client).channel.engine.pending._awaited
+    assert transport_of(client).sent
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
+        ("request", lambda client: client.send_client_request("never", timeout=None)),
+    ],
+    ids=["wait_for", "request"],
+)
+def test_a_signal_handler_that_disconnects(where: str, call: Callable[[RTVIClient], Any]) -> None:
+    """A program's own handler of a signal may end the session while the main thread waits in a call."""
+    client = memory_client(deaf_bot)
+    client.connect()
+    before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
+    try:
+        thread = interrupt_when(lambda: waits_in(where))
+        with pytest.raises(DisconnectedError) as caught:
+            call(client)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert caught.value.initiator == "client"
+    assert client.state is TransportState.DISCONNECTED
+
+
+def test_a_signal_handler_that_disconnects_while_connecting() -> None:
+    """Also while it connects."""
+    client = memory_client(silent_bot)
+    before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
+    try:
+        thread = interrupt_when(lambda: client.state is TransportState.CONNECTED)
+        with pytest.raises(DisconnectedError):
+            client.connect()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert client.state is TransportState.DISCONNECTED
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
+    """The attempt is given up before its session is there: that is the program's wish as well, and no failure."""
+    client = memory_client()
+    states: list[TransportState] = []
+    client.on("transport_state_changed", states.append)
+    attempt = manager_of(client)._attempt(None, None)
+    manager = manager_of(client)
+    if begun:
+        session = attempt.begin(lambda: manager._begin_session(attempt.deadline))
+        attempt.abandoned = True  # it was given up meanwhile
+        with pytest.raises(DisconnectedError):
+            attempt.run(session, manager._transport_options(session))
+    else:
+        attempt.abandon()
+        with pytest.raises(DisconnectedError):
+            attempt.begin(lambda: manager._begin_session(attempt.deadline))
+    assert client.state is TransportState.DISCONNECTED
+    assert TransportState.ERROR not in states
+    with client:
+        assert client.send_client_request("echo", 1) == 1
+
+
+def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
+    """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
+    client = memory_client()
+    manager = manager_of(client)
+    entered, go_on = threading.Event(), threading.Event()
+    begin_session = manager._begin_session
+
+    def slowly(*arguments: Any, **keywords: Any) -> Any:
+        entered.set()
+        assert go_on.wait(SOON)
+        return begin_session(*arguments, **keywords)
+
+    manager._begin_session = slowly  # type: ignore[method-assign]
+    connecting = InThread(client.connect)
+    assert entered.wait(SOON)
+    disconnecting = InThread(client.disconnect)
+    until(lambda: manager._under_way[0].abandoned)
+    go_on.set()
+    disconnecting.get()
+    assert isinstance(connecting.error(), DisconnectedError)
+    assert not manager._under_way
+    assert client.state is TransportState.DISCONNECTED
+    manager._begin_session = begin_session  # type: ignore[method-assign]
+    with client:
+        assert client.send_client_request("echo", 1) == 1
+
+
+def test_ctrl_c_in_manual_mode() -> None:
+    """`process_events()` without a limit can be interrupted, also while a handler runs; the rest is delivered later."""
+    heard: list[Any] = []
+
+    def handler(text: Any) -> None:
+        if text == "stop":
+            signal.raise_signal(signal.SIGINT)
+        heard.append(text)
+
+    with memory_client(deaf_bot, events="manual") as client:
+        client.on("server_message", handler)
+        thread = interrupt_when(lambda: waits_in("run_queued"))
+        with pytest.raises(KeyboardInterrupt):
+            client.process_events(timeout=None)
+        thread.join()
+        for text in ("stop", "next"):
+            transport_of(client).receive({"label": "rtvi-ai", "type": "server-message", "data": text})
+        with pytest.raises(KeyboardInterrupt):
+            client.process_events()
+        assert heard == []
+        assert client.process_events() == 1
+        assert heard == ["next"]

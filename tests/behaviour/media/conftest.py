@@ -1,0 +1,6 @@
+"""What the tests of this folder share."""
+
+from __future__ import annotations
+
+from tests.media.conftest import opencv_was_not_tried  # noqa: F401 - a fixture
+from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fixture

@@ -1,0 +1,220 @@
+"""Sound as the program sees it at the client: sources, sinks, tracks and the mute switch, over a real connection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DeviceError, Event, RTVIClient, RTVIEvent, TransportState, WebSocketTransport, signals
+from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
+
+
+@pytest.fixture
+def bot() -> Iterator[EmbeddedBot]:
+    with EmbeddedBot() as running:
+        yield running
+
+
+def client_of(bot: EmbeddedBot, **options: Any) -> RTVIClient:
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
+
+
+def test_a_turn(bot: EmbeddedBot) -> None:
+    """Speech goes in by the source, and what the bot says comes out at the sink, bit by bit the same."""
+    speech = ToneSource(440, duration=0.5, sample_rate_hz=16000)
+    sink = BytesSink()
+    with client_of(bot, mic=speech, speaker=sink) as client:
+        spoken = client.events("bot_stopped_speaking", timeout=SOON)
+        assert speech.wait(SOON)
+        next(spoken)
+    assert sink.sample_rate_hz == 16000
+    assert len(sink.pcm) >= 0.4 * 2 * 16000
+
+
+def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot) -> None:
+    """Each `connect()` plays the source from its beginning, and only once the bot is ready."""
+    pcm = bytes(range(1, 251)) * 64  # 1 s at 8 kHz, nothing of it silence
+    source = BytesSource(pcm, 8000)
+    client = client_of(bot, mic=source)
+    for _ in range(2):
+        with client:
+            session = bot.wait_for_session()
+            assert source.wait(SOON)
+        session.wait_ended(SOON)
+        assert session.audio.lstrip(b"\0").startswith(pcm[:4000])
+
+
+def test_tracks(bot: EmbeddedBot) -> None:
+    """`tracks()` is empty outside of a session; inside it, what is sent can be read, and reading ends with it."""
+    client = client_of(bot, mic=ToneSource(440, duration=5.0, sample_rate_hz=16000))
+    assert client.tracks().local.audio is None
+    with client:
+        track = client.tracks().local.audio
+        assert track is not None
+        assert (track.kind, track.ready_state, track.enabled) == ("audio", "live", True)
+        frames = track.frames()
+        first = next(frames)
+        assert first.sample_rate_hz == 16000
+        assert any(first.pcm)
+        assert client.tracks().bot.audio is not None
+        rest = InThread(lambda: len(list(frames)))
+    assert rest.get() >= 0
+    assert track.ready_state == "ended"
+    assert client.tracks().local.audio is None
+
+
+def test_mute(bot: EmbeddedBot) -> None:
+    """A muted microphone sends no sound, and its source stands still until it is unmuted."""
+    source = ToneSource(440, duration=0.3, sample_rate_hz=16000)
+    client = client_of(bot, mic=source, enable_mic=False)
+    assert client.is_mic_enabled is False
+    with client:
+        session = bot.wait_for_session()
+        assert source.wait(0.4) is False
+        assert not any(session.audio)
+        client.enable_mic(True)
+        assert client.is_mic_enabled is True
+        assert source.wait(SOON)
+        until(lambda: any(session.audio))
+
+
+def test_mute_while_connecting(bot: EmbeddedBot) -> None:
+    """The switch may be thrown at any time of an attempt."""
+    called, release = threading.Event(), threading.Event()
+
+    def handler(*_: Any) -> Any:
+        called.set()
+        release.wait(SOON)
+
+    source = ToneSource(440, duration=0.2, sample_rate_hz=16000)
+    client = client_of(bot, mic=source, custom_connect_handler=handler)
+    connecting = InThread(client.connect)
+    assert called.wait(SOON)
+    client.enable_mic(False)
+    release.set()
+    connecting.get()
+    session = bot.wait_for_session()
+    assert source.wait(0.3) is False
+    client.disconnect()
+    assert not any(session.audio)
+
+
+def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
+    """Without devices and sources a session goes on without sound: one warning, one `device_error`."""
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=SOON)
+    errors: list[Any] = []
+    client.on("device_error", errors.append)
+    with client:
+        assert client.send_client_request("ping", 1) == 1
+    assert [type(e) for e in errors] == [DeviceError]
+    assert set(errors[0].devices) == {"mic", "speaker"}
+    assert len([r for r in caplog.records if "No mic" in r.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("device", ["mic", "speaker"])
+def test_a_device_by_its_id(bot: EmbeddedBot, device: str) -> None:
+    """A device that was asked for by id and is not there fails the attempt."""
+    client = client_of(bot, **{device: "no-such-device"})
+    with pytest.raises(DeviceError, match="no-such-device") as caught:
+        client.connect()
+    assert caught.value.devices == (device,)
+    assert caught.value.type == "not-found"
+    assert client.state is TransportState.ERROR
+
+
+def test_one_source_for_two_clients(bot: EmbeddedBot) -> None:
+    """A source serves one session at a time."""
+    source = SilenceSource()
+    with client_of(bot, mic=source) as client:
+        with pytest.raises(DeviceError, match="another session"):
+            client_of(bot, mic=source).connect()
+        assert client.send_client_request("ping", 1) == 1
+
+
+def test_a_source_that_disconnects(bot: EmbeddedBot) -> None:
+    """A source of the program's that ends the session from its own thread: `disconnect()` returns there too."""
+    from rtvi_sync.media import CallbackSource
+
+    left = threading.Event()
+
+    def read(frames: int) -> bytes:
+        client.disconnect()
+        left.set()
+        return b""
+
+    client = client_of(bot, mic=CallbackSource(read, sample_rate_hz=16000))
+    client.connect()
+    assert left.wait(SOON)
+    assert client.state is TransportState.DISCONNECTED
+    client.disconnect()
+
+
+class SlowSink:
+    """A sink that works, and takes its time."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.closed = 0
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        time.sleep(0.1)
+        self.taken.append(pcm)
+
+    def drop(self) -> None:
+        """No interruption comes."""
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def say(session: BotSession, frames: int) -> None:
+    """Have the bot send frames of 20 ms, all different, at once."""
+    for number in range(frames):
+        session.send_frame(AudioRawFrame(audio=bytes([number]) * 960, sample_rate=24000, num_channels=1))
+
+
+def test_a_slow_sink_gets_all(bot: EmbeddedBot) -> None:
+    """A sink that takes 100 ms for each frame is not hung: `disconnect()` waits until it has all, and it is closed."""
+    sink = SlowSink()
+    with client_of(bot, speaker=sink) as client:
+        say(bot.wait_for_session(), 20)
+        until(lambda: client.stats().audio_received == pytest.approx(0.4))
+    assert sink.taken == [bytes([number]) * 960 for number in range(20)]
+    assert sink.closed == 1
+    assert client.stats().speaker_dropped_seconds == 0
+
+
+def test_what_a_slow_sink_cannot_take_in_time(bot: EmbeddedBot) -> None:
+    """At the limit of `disconnect()` the rest is dropped and counted; the event comes before `disconnected`, by every
+    door, and the sink is closed all the same."""
+    sink = SlowSink()
+    by_callback: list[Any] = []
+    by_signal: list[Any] = []
+    client = client_of(bot, speaker=sink, callbacks={"on_audio_dropped": by_callback.append})
+
+    def dropped(_: RTVIClient, event: Event) -> None:
+        by_signal.append(event.data)
+
+    signals.audio_dropped.connect(dropped, sender=client)
+    with client.events(RTVIEvent.AUDIO_DROPPED, "disconnected", timeout=SOON) as events:
+        with client:
+            say(bot.wait_for_session(), 100)
+            until(lambda: client.stats().audio_received == pytest.approx(2.0))
+        loss = next(events)
+        assert next(events).type is RTVIEvent.DISCONNECTED
+    lost = client.stats().speaker_dropped_seconds
+    assert lost > 0
+    assert len(sink.taken) * 0.02 + lost == pytest.approx(2.0)
+    assert sink.taken == [bytes([number]) * 960 for number in range(len(sink.taken))]
+    assert sink.closed == 1
+    assert loss.type is RTVIEvent.AUDIO_DROPPED
+    assert by_callback == by_signal == [loss.data] == [AudioDroppedData(seconds=pytest.approx(lost), sink=sink)]

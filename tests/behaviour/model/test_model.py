@@ -1,0 +1,121 @@
+"""Random calls on random threads, against a real bot and a line with faults: what docs/threading.md says holds.
+
+The calls of a seed are the same each time; how the threads take turns is not, and that is what is looked for. A failure
+shows its steps: they, and the seed in the name of the test, are what to reproduce it with. `RTVI_MODEL_SHRINK=1` lets
+Hypothesis look for fewer steps that fail too, which takes minutes and finds only what fails almost always.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase
+from hypothesis.stateful import run_state_machine_as_test
+
+from rtvi_sync.protocol.states import FOLLOWING
+from tests.support.starving import starved
+
+from . import invariants
+from .machine import ClientMachine
+from .world import TALLY, operations_so_far, tell
+
+CONTRACT: Final = Path(__file__).resolve().parents[3] / "docs" / "threading.md"
+CHECKS: Final[list[Callable[..., None]]] = [
+    *invariants.OF_CALLS,
+    *invariants.OF_CLIENTS,
+    *invariants.AT_REST,
+    invariants.a_blocked_handler_holds_up_nothing_else,
+    invariants.connect_works_in_the_last_handler,
+]
+EXAMPLES: Final = 3
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    """What pytest keeps of the log, tracebacks with all their frames, would keep clients that are to be collected."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def counted(show_table: Callable[..., None]) -> Iterator[None]:
+    """The summary of the test run tells what was done."""
+    before = TALLY.copy()
+    yield
+    show_table(tell, TALLY - before)
+
+
+def run_model(seed: str, operations: int) -> None:
+    """Run examples of a seed until a number of operations of clients have been made."""
+    shrink = [Phase.shrink] if os.environ.get("RTVI_MODEL_SHRINK") else []
+    settings = hypothesis.settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=40,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, *shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    enough = operations_so_far() + operations
+    part = 0
+    while operations_so_far() < enough:
+        machine: Any = hypothesis.seed(f"{seed}-{part}")(type("Seeded", (ClientMachine,), {}))
+        run_state_machine_as_test(machine, settings=settings)
+        part += 1
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_contract_says_holds(seed: int) -> None:
+    """2,500 operations of each of four seeds, so 10,000 in all."""
+    run_model(f"{seed}", 2_500)
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_it_holds_for_long(seed: int) -> None:
+    """10,000 operations of each of ten more seeds."""
+    run_model(f"{seed}", 10_000)
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(300)
+def test_it_holds_on_a_busy_machine() -> None:
+    """500 operations of a process that is stopped more than half of the time."""
+    with starved():
+        run_model("starved", 500)
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("counted")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(8))
+def test_it_holds_on_a_busy_machine_for_long(seed: int) -> None:
+    """2,500 operations of each of eight seeds, in such a process."""
+    with starved(limit=1200.0):
+        run_model(f"{seed}", 2_500)
+
+
+def test_the_package_allows_no_other_states() -> None:
+    """What the package's own table allows is what the checks expect."""
+    assert {state: set(after) for state, after in FOLLOWING.items()} == invariants.AFTER
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_each_check_quotes_the_contract(check: Callable[..., None]) -> None:
+    """What a check says that it holds is a sentence, or a part of one, of docs/threading.md."""
+    contract = re.sub(r"[\s*]+", " ", CONTRACT.read_text(encoding="utf-8"))
+    quoted = re.sub(r"[\s*]+", " ", check.__doc__ or "").strip()
+    assert quoted
+    assert quoted in contract

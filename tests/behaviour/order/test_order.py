@@ -1,0 +1,122 @@
+"""Messages that a transport hands over together: what follows from them keeps their order, and all of it is queued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
+from rtvi_sync.concurrency.future import Future
+from rtvi_sync.protocol import envelope
+from rtvi_sync.transports.memory import ready_bot
+from tests.support.clients import memory_client, server_message, transport_of
+from tests.support.slowness import GUARD
+
+
+@pytest.fixture
+def connected() -> Iterator[tuple[RTVIClient, list[Any]]]:
+    """A connected client, whose events stay queued until the test asks for them, and what was heard of them."""
+    client, heard = memory_client(events="manual"), []
+    client.on("server_message", heard.append)
+    with client:
+        assert client.stats().events_queued == 0
+        yield client, heard
+
+
+def give(client: RTVIClient, *messages: Any) -> None:
+    """Have the transport hand over messages together."""
+    transport_of(client).options.on_messages(messages)
+
+
+def text_of(data: Any, type_: str = "server-message") -> str:
+    """A message as its JSON text."""
+    return json.dumps({"label": "rtvi-ai", "type": type_, "id": "1", "data": data})
+
+
+def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a call returns with its answer, the events before it are queued."""
+    queued: list[int] = []
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
+        if message.type != "client-message":
+            return ready_bot(transport, message)
+        answer = RTVIMessage("server-response", message.data, message.id)
+        transport.options.on_messages([server_message("before"), answer, server_message("after")])
+        return None
+
+    with memory_client(bot, events="manual") as client:
+        client.on("server_message", lambda: None)
+        resolve = Future.resolve
+
+        def note(future: Future[Any], answer: RTVIMessage) -> None:
+            queued.append(client.stats().events_queued)
+            resolve(future, answer)
+
+        monkeypatch.setattr(Future, "resolve", note)
+        client.send_client_request("question")
+        assert queued == [1]
+        assert client.stats().events_queued == 2
+
+
+@pytest.mark.parametrize("type_", ["llm-function-call-in-progress", "llm-function-call"])
+def test_a_function_call_among_events(connected: tuple[RTVIClient, list[Any]], type_: str) -> None:
+    """A function that the bot calls runs after the handlers of the messages before, and before those of the next."""
+    client, heard = connected
+    client.on(type_, lambda: heard.append("announced"))
+    client.register_function_call_handler("tool", lambda call: heard.append("called"))
+    data = {"tool_call_id": "1", "function_name": "tool", "arguments": {}, "args": {}}
+    give(client, server_message("before"), RTVIMessage(type_, data), server_message("after"))
+    client.process_events()
+    assert heard == ["before", "announced", "called", "after"]
+
+
+def test_the_bytes_of_all_are_counted(connected: tuple[RTVIClient, list[Any]]) -> None:
+    """Each event holds what its own message does, until it is delivered."""
+    client, heard = connected
+    texts = [text_of(data) for data in ("small", list(range(1000)), "small too")]
+    give(client, *texts)
+    assert client.stats().events_queued == 3
+    assert client.stats().event_bytes_queued == sum(map(envelope.estimated_size, texts))
+    client.process_events()
+    assert len(heard) == 3
+    assert client.stats().event_bytes_queued == 0
+
+
+def test_what_breaks_the_protocol_and_nobody_listens_to(connected: tuple[RTVIClient, list[Any]]) -> None:
+    """A payload that cannot be read is for those who listen to `unknown_message`; without them nothing is queued."""
+    client, heard = connected
+    client.on("user_transcript", heard.append)
+    broken = text_of({"text": ["no text"]}, "user-transcription")
+    give(client, broken)
+    assert client.stats().events_queued == 0
+    client.on("unknown_message", lambda message: heard.append(message.type))
+    give(client, broken)
+    assert client.stats().events_queued == 1
+    client.process_events()
+    assert heard == ["user-transcription"]
+
+
+def test_a_transport_that_fails_among_messages(connected: tuple[RTVIClient, list[Any]]) -> None:
+    """What it has handed over before is queued all the same."""
+    client, heard = connected
+
+    def messages() -> Iterator[RTVIMessage]:
+        yield server_message("before")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        transport_of(client).options.on_messages(messages())
+    assert client.stats().events_queued == 1
+    client.process_events()
+    assert heard == ["before"]
+
+
+def test_each_has_a_time_of_its_own() -> None:
+    """Of events that came together each was received after the one before."""
+    with memory_client() as client, client.events("server-message", timeout=GUARD) as events:
+        give(client, *map(text_of, range(5)))
+        times = [next(events).received_at for _ in range(5)]
+    assert times == sorted(set(times))

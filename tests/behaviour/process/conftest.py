@@ -1,0 +1,5 @@
+"""What the tests of this folder share."""
+
+from __future__ import annotations
+
+from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fixture

@@ -1,0 +1,156 @@
+"""Many sessions, one after the other and at once: no thread and no descriptor stays."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import (
+    RTVIClient,
+    WebSocketTransport,
+)
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.runtime import acquire_runtime
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import bot_says, memory_client, session_of, websocket_client
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread, descriptors, own_threads, threads_of_package, workers_of_package
+from tests.support.waiting import SOON, until
+
+
+class TestNothingIsLeft:
+    @pytest.fixture(autouse=True)
+    def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Idle queue workers end within less than five seconds."""
+        monkeypatch.setattr("rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT", 0.2)
+
+    def test_fifty_sessions(self) -> None:
+        """50 sessions on one client: not one thread or descriptor more right after each `disconnect()`."""
+        client = memory_client()
+        client.on("disconnected", lambda: None)
+        client.on("bot_ready", lambda: None)
+        with client:
+            pass
+        before = descriptors()
+        for _ in range(50):
+            client.connect()
+            assert client.send_client_request("ping", 1) == 1
+            client.disconnect()
+            assert threads_of_package() == []
+            assert descriptors() == before
+
+    def test_fifty_sessions_over_websocket(self) -> None:
+        """The same with HTTP, WebSocket and audio."""
+        with EmbeddedBot() as bot:
+            client = RTVIClient(
+                transport=WebSocketTransport(),
+                params={"base_url": bot.base_url},
+                mic=SilenceSource(),
+                speaker=NullSink(),
+                connect_timeout=SOON,
+            )
+            with client:
+                pass
+            until(lambda: not bot.sessions)
+            before = descriptors()
+            for _ in range(50):
+                client.connect()
+                assert client.send_client_request("ping", 1) == 1
+                client.disconnect()
+                assert own_threads() == []
+                until(lambda: not bot.sessions)
+                until(lambda: descriptors() <= before)
+
+    def test_a_hundred_clients(self) -> None:
+        """Invariant "few threads, many sessions": 100 connected clients need O(1) threads; afterwards none is left."""
+        clients = [memory_client() for _ in range(100)]
+        before = descriptors()
+        connecting = [InThread(client.connect) for client in clients]
+        for thread in connecting:
+            thread.get()
+        heard: list[int] = []
+        for number, client in enumerate(clients):
+            client.on("server_message", lambda n=number: heard.append(n))
+        until(lambda: not [n for n in threads_of_package() if "-connect-" in n])
+        for client in clients:
+            bot_says(client, "server-message", 1)
+            assert client.send_client_request("ping", 1) == 1
+        until(lambda: len(heard) == 100)
+        # Workers that were busy with the connects are idle now and go after a while.
+        until(lambda: len(threads_of_package()) <= 5)
+        leaving = [InThread(client.disconnect) for client in clients]
+        for thread in leaving:
+            thread.get()
+        assert threads_of_package() == []
+        assert descriptors() == before
+
+    def test_a_hundred_clients_over_websocket(self) -> None:
+        """The same over real connections with running audio sources."""
+        with EmbeddedBot() as bot:
+            clients = [websocket_client(bot, connect_timeout=GUARD) for _ in range(100)]
+            for thread in [InThread(client.connect) for client in clients]:
+                thread.get()
+            for client in clients:
+                assert client.send_client_request("ping", 1) == 1
+            until(lambda: len(own_threads()) <= 5)
+            for thread in [InThread(client.disconnect) for client in clients]:
+                thread.get()
+            assert own_threads() == []
+
+    def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:
+        """Invariant "runtime": all sessions share one io thread; it is there for the next as long as one lives, and a
+        few seconds more."""
+        first, second = memory_client(), memory_client()
+        first.connect()
+        second.connect()
+        runtime = session_of(first).runtime
+        assert session_of(second).runtime is runtime
+        first.disconnect()
+        assert runtime.io.thread.is_alive()
+        assert second.send_client_request("ping", 1) == 1
+        second.disconnect()
+        with first:
+            assert session_of(first).runtime is runtime
+        stop_idle_threads()
+        assert not runtime.io.thread.is_alive()
+        with first:
+            assert session_of(first).runtime is not runtime
+
+    def test_sessions_that_come_and_go_at_once(self) -> None:
+        """Invariant "the last release retires the runtime": clients that connect while others leave never meet a
+        runtime on its way out."""
+        stop = threading.Event()
+
+        def work() -> int:
+            client = memory_client()
+            client.on("disconnected", lambda: None)
+            count = 0
+            while not stop.is_set():
+                with client:
+                    assert client.send_client_request("ping", count) == count
+                count += 1
+            return count
+
+        threads = [InThread(work) for _ in range(6)]
+        threading.Event().wait(1.5)
+        stop.set()
+        assert all(thread.get() > 3 for thread in threads)
+        assert threads_of_package() == []
+
+    def test_a_session_without_media_starts_no_timer_thread(self) -> None:
+        """A transport that carries neither audio nor video has no device that the timer thread would look after."""
+        stop_idle_threads()
+        with memory_client() as client:
+            assert client.send_client_request("ping", 1) == 1
+            assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
+
+    def test_quiet_clients_need_no_worker(self) -> None:
+        """A client without events holds no queue worker."""
+        runtime = acquire_runtime()
+        try:
+            with memory_client():
+                assert workers_of_package() == []
+        finally:
+            runtime.release()

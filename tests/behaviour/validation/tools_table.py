@@ -1,0 +1,278 @@
+"""What sources, sinks, tracks, test tools, the blueprint and the notebook must refuse."""
+
+from __future__ import annotations
+
+import io
+import math
+import ssl
+from pathlib import Path
+
+from rtvi_sync import RTVIClient
+from rtvi_sync.flask import RTVIBlueprint
+from rtvi_sync.media import (
+    AudioTrack,
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    CallbackSource,
+    CameraSource,
+    FileVideoSource,
+    MediaDeviceInfo,
+    ScreenSource,
+    SilenceSource,
+    ToneSource,
+    VideoFrame,
+    VideoTrack,
+    WavSink,
+    WavSource,
+)
+from rtvi_sync.notebook import Conversation
+from rtvi_sync.testing import EmbeddedBot, FaultProxy, MeasuredClient, faults, run_many
+from tests.behaviour.validation.calls import (
+    NOT_BOOL,
+    NOT_BYTES,
+    NOT_COUNT,
+    NOT_EVENT,
+    NOT_FUNCTION,
+    NOT_INTEGER,
+    NOT_MAPPING,
+    NOT_NAME,
+    NOT_NUMBER,
+    NOT_PATH,
+    NOT_RATE,
+    NOT_SECONDS,
+    NOT_STRING,
+    NOT_STRINGS,
+    NOT_WAIT,
+    Call,
+    call,
+    construct,
+)
+
+NOT_FRACTION = ("1", True, None, -0.1, 1.1, math.nan)
+NOT_PORT = (*NOT_INTEGER, None, -1, 65536)
+NOT_TEXTS = (5, {"a": "b"}, [5], ["text", None], b"text")
+NOT_FAULT = (5, None, "reset", faults.Reset)
+NOT_DIRECTION = (5, "client", ["to_client"])
+NOT_SIZE = (*NOT_INTEGER, 0, -1)
+
+BOT = construct(
+    EmbeddedBot,
+    transcripts=NOT_TEXTS,
+    replies=(5, {"a": "b"}, [5], b"text", *NOT_FUNCTION[2:]),
+    on_request=(*NOT_MAPPING, None, {5: "value"}),
+    handler=NOT_FUNCTION,
+    echo=(*NOT_BOOL, None),
+    audio_out_sample_rate_hz=NOT_RATE,
+    ready=(*NOT_BOOL, None),
+    version=(5, None, 2.2),
+    metrics=(*NOT_BOOL, None),
+    speech_threshold=("5", True, [5], None, math.nan, -1),
+    hangover=(*NOT_WAIT, None),
+    config=(5, None, "llm", [5], [{"options": []}]),
+    config_types=(*NOT_MAPPING, None, {"llm": 5}, {"llm": {"model": 5}}),
+    on_config=NOT_FUNCTION,
+    actions=(*NOT_MAPPING, {5: print}, {"run": print}, {("llm", 5): print}, {"llm:run": 5}),
+    action_stream=(*NOT_BOOL, None),
+    headers=(*NOT_STRINGS, None),
+    quirks=(*NOT_BOOL, None),
+    host=NOT_NAME,
+    port=NOT_PORT,
+    ssl_context=(True, False, "cert.pem", ssl.SSLContext),
+)
+
+TABLE: dict[str, Call] = {
+    # sources
+    "WavSource": construct(WavSource, {"path": "no_such_file.wav"}, path=(*NOT_PATH, None)),
+    "BytesSource": construct(
+        BytesSource,
+        {"pcm": b"", "sample_rate_hz": 16_000},
+        pcm=(*NOT_BYTES, b"odd"),
+        sample_rate_hz=(*NOT_RATE, None),
+    ),
+    "WavSource.read": construct(SilenceSource().read, {"frames": 1}, frames=(*NOT_INTEGER, None, -1)),
+    "WavSource.wait": construct(SilenceSource().wait, timeout=NOT_WAIT),
+    "SilenceSource": construct(SilenceSource, sample_rate_hz=(*NOT_RATE, None)),
+    "ToneSource": construct(
+        ToneSource,
+        frequency_hz=(*NOT_NUMBER, None, 0, 8000),
+        duration=NOT_WAIT,
+        sample_rate_hz=(*NOT_RATE, None),
+        volume=NOT_FRACTION,
+    ),
+    "CallbackSource": construct(
+        CallbackSource, {"fn": print}, fn=(*NOT_FUNCTION, None), sample_rate_hz=(*NOT_RATE, None)
+    ),
+    "CameraSource": construct(
+        CameraSource,
+        device_id=(*NOT_STRING, ""),
+        width=NOT_COUNT,
+        height=NOT_COUNT,
+        fps=(*NOT_SECONDS, None),
+        backend=(5, "opencv", object()),
+    ),
+    "FileVideoSource": construct(
+        FileVideoSource,
+        {"path": "no_such_file.mp4"},
+        path=(*NOT_PATH, None),
+        fps=NOT_SECONDS,
+        loop=(*NOT_BOOL, None),
+    ),
+    "ScreenSource": construct(ScreenSource, monitor=(*NOT_INTEGER, None, -1), fps=(*NOT_SECONDS, None)),
+    # sinks, tracks and what is made of them
+    "WavSink": construct(WavSink, {"path": "no_such_folder/file.wav"}, path=(*NOT_PATH, None)),
+    "BytesSink": construct(BytesSink, max_bytes=NOT_COUNT),
+    "CallbackSink": construct(CallbackSink, {"fn": print}, fn=(*NOT_FUNCTION, None), on_drop=NOT_FUNCTION),
+    "AudioTrack.frames": construct(AudioTrack(label="mic").frames, buffer=(*NOT_SECONDS, None)),
+    "VideoTrack.frames": construct(VideoTrack(label="cam").frames, buffer=NOT_COUNT),
+    "VideoFrame": construct(
+        VideoFrame,
+        {"image": bytes(3), "width": 1, "height": 1, "timestamp": 0.0},
+        image=(*NOT_BYTES, b"ab"),
+        width=(*NOT_COUNT, 2),
+        height=(*NOT_COUNT, 2),
+        format=NOT_NAME,
+        timestamp=(*NOT_NUMBER, None),
+    ),
+    "MediaDeviceInfo": construct(
+        MediaDeviceInfo,
+        {"device_id": "1", "kind": "audioinput", "label": "A microphone"},
+        device_id=(*NOT_STRING, None),
+        kind=(*NOT_STRING, None),
+        label=(*NOT_STRING, None),
+        group_id=(*NOT_STRING, None),
+        is_default=(*NOT_BOOL, None),
+    ),
+    # the embedded bot
+    "EmbeddedBot": BOT,
+    "EmbeddedBot.stop": call(lambda targets: targets.bot().stop, timeout=(*NOT_WAIT, None)),
+    "EmbeddedBot.wait_for_session": call(
+        lambda targets: targets.bot().wait_for_session, {"timeout": 0}, timeout=(*NOT_WAIT, None)
+    ),
+    "BotSession.call_function": call(
+        lambda targets: targets.session().call_function,
+        {"name": "weather"},
+        name=NOT_NAME,
+        arguments=NOT_MAPPING,
+        timeout=(*NOT_WAIT, None),
+        report_level=(5, None, "all"),
+    ),
+    "BotSession.close": call(
+        lambda targets: targets.session().close, code=(*NOT_INTEGER, None, -1, 65536), reason=(*NOT_STRING, None)
+    ),
+    "BotSession.send": call(lambda targets: targets.session().send, {"message": {}}, message=(*NOT_MAPPING, None)),
+    "BotSession.send_frame": call(lambda targets: targets.session().send_frame, frame=(5, None, b"frame", {})),
+    "BotSession.send_raw": call(lambda targets: targets.session().send_raw, {"data": b""}, data=NOT_BYTES),
+    "BotSession.wait_ended": call(lambda targets: targets.session().wait_ended, timeout=(*NOT_WAIT, None)),
+    "BotSession.wait_for_message": call(
+        lambda targets: targets.session().wait_for_message,
+        {"type": "client-ready"},
+        type=NOT_NAME,
+        timeout=(*NOT_WAIT, None),
+        where=NOT_FUNCTION,
+    ),
+    # the proxy and its faults
+    "FaultProxy": construct(
+        FaultProxy,
+        {"target_host": "127.0.0.1", "target_port": 9},
+        target_host=NOT_NAME,
+        target_port=(*NOT_PORT, 0),
+        host=NOT_NAME,
+    ),
+    "FaultProxy.before": construct(
+        FaultProxy.before,
+        {"url": "ws://127.0.0.1:9/ws"},
+        url=(5, None, b"ws://bot.example", "", "/ws", "gopher://bot.example", "ws://bot.example:port"),
+        host=NOT_NAME,
+    ),
+    "FaultProxy.inject": call(
+        lambda targets: targets.proxy().inject,
+        {"fault": faults.Reset()},
+        fault=NOT_FAULT,
+        direction=NOT_DIRECTION,
+        after_bytes=(*NOT_INTEGER, None, -1),
+        counted_in=NOT_DIRECTION,
+    ),
+    "FaultProxy.stop": call(lambda targets: targets.proxy().stop, timeout=(*NOT_WAIT, None)),
+    "FaultProxy.url": call(
+        lambda targets: targets.proxy().url, {"url": "ws://127.0.0.1:9/ws"}, url=(5, None, b"ws://bot.example")
+    ),
+    "Injection.wait": call(lambda targets: targets.injection().wait, {"timeout": 0}, timeout=(*NOT_WAIT, None)),
+    "ProxyConnection.inject": call(
+        lambda targets: targets.connection().inject,
+        {"fault": faults.Delay(1)},
+        fault=NOT_FAULT,
+        direction=NOT_DIRECTION,
+        after_bytes=(*NOT_INTEGER, None, -1),
+        counted_in=NOT_DIRECTION,
+    ),
+    "ProxyConnection.received_bytes": call(
+        lambda targets: targets.connection().received_bytes,
+        {"direction": "to_client"},
+        direction=(*NOT_DIRECTION, None),
+    ),
+    "ProxyConnection.wait_ended": call(
+        lambda targets: targets.connection().wait_ended, {"timeout": 0}, timeout=(*NOT_WAIT, None)
+    ),
+    "Delay": construct(faults.Delay, {"seconds": 0}, seconds=(*NOT_WAIT, None)),
+    "Split": construct(faults.Split, size_bytes=NOT_COUNT),
+    "Coalesce": construct(
+        faults.Coalesce, {"size_bytes": 1, "seconds": 0}, size_bytes=NOT_COUNT, seconds=(*NOT_WAIT, None)
+    ),
+    "Throttle": construct(faults.Throttle, {"bytes_per_second": 1.5}, bytes_per_second=(*NOT_SECONDS, None)),
+    "Drop": construct(faults.Drop, size_bytes=NOT_SIZE),
+    "Corrupt": construct(faults.Corrupt, size_bytes=NOT_SIZE, mask=(*NOT_COUNT, 256)),
+    # load
+    "MeasuredClient": construct(
+        MeasuredClient,
+        options=(5, "ws://bot.example", [("timeout", 5)]),
+        keywords="named by RTVIClientOptions, whose rows a test of its own runs through the client",
+    ),
+    "MeasuredClient.for_url": construct(
+        MeasuredClient.for_url,
+        {"url": "ws://bot.example"},
+        url=(5, None, b"ws://bot.example", Path("ws")),
+        options="named by RTVIClientOptions, as those of the constructor",
+    ),
+    "MeasuredClient.wait_for_answer": call(lambda targets: targets.measured().wait_for_answer, timeout=NOT_WAIT),
+    "MeasuredClient.measure": call(lambda targets: targets.measured().measure, {"name": "step"}, name=NOT_NAME),
+    "run_many": construct(
+        run_many,
+        {"scenario": print, "n": 0, "client": "ws://bot.example"},
+        scenario=(*NOT_FUNCTION, None),
+        n=(*NOT_INTEGER, None, -1),
+        client=(5, None, b"ws://bot.example", *NOT_FUNCTION[2:]),
+        concurrency=NOT_COUNT,
+        spawn_rate=("5", True, None, 0, -1, math.nan),
+        session_timeout=NOT_SECONDS,
+        connect=(*NOT_FUNCTION, None),
+        on_row=NOT_FUNCTION,
+    ),
+    "Report.show": call(lambda targets: targets.report().show, {"stream": io.StringIO()}, stream=(5, "report.txt")),
+    "Report.to_csv": call(lambda targets: targets.report().to_csv, path=NOT_PATH),
+    "Report.to_json": call(lambda targets: targets.report().to_json, path=NOT_PATH),
+    # integrations
+    "RTVIBlueprint": construct(
+        RTVIBlueprint,
+        {"make_client": print},
+        make_client=(*NOT_FUNCTION, None),
+        name=NOT_NAME,
+        connect=(*NOT_FUNCTION, None),
+        events=(5, None, "botReady", *([event] for event in NOT_EVENT)),
+        heartbeat_interval=(*NOT_SECONDS, None),
+        leave_timeout=(*NOT_SECONDS, None, 0.001),
+        idle_timeout=(*NOT_SECONDS, None),
+        start_timeout=(*NOT_SECONDS, None),
+        stream_lifetime=(*NOT_SECONDS, None),
+        max_sessions=NOT_COUNT,
+        max_streams=NOT_COUNT,
+        max_events=NOT_COUNT,
+    ),
+    "RTVIBlueprint.close": construct(RTVIBlueprint(print).close, timeout=(*NOT_WAIT, None)),
+    "RTVIBlueprint.end_streams_on": construct(
+        RTVIBlueprint(print).end_streams_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)
+    ),
+    "Conversation": construct(
+        Conversation, {"client": RTVIClient()}, client=(5, None, RTVIClient), keep=(*NOT_SECONDS, None)
+    ),
+}

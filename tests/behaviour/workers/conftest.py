@@ -1,0 +1,42 @@
+"""What the tests of all kinds of workers share: one bot, and the sessions that a test began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RequestTimeoutError
+from rtvi_sync.testing import BotSession, EmbeddedBot
+
+ROOT = Path(__file__).parents[3]
+
+
+def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:
+    return message["type"] == "client-message" and message["data"]["t"] == "never"
+
+
+@pytest.fixture(scope="package")
+def bot() -> Iterator[EmbeddedBot]:
+    """A bot for the sessions of all workers; it answers everything but "never"."""
+    with EmbeddedBot(handler=_never_answers, hangover=0.1) as bot:
+        yield bot
+
+
+def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
+    """The sessions that have begun since the last call, oldest first."""
+    found = []
+    try:
+        while True:
+            found.append(bot.wait_for_session(0.0))
+    except RequestTimeoutError:
+        return found
+
+
+@pytest.fixture
+def begun(bot: EmbeddedBot) -> Callable[[], list[BotSession]]:
+    """Returns the sessions that have begun since its last call, or since the beginning of the test, oldest first."""
+    new_sessions(bot)
+    return lambda: new_sessions(bot)

@@ -1,0 +1,210 @@
+"""Celery's prefork workers. Messages and results are files: no broker is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from celery import Celery
+from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
+
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from samples.celery_task.folder import use_folder
+from tests.support.slowness import GUARD
+
+from .conftest import ROOT, new_sessions
+
+SOON = GUARD
+MAX_TASKS = 6
+
+Sessions = Callable[[], list[BotSession]]
+
+
+class Worker:
+    """A Celery worker in a process of its own, and the side that gives it tasks.
+
+    Args:
+        folder: for messages, results and the log.
+        process: the worker.
+        celery: sends tasks.
+    """
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], celery: Celery) -> None:
+        self.process = process
+        self._folder = folder
+        self._celery = celery
+
+    def send(self, view: str, word: str = "", **options: Any) -> Any:
+        """Give it a task: what a view of the application answers."""
+        return self._celery.send_task("view", [view, word], **options)
+
+    def do(self, view: str, word: str = "") -> Any:
+        """Give it a task and wait for the result."""
+        return self.result(self.send(view, word))
+
+    def result(self, task: Any) -> Any:
+        return task.get(timeout=SOON, interval=0.01)
+
+    def children(self) -> dict[int, psutil.Process]:
+        """The processes that do the tasks, by number; those too that have ended and were not reaped yet."""
+        return {child.pid: child for child in psutil.Process(self.process.pid).children()}
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+
+@contextlib.contextmanager
+def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: str) -> Iterator[Worker]:
+    """A worker, which is killed at the end unless it was stopped before."""
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", f"{__package__}.tasks", "worker", "--without-mingle", *options],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "RTVI_BOT_URL": bot.ws_url,
+                "RTVI_CELERY_FOLDER": str(folder),
+                **environment,
+            },
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            with Celery(backend=f"file://{folder}") as celery:
+                use_folder(celery, str(folder))
+                yield Worker(folder, process, celery)
+        finally:
+            for child in psutil.Process(process.pid).children() if process.poll() is None else []:
+                child.kill()
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def running(bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, BotSession]]:
+    """A worker with one child at a time, which was connected itself at the fork, by the session beside it."""
+    new_sessions(bot)
+    options = "--concurrency", "1", "--max-tasks-per-child", str(MAX_TASKS)
+    with celery_worker(tmp_path_factory.mktemp("celery"), bot, *options, RTVI_CONNECT_EARLY="1") as worker:
+        early = bot.wait_for_session(SOON)
+        yield worker, early
+        assert early.ended is None
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.process.wait(SOON) == 0
+        assert early.wait_ended(SOON).code == 1000
+
+
+@pytest.fixture
+def worker(running: tuple[Worker, BotSession]) -> Iterator[Worker]:
+    """The worker; the shared session of its child is ended after the test."""
+    yield running[0]
+    running[0].do("leave")
+
+
+def test_a_client_connected_before_the_fork(running: tuple[Worker, BotSession], worker: Worker) -> None:
+    """It refuses in a child in less than 10 ms and names the cure; the worker's own session goes on undisturbed."""
+    refusal = worker.do("in_early")["answer"]
+    assert refusal["times"] == 50
+    assert refusal["seconds"] < 0.01
+    assert "Make and connect a client in the child process" in refusal["text"]
+    assert refusal["state"] == "disconnected"
+    _, early = running
+    early.send({"label": "rtvi-ai", "type": "server-message", "data": "are you there?"})
+    answer = early.wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "heard")
+    assert answer["data"]["d"] == {"pid": worker.process.pid, "said": "are you there?"}
+
+
+def test_a_child_that_is_replaced(worker: Worker, begun: Sessions) -> None:
+    """After a number of tasks a child ends its session in good order and goes, and another one takes its place."""
+    pids = [worker.do("in_shared", "a")["pid"]]
+    (session,) = begun()
+    while len(set(pids)) == 1:
+        pids.append(worker.do("in_own", "b")["pid"])
+        assert len(pids) <= MAX_TASKS + 1
+    assert session.wait_ended(SOON).code == 1000
+
+
+def test_a_child_that_is_killed(worker: Worker, begun: Sessions) -> None:
+    """Its session ends, its task is reported as lost, and another child does the next."""
+    task = worker.send("hang")
+    session = hung_session(begun)
+    ((pid, child),) = worker.children().items()
+    child.kill()
+    session.wait_ended(SOON)
+    with pytest.raises(WorkerLostError):
+        worker.result(task)
+    again = worker.do("in_shared", "a")
+    assert again["answer"] == "a"
+    assert again["pid"] != pid
+    assert list(worker.children()) == [again["pid"]]
+
+
+def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
+    """A soft time limit ends the call of the client, whose session goes on; a hard one ends the child, not the pool."""
+    with pytest.raises(SoftTimeLimitExceeded):
+        worker.result(worker.send("hang", soft_time_limit=0.3))
+    session = hung_session(begun)
+    assert worker.do("in_shared", "a")["answer"] == "a"
+    assert begun() == []
+    for word in "bcd":
+        with pytest.raises(TimeLimitExceeded):
+            worker.result(worker.send("hang", time_limit=0.3))
+        session.wait_ended(SOON)
+        assert worker.do("in_own", word)["answer"] == word
+
+
+def hung_session(begun: Sessions) -> BotSession:
+    """The session that has begun, once its client waits for the answer that never comes."""
+    deadline = time.monotonic() + SOON
+    while not (sessions := begun()):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+    (session,) = sessions
+    session.wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "never")
+    return session
+
+
+def test_tasks_and_the_end(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) -> None:
+    """A client made at import and connected in a child answers, so does one made in the task, and several at once.
+
+    A cold shutdown then ends the worker, its children, and their sessions in good order.
+    """
+    with celery_worker(tmp_path, bot, "--concurrency", "2") as worker:
+        assert worker.do("in_shared", "a")["answer"] == "a"
+        assert worker.do("in_own", "b")["answer"] == "b"
+        tasks = [worker.send(("in_shared", "in_own")[n % 2], str(n)) for n in range(8)]
+        assert [worker.result(task)["answer"] for task in tasks] == list("01234567")
+        assert worker.do("many", "c")["answer"] == [f"c{n}" for n in range(8)]
+        children = worker.children().values()
+        worker.process.send_signal(signal.SIGQUIT)
+        worker.process.wait(SOON)
+        assert {session.wait_ended(SOON).code for session in begun()} == {1000}
+        assert not any(child.is_running() for child in children)
+        assert "Traceback" not in worker.log()
+
+
+def test_the_sample(bot: EmbeddedBot, begun: Sessions) -> None:
+    """`samples/celery_task` asks its questions, of its own bot and of one elsewhere, and ends."""
+
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "samples.celery_task", *arguments]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=GUARD, check=True)
+        return done.stdout.splitlines()
+
+    with ThreadPoolExecutor(2) as both:
+        on_its_own, elsewhere = both.submit(run), both.submit(run, "--url", bot.ws_url, "Who?")
+    questions = "What time is it?", "And in Oslo?", "And in Rome?"
+    assert on_its_own.result() == [f"{question} -> You said: {question}" for question in questions]
+    assert elsewhere.result() == ["Who? -> You said: Who?"]
+    assert [session.wait_ended(SOON).code for session in begun()] == [1000]

@@ -1,0 +1,34 @@
+"""The choice of the console that fits the terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rtvi_sync.cli.console import LineConsole
+from rtvi_sync.cli.console_choice import console_for
+from rtvi_sync.cli.screen import PlainScreen
+from tests.support.streams import Terminal
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn over what the user types."""
+    monkeypatch.setenv("TERM", term)
+    console = console_for(Terminal(), Terminal())
+    assert isinstance(console, LineConsole)
+    assert isinstance(console._screen, PlainScreen)
+    assert console.interactive
+
+
+def test_without_prompt_toolkit_a_terminal_gets_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """stderr names the extra to install."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delitem(sys.modules, "rtvi_sync.cli.terminal", raising=False)
+    monkeypatch.setitem(sys.modules, "prompt_toolkit.application", None)
+    console = console_for(Terminal(), Terminal())
+    assert isinstance(console, LineConsole)
+    assert capsys.readouterr().err == 'For meters and keys: pip install "rtvi_sync[cli]"\n'

@@ -1,0 +1,70 @@
+"""Devices chosen by a part of their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import RTVIClient, RTVIError
+from rtvi_sync.cli import device_choice as choice
+from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
+
+
+def devices(kind: str, *names: str) -> list[MediaDeviceInfo]:
+    """Return descriptions of devices."""
+    return [MediaDeviceInfo(device_id=f"ALSA/{name}", kind=kind, label=name) for name in names]
+
+
+MICS = devices("audioinput", "USB Headset", "USB Camera", "Built-in")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this machine three microphones and a speaker."""
+    monkeypatch.setattr(RTVIClient, "get_all_mics", lambda _: MICS)
+    monkeypatch.setattr(RTVIClient, "get_all_speakers", lambda _: devices("audiooutput", "Built-in"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [("ALSA/USB Camera", "ALSA/USB Camera"), ("headset", "ALSA/USB Headset"), ("ALSA/b", "ALSA/Built-in")],
+)
+@pytest.mark.usefixtures("machine")
+def test_a_part_of_a_name_chooses_a_device(wanted: str, found: str) -> None:
+    """Case does not matter, and the part may be of the id or of the label."""
+    assert choice.select_mic(wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("usb", "Several microphones match 'usb'. Available: ALSA/USB Headset, ALSA/USB Camera."),
+        ("hat", "No microphone matches 'hat'. Available: ALSA/USB Headset, ALSA/USB Camera, ALSA/Built-in."),
+    ],
+)
+@pytest.mark.usefixtures("machine")
+def test_an_ambiguous_or_unknown_name_is_an_error(wanted: str, told: str) -> None:
+    """The error lists the candidates."""
+    with pytest.raises(RTVIError, match=told):
+        choice.select_mic(wanted)
+
+
+@pytest.mark.usefixtures("machine")
+def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
+    """A WAV file stands for each device; the default and "none" are special."""
+    assert isinstance(choice.select_mic(str(one_word)), WavSource)
+    assert isinstance(choice.select_speaker(str(tmp_path / "OUT.WAV")), WavSink)
+    assert choice.select_mic(None) is choice.select_speaker(None) is choice.select_mic("none") is None
+    assert isinstance(choice.select_speaker("none"), NullSink)
+    assert choice.select_speaker("built") == "ALSA/Built-in"
+
+
+def test_the_next_device_goes_round() -> None:
+    """Each is followed by the next, a missing device or a file by the first; never by itself."""
+    first, second, third = MICS
+    gone = devices("audioinput", "gone")[0]
+    pairs = [(first, second), (third, first), (gone, first), (None, first)]
+    assert [choice.next_device(MICS, current) for current, _ in pairs] == [following for _, following in pairs]
+    assert choice.next_device([first], first) is None
+    assert choice.next_device([], first) is None

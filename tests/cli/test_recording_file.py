@@ -1,0 +1,28 @@
+"""Files that a recording can be written to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import RTVIError
+from rtvi_sync.cli.recording_file import writable_path
+
+
+def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write permission for its folder does not help."""
+    path = tmp_path / "x.wav"
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda asked, mode: asked != path)  # root may write everywhere
+    with pytest.raises(RTVIError, match="--record"):
+        writable_path(path, "--record")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """So is a file in a directory that does not exist."""
+    assert writable_path(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
+    for wrong in (tmp_path, tmp_path / "no" / "x.wav"):
+        with pytest.raises(RTVIError, match="--record"):
+            writable_path(wrong, "--record")

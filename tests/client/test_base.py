@@ -1,0 +1,43 @@
+"""The base of the client's interface: timeouts of calls, and answers of the bot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtvi_sync import ProtocolError, RTVIMessage
+from rtvi_sync.client.base import DEFAULT_TIMEOUT, TIMEOUT, payload_of
+from tests.support.clients import memory_client
+
+
+def test_the_default_timeout_is_the_clients() -> None:
+    """A call without a timeout has the client's `request_timeout`; None is no limit, and 0 is none that passes."""
+    client = memory_client(request_timeout=7.0)
+    remaining = client._deadline(DEFAULT_TIMEOUT).remaining()
+    assert remaining is not None
+    assert 6.0 < remaining <= 7.0
+    assert client._deadline(None).remaining() is None
+    assert client._deadline(0).expired
+    assert repr(DEFAULT_TIMEOUT) == "request_timeout"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"), [("5", TypeError), (True, TypeError), (-1, ValueError), (float("nan"), ValueError)]
+)
+def test_a_timeout_that_is_none(timeout: Any, error: type[Exception]) -> None:
+    """The error says what a timeout may be."""
+    with pytest.raises(error, match="timeout must be a number of seconds from 0 on or None"):
+        TIMEOUT.check(timeout=timeout)
+
+
+def test_the_payload_of_an_answer() -> None:
+    """An answer is decoded by its type."""
+    config = [{"service": "tts", "options": []}]
+    assert payload_of(RTVIMessage("config", {"config": config}, "1")).config[0].service == "tts"
+
+
+def test_an_answer_of_another_shape() -> None:
+    """The error blames the bot, and says where to look."""
+    with pytest.raises(ProtocolError, match=r"The bot's answer .*See what in the bot makes this message"):
+        payload_of(RTVIMessage("config", {"config": 3}, "1"))

@@ -1,0 +1,526 @@
+"""Messages to the bot, and calls that wait for its answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    BotNotReadyError,
+    CloseInfo,
+    DisconnectedError,
+    MemoryTransport,
+    MessageTooLargeError,
+    ProtocolError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIMessage,
+    TransportState,
+    UnsupportedFeatureError,
+    WebSocketTransport,
+    WouldDeadlockError,
+)
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, silent_bot, transport_of
+from tests.support.loopback import Peer, Server
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
+
+
+def sent(client: RTVIClient) -> list[RTVIMessage]:
+    """What the client has sent after client-ready."""
+    return transport_of(client).sent[1:]
+
+
+def waiting(client: RTVIClient) -> dict[str, Any]:
+    return session_of(client).channel.engine.pending._awaited
+
+
+def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:
+    """Ask on a thread; returns it and the id of the request, once that was sent."""
+    before = len(transport_of(client).sent)
+    thread = InThread(lambda: client.send_client_request(type_, data, **options))
+    until(lambda: len(transport_of(client).sent) > before)
+    return thread, transport_of(client).sent[before].id
+
+
+class TestOverALimit:
+    """An answer over a limit of the client fails its call at once, without a time limit too."""
+
+    def test_json(self) -> None:
+        """The call fails with the name of the limit; the session, and other calls, go on."""
+        with memory_client(deaf_bot, request_timeout=None) as client:
+            (thread, id_), (other, other_id) = ask(client, "much"), ask(client, "little")
+            transport_of(client).receive(
+                '{"label": "rtvi-ai", "type": "server-response", "id": "'
+                + id_
+                + '", "data": '
+                + "[" * 101
+                + "]" * 101
+                + "}"
+            )
+            error = thread.error()
+            assert type(error) is ProtocolError
+            assert "MAX_DEPTH" in str(error)
+            bot_says(client, "server-response", {"d": 1}, other_id)
+            assert other.get() == 1
+
+    def test_a_config(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A config that `connect()` fetches by itself, and that is over a limit, is a warning."""
+
+        def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
+            if message.type == "client-ready":
+                yield RTVIMessage("bot-ready", {"version": "0.3.0"}, message.id)
+            elif message.type == "get-config":
+                deep = "[" * 101 + "]" * 101
+                yield f'{{"label": "rtvi-ai", "type": "config", "id": "{message.id}", "data": {deep}}}'
+
+        with memory_client(bot, request_timeout=None) as client:
+            assert client.config is None
+        (said,) = [r.getMessage() for r in caplog.records if "client.config stays None" in r.getMessage()]
+        assert "MAX_DEPTH" in said
+
+    def test_bytes(self) -> None:
+        """One over `max_inbound_message_size` ends the session, and the call's error names the option."""
+        with EmbeddedBot() as bot:
+            transport = WebSocketTransport(bot.ws_url, max_inbound_message_size=2000)
+            named = pytest.raises(DisconnectedError, match=r"WebSocketTransport\(max_inbound_message_size")
+            with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink()) as client, named:
+                client.send_client_request("echo", "x" * 3000, timeout=None)
+
+
+class TestMessages:
+    def test_send_message(self) -> None:
+        """It sends any message as it is, returns None and waits for nothing."""
+        with memory_client(deaf_bot) as client:
+            message = RTVIMessage("anything", {"a": [1, None]}, "my-id")
+            assert client.send_message(message) is None  # type: ignore[func-returns-value]
+            assert sent(client) == [message]
+            assert waiting(client) == {}
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda c: c.send_client_message("t"), ("client-message", {"t": "t"})),
+            (lambda c: c.send_client_message("t", {"x": 1}), ("client-message", {"t": "t", "d": {"x": 1}})),
+            (lambda c: c.send_client_message("t", 0), ("client-message", {"t": "t", "d": 0})),
+            (
+                lambda c: c.send_text("hi"),
+                ("send-text", {"content": "hi", "options": {"run_immediately": True, "audio_response": True}}),
+            ),
+            (
+                lambda c: c.send_text("hi", run_immediately=False, audio_response=False),
+                ("send-text", {"content": "hi", "options": {"run_immediately": False, "audio_response": False}}),
+            ),
+            (lambda c: c.disconnect_bot(), ("disconnect-bot", {})),
+        ],
+    )
+    def test_what_is_sent(self, call: Callable[[RTVIClient], None], message: tuple[str, Any]) -> None:
+        """Type and data of each kind of message; every one has an id of its own."""
+        with memory_client(deaf_bot) as client:
+            call(client)
+            call(client)
+            assert [(m.type, m.data) for m in sent(client)] == [message] * 2
+            assert len({m.id for m in sent(client)}) == 2
+
+    def test_disconnect_bot(self) -> None:
+        """The bot leaves: `disconnected` fires with the server as its initiator; the call itself closes nothing."""
+        client = memory_client(deaf_bot)
+        ended: list[Any] = []
+        client.on("disconnected", ended.append)
+        client.connect()
+        client.disconnect_bot()
+        assert client.state is TransportState.READY
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+        client.disconnect()
+        assert ended == [CloseInfo(code=1000, initiator="server")]
+
+    @pytest.mark.parametrize("data", [object(), {"x": {1, 2}}, float("nan"), b"bytes"])
+    def test_data_that_is_no_json(self, data: Any) -> None:
+        """What JSON cannot hold is the caller's mistake; nothing is sent and the session goes on."""
+        with memory_client() as client:
+            for call in (client.send_client_message, client.send_client_request):
+                with pytest.raises((TypeError, ValueError)):
+                    call("t", data)
+            assert sent(client) == []
+            assert waiting(client) == {}
+            assert client.send_client_request("ping", 1) == 1
+
+    def test_size_limit(self) -> None:
+        """A message over the transport's limit raises before a byte is sent; one at the limit passes."""
+        with memory_client(deaf_bot) as client:
+            transport = transport_of(client)
+            transport.max_message_size = 1000
+            frame = len(transport.serialize(RTVIMessage("client-message", {"t": "t", "d": ""})).encode())
+            client.send_client_message("t", "x" * (1000 - frame))
+            for call in (client.send_client_message, client.send_client_request):
+                with pytest.raises(MessageTooLargeError, match="1001 bytes"):
+                    call("t", "x" * (1001 - frame))
+            with pytest.raises(MessageTooLargeError):
+                client.send_text("ü" * 999)
+            assert len(sent(client)) == 1
+            assert waiting(client) == {}
+
+    def test_not_ready(self) -> None:
+        """Without a ready bot every call says so: before `connect()`, while connecting, and after the end."""
+        calls: list[Callable[[RTVIClient], Any]] = [
+            lambda c: c.send_message(RTVIMessage("x")),
+            lambda c: c.send_client_message("x"),
+            lambda c: c.send_client_request("x"),
+            lambda c: c.send_text("x"),
+            lambda c: c.disconnect_bot(),
+        ]
+        client = memory_client(silent_bot)
+        for call in calls:
+            with pytest.raises(BotNotReadyError, match=r"connect\(\)"):
+                call(client)
+        connecting = InThread(client.connect)
+        until(lambda: client.state is TransportState.CONNECTED)
+        for call in calls:
+            with pytest.raises(BotNotReadyError, match="not ready yet"):
+                call(client)
+        client.disconnect()
+        connecting.error()
+        for call in calls:
+            with pytest.raises(BotNotReadyError, match=r"connect\(\)"):
+                call(client)
+        assert sent(client) == []
+
+    def test_not_ready_though_bot_ready_has_come(self) -> None:
+        """A bot-ready that overtakes the opening of the transport does not open the gate early."""
+        client = memory_client()
+        transport = transport_of(client)
+        real = transport.connect
+        errors: list[BaseException] = []
+
+        def connect(*arguments: Any) -> None:
+            real(*arguments)
+            transport.receive({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {"version": "2.2.0"}})
+            try:
+                client.send_text("early")
+            except BotNotReadyError as error:
+                errors.append(error)
+
+        transport.connect = connect
+        with client:
+            assert len(errors) == 1
+
+    @pytest.mark.parametrize(
+        ("version", "message"),
+        [
+            ("0.3.0", RTVIMessage("client-message", {"t": "x"})),
+            ("0.3.0", RTVIMessage("send-text", {})),
+            ("2.2.0", RTVIMessage("get-config", {})),
+        ],
+    )
+    def test_unsupported_by_the_bot(self, version: str, message: RTVIMessage) -> None:
+        """What the connected bot's version does not know raises before a byte is sent."""
+
+        def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
+            if message.type == "client-ready":
+                yield RTVIMessage("bot-ready", {"version": version, "config": []}, message.id)
+
+        with memory_client(bot) as client:
+            with pytest.raises(UnsupportedFeatureError, match=version):
+                client.send_message(message)
+            assert sent(client) == []
+
+
+class TestRequests:
+    def test_answers(self) -> None:
+        """The result is the data of the answer, any JSON, or None without one."""
+        with memory_client() as client:
+            for data in (1, "x", {"a": [None]}, [], False):
+                assert client.send_client_request("echo", data) == data
+            assert client.send_client_request("echo") is None
+
+    def test_out_of_order(self) -> None:
+        """Answers find their calls by id, in whatever order they come."""
+        with memory_client(deaf_bot) as client:
+            calls = [ask(client, "ask", n) for n in range(10)]
+            for number, (_, id_) in reversed(list(enumerate(calls))):
+                bot_says(client, "server-response", {"t": "ask", "d": number * 2}, id_)
+            assert [thread.get() for thread, _ in calls] == [n * 2 for n in range(10)]
+
+    def test_twice(self) -> None:
+        """A second answer is ignored, and so is one to a request that was not made."""
+        with memory_client(deaf_bot) as client:
+            thread, id_ = ask(client, "ask")
+            for value in (1, 2):
+                bot_says(client, "server-response", {"t": "ask", "d": value}, id_)
+            bot_says(client, "server-response", {"t": "ask", "d": 3}, "nobodys")
+            bot_says(client, "server-response", {"t": "ask", "d": 3}, None)
+            bot_says(client, "error-response", {"error": "x"}, "nobodys")
+            assert thread.get() == 1
+            assert waiting(client) == {}
+
+    def test_never(self) -> None:
+        """Without an answer it is `RequestTimeoutError` at the limit; the session goes on, and the late answer is
+        no call's."""
+        with memory_client(deaf_bot) as client:
+            raises = pytest.raises(RequestTimeoutError, match=r"within 0\.2 s")
+            with takes(1.0, at_least=0.2), raises as caught:
+                client.send_client_request("ask", timeout=0.2)
+            assert isinstance(caught.value, TimeoutError)
+            assert waiting(client) == {}
+            bot_says(client, "server-response", {"t": "ask", "d": 1}, sent(client)[0].id)
+            thread, id_ = ask(client, "ask")
+            bot_says(client, "server-response", {"t": "ask", "d": 2}, id_)
+            assert thread.get() == 2
+
+    def test_default_limit(self) -> None:
+        """The client's `request_timeout` counts if the call names none."""
+        with memory_client(deaf_bot, request_timeout=0.1) as client, pytest.raises(RequestTimeoutError):
+            client.send_client_request("ask")
+
+    def test_no_limit(self) -> None:
+        """`timeout=None` waits as long as it takes, though the client has a limit."""
+        with memory_client(deaf_bot, request_timeout=0.05) as client:
+            thread, id_ = ask(client, "ask", timeout=None)
+            assert thread.goes_on(0.2)
+            bot_says(client, "server-response", {"t": "ask", "d": 1}, id_)
+            assert thread.get() == 1
+
+    @pytest.mark.parametrize(
+        ("data", "text"),
+        [({"error": "not today"}, "not today"), ("plain", "plain"), (None, "no reason given"), ({"error": 5}, "no re")],
+    )
+    def test_refused(self, data: Any, text: str) -> None:
+        """An `error-response` raises `RequestRejectedError` with the message, and fires `message_error`."""
+        with memory_client(deaf_bot) as client:
+            with client.events("message_error", "unknown_message", timeout=SOON) as stream:
+                thread, id_ = ask(client, "ask")
+                bot_says(client, "error-response", data, id_)
+                error = thread.error()
+                assert isinstance(error, RequestRejectedError)
+                assert text in str(error)
+                assert error.response == RTVIMessage("error-response", data, id_)
+                assert next(stream).message == error.response
+            assert client.state is TransportState.READY
+
+    def test_a_long_refusal(self) -> None:
+        """A bot's text does not blow up the exception, and cannot forge lines of a log."""
+        with memory_client(deaf_bot) as client:
+            thread, id_ = ask(client, "ask")
+            bot_says(client, "error-response", {"error": "x\n" * 1_000_000}, id_)
+            text = str(thread.error())
+            assert len(text) < 1000
+            assert "\n" not in text
+
+    @pytest.mark.parametrize("data", [None, "text", 5, [], {}, {"t": 1}])
+    def test_a_malformed_answer(self, data: Any) -> None:
+        """An answer without data is None, whatever else is in it."""
+        with memory_client(deaf_bot) as client:
+            thread, id_ = ask(client, "ask")
+            bot_says(client, "server-response", data, id_)
+            assert thread.get() is None
+
+    def test_an_answer_is_an_event_too(self) -> None:
+        """`server_response` fires for its listeners."""
+        with memory_client() as client, client.events("server_response", timeout=SOON) as stream:
+            client.send_client_request("ask", 5)
+            event = next(stream)
+            assert (event.data.t, event.data.d) == ("ask", 5)
+
+    def test_an_answer_before_the_write_returns(self) -> None:
+        """Invariant "registered before the write": a bot that answers inside `send_message()` is heard."""
+        with memory_client() as client:
+            for n in range(100):
+                assert client.send_client_request("echo", n) == n
+
+    def test_many_threads(self) -> None:
+        """Requests of many threads at once all get their own answers."""
+        with memory_client() as client:
+            threads = [
+                # type: ignore[misc]
+                InThread(lambda n=n: [client.send_client_request("echo", [n, k]) for k in range(100)])
+                for n in range(8)
+            ]
+            for number, thread in enumerate(threads):
+                assert thread.get() == [[number, k] for k in range(100)]
+            assert waiting(client) == {}
+
+    def test_a_write_that_fails(self) -> None:
+        """The error of the transport is the call's, and nothing is left waiting."""
+        with memory_client(deaf_bot) as client:
+            transport = transport_of(client)
+            real = transport.send_message
+
+            def broken(message: RTVIMessage) -> None:
+                raise OSError("broken pipe")
+
+            transport.send_message = broken
+            with pytest.raises(OSError, match="broken pipe"):
+                client.send_client_request("ask")
+            assert waiting(client) == {}
+            transport.send_message = real
+
+
+class TestTheLineDies:
+    @pytest.mark.parametrize("initiator", ["server", "network", "client"])
+    def test_every_waiting_call(self, initiator: str) -> None:
+        """Invariant "every pending call failed": all who wait get `DisconnectedError` within a second, each its own,
+        with code, reason and initiator."""
+        with memory_client(deaf_bot, request_timeout=None) as client:
+            calls = [ask(client, "ask")[0] for _ in range(5)]
+            with takes(1.0):
+                if initiator == "client":
+                    InThread(client.disconnect)
+                else:
+                    transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator=initiator))
+                errors = [call.error() for call in calls]
+            assert all(isinstance(error, DisconnectedError) for error in errors)
+            assert all(isinstance(error, ConnectionError) for error in errors)
+            assert {error.initiator for error in errors} == {initiator}  # type: ignore[attr-defined]
+            if initiator != "client":
+                assert {(e.code, e.reason) for e in errors} == {(1012, "restart")}  # type: ignore[attr-defined]
+            assert len({id(error) for error in errors}) == 5
+
+    def test_while_the_transport_closes_slowly(self) -> None:
+        """No call waits for the transport to close before learning that there will be no answer."""
+        release = threading.Event()
+        with memory_client(deaf_bot, request_timeout=None) as client:
+            transport = transport_of(client)
+            real = transport.disconnect
+
+            def slow() -> None:
+                release.wait(SOON)
+                real()
+
+            transport.disconnect = slow
+            call, _ = ask(client, "ask")
+            leaving = InThread(client.disconnect)
+            assert isinstance(call.error(), DisconnectedError)
+            with pytest.raises(BotNotReadyError):
+                client.send_text("late")
+            assert not leaving.done
+            release.set()
+            leaving.get()
+
+    def test_a_fatal_error_of_the_bot(self) -> None:
+        """A waiting call learns the bot's reason."""
+        from rtvi_sync import BotError
+
+        with memory_client(deaf_bot, request_timeout=None) as client:
+            heard: list[Any] = []
+            client.on("error", heard.append)
+            client.on("disconnected", heard.append)
+            call, _ = ask(client, "ask")
+            bot_says(client, "error", {"error": "it broke", "fatal": True})
+            error = call.error()
+            assert isinstance(error, DisconnectedError)
+            assert "it broke" in str(error)
+            assert isinstance(error.__cause__, BotError)
+        assert heard[0].message == "it broke"
+        assert isinstance(heard[1].error, BotError)
+        assert heard[1].error.fatal is True
+
+    def test_an_error_that_is_not_fatal(self) -> None:
+        """It is an event and no more."""
+        with memory_client() as client, client.events("error", timeout=SOON) as stream:
+            bot_says(client, "error", {"error": "oops", "fatal": False})
+            assert next(stream).data.message == "oops"
+            assert client.send_client_request("ping", 1) == 1
+
+    @pytest.mark.parametrize("how", ["drop", "close", "disconnect_bot"])
+    def test_over_websocket(self, how: str) -> None:
+        """The same over a real line that is dropped, or closed by the bot."""
+
+        def handler(session: Any, message: Any) -> bool:
+            return message["type"] == "client-message"
+
+        with (
+            EmbeddedBot(handler=handler) as bot,
+            RTVIClient(
+                transport=WebSocketTransport(bot.ws_url),
+                mic=SilenceSource(),
+                speaker=NullSink(),
+                request_timeout=None,
+                connect_timeout=SOON,
+            ) as client,
+        ):
+            session = bot.wait_for_session()
+            ended = client.events("disconnected", timeout=SOON)
+            call = InThread(lambda: client.send_client_request("ask"))
+            session.wait_for_message("client-message")
+            with takes(1.0):
+                if how == "drop":
+                    session.drop()
+                elif how == "close":
+                    session.close(1012, "restart")
+                else:
+                    client.disconnect_bot()
+                error = call.error()
+            assert isinstance(error, DisconnectedError)
+            info = next(ended).data
+            assert (error.code, error.reason, error.initiator) == (info.code, info.reason, info.initiator)
+            expected = {"drop": (None, "network"), "close": (1012, "server"), "disconnect_bot": (1000, "server")}
+            assert (info.code, info.initiator) == expected[how]
+
+
+def test_websocket_size_limit_is_of_the_frame() -> None:
+    """Over WebSocket the limit is that of the serialized frame."""
+    with (
+        EmbeddedBot() as bot,
+        RTVIClient(
+            transport=WebSocketTransport(bot.ws_url, max_message_size=2000),
+            mic=SilenceSource(),
+            speaker=NullSink(),
+            connect_timeout=SOON,
+        ) as client,
+    ):
+        with pytest.raises(MessageTooLargeError, match="2000"):
+            client.send_client_request("echo", "x" * 2000)
+        assert client.send_client_request("echo", "x" * 1500) == "x" * 1500
+
+
+def test_request_on_a_lane_of_its_own_answer() -> None:
+    """A handler of `server_response` that asks again is answered."""
+    with memory_client() as client:
+        answers: list[Any] = []
+        done = threading.Event()
+
+        def again(response: Any) -> None:
+            if response.d < 5:
+                answers.append(client.send_client_request("echo", response.d + 1))
+            else:
+                done.set()
+
+        client.on("server_response", again)
+        client.send_client_request("echo", 0)
+        assert done.wait(SOON)
+        assert answers == [1, 2, 3, 4, 5]
+
+
+def test_wrong_thread_does_not_deadlock() -> None:
+    """A handler that waits for another thread which waits for an event gets out by that thread's time-out."""
+    with memory_client() as client:
+        outcome: list[Any] = []
+        done = threading.Event()
+
+        def handler() -> None:
+            outcome.append(InThread(lambda: client.wait_for("bot_llm_started", timeout=0.1)).error())
+            try:
+                client.wait_for("bot_llm_started")
+            except WouldDeadlockError as error:
+                outcome.append(error)
+            done.set()
+
+        client.on("server_message", handler)
+        bot_says(client, "server-message", 1)
+        assert done.wait(SOON)
+        assert [type(e) for e in outcome] == [RequestTimeoutError, WouldDeadlockError]
+
+
+def test_the_peer_that_never_reads() -> None:
+    """A server that accepts everything and answers nothing holds up no caller longer than its limit."""
+    with Server(Peer.hold) as server:
+        client = RTVIClient(transport=WebSocketTransport(f"ws://{server.authority}"), connect_timeout=0.3)
+        with pytest.raises(TimeoutError):
+            client.connect()

@@ -1,5 +1,0 @@
-"""What the tests of this folder share."""
-
-from __future__ import annotations
-
-from ..benchmarks.conftest import url  # noqa: F401 - a fixture

@@ -1,0 +1,125 @@
+"""Errors of audio devices: what failed, and what to do next."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.errors import DeviceError, MissingExtraError
+from rtvi_sync.media.devices import audio_errors, portaudio
+from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend
+from tests.support.fake_pyaudio import FakeMachine
+
+
+def test_no_device_at_all(machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a speaker."""
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", Path("/nonexistent"))
+    machine.devices.clear()
+    with pytest.raises(DeviceError, match="no speaker") as caught:
+        audio.open_output(None, 24000, 0.04)
+    assert caught.value.type == "not-found"
+
+
+def test_devices_that_the_user_may_not_open(
+    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PortAudio lists nothing then; the error says how to get the right."""
+    tmp_path.joinpath("pcmC0D0c").touch()
+    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", tmp_path)
+    monkeypatch.setattr(os, "access", lambda *args: False)
+    machine.devices.clear()
+    with pytest.raises(DeviceError, match="usermod -aG audio") as caught:
+        audio.open_input(None, 16000, 0.02)
+    assert caught.value.type == "permissions"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "advice"),
+    [
+        (OSError(-9985, "PortAudioDevice unavailable"), "in-use", "End that program"),
+        (OSError(-9996, "Invalid device"), "not-found", "Plug it in again"),
+        (OSError(-9993, "Illegal combination of I/O devices"), "unknown", "plugged in"),
+        (OSError(-9999, "Unanticipated host error"), "unknown", "plugged in"),
+        (OSError("Stream not open"), "unknown", "plugged in"),
+        (OSError(), "unknown", "plugged in"),
+    ],
+)
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_errors_of_opening(
+    audio: PyAudioBackend,
+    machine: FakeMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+    kind: str,
+    advice: str,
+    system: str,
+) -> None:
+    """Each number of PortAudio's is a type, with a next step, on every platform; nothing stays open."""
+    monkeypatch.setattr(sys, "platform", system)
+    machine.devices[0].error = error
+    with pytest.raises(DeviceError, match=advice) as caught:
+        audio.open_input(None, 16000, 0.02)
+    assert (caught.value.type, caught.value.devices) == (kind, ("mic",))
+    assert caught.value.__cause__ is error
+    # The next attempt works if the device does.
+    machine.devices[0].error = None
+    audio.open_input(None, 16000, 0.02).close()
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "command"),
+    [
+        ("linux", {"ID": "debian"}, r"sudo apt-get install -y gcc python3-dev portaudio19-dev"),
+        ("linux", {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, r"sudo apt-get install"),
+        ("linux", {"ID": "fedora"}, r"sudo dnf install -y gcc python3-devel portaudio-devel"),
+        ("linux", {"ID": "rocky", "ID_LIKE": "rhel fedora"}, r"sudo dnf install"),
+        ("linux", {"ID": "arch"}, r"apt-get install.* or sudo dnf install"),
+        ("linux", None, r"apt-get install.* or sudo dnf install"),
+        ("darwin", None, r"brew install portaudio"),
+        ("win32", None, r"winget install Python\.Python\.3\.13"),
+    ],
+)
+def test_pyaudio_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: dict[str, str] | None, command: str
+) -> None:
+    """The error has the commands that install it and what it needs of this platform."""
+
+    def read_release() -> dict[str, str]:
+        if release is None:
+            raise FileNotFoundError
+        return release
+
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "freedesktop_os_release", read_release)
+    monkeypatch.delitem(sys.modules, "pyaudio", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    audio = PyAudioBackend()
+    for call in (audio.devices, lambda: audio.open_input(None, 16000, 0.02)):
+        with pytest.raises(MissingExtraError, match=f"{PIP}.*{command}.*No module named 'pyaudio'") as caught:
+            call()
+        assert caught.value.extra == "audio"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """If JACK has a client registry, which may be corrupt, the error says so."""
+    monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
+    if there:
+        (tmp_path / f"jack_db-{os.getuid()}").mkdir()
+    assert ("jack_db" in str(audio_errors.no_answer())) is there
+
+
+PIP = r'pip install "rtvi_sync\[audio\]"'
+
+
+def test_pyaudio_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there, but the library of the system is not: no process could be started that would have said so before."""
+    monkeypatch.setitem(sys.modules, "pyaudio", None)
+    monkeypatch.setattr(portaudio, "probe", lambda: None)
+    with pytest.raises(MissingExtraError, match=f"{PIP}.*pyaudio"):
+        PyAudioBackend().open_input(None, 16000, 0.02)

@@ -1,0 +1,275 @@
+"""PortAudio in this process: one at a time, restarted for new devices, and never after a fork."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media.devices import portaudio
+from rtvi_sync.media.devices.audio_errors import crashed
+from rtvi_sync.media.devices.probing import PortAudioDevice
+from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput
+from tests.support.fake_pyaudio import FakeDevice, FakeMachine, Owner, counted
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
+from tests.support.waiting import SOON
+
+
+def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PyAudioBackend) -> None:
+    """Once each, however many there are between."""
+    mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
+    mic.close()
+    mic.close()
+    assert (machine.begun, machine.alive) == (1, 1)
+    speaker.close()
+    assert (machine.begun, machine.alive) == (1, 0)
+
+
+def test_threads_do_not_meet_in_it(machine: FakeMachine, audio: PyAudioBackend) -> None:
+    """Eight threads open and close at once: PortAudio is never entered by two of them."""
+
+    def cycles(number: int) -> None:
+        for _ in range(10):
+            stream = audio.open_input(None, 16000, 0.02) if number % 2 else audio.open_output(None, 24000, 0.04)
+            stream.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(cycles, number) for number in range(8)]:
+            done.result(GUARD)
+    assert len(machine.streams) == 80
+
+
+def test_a_hung_sound_server_does_not_hang_everybody(
+    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, owner: Owner
+) -> None:
+    """One thread hangs in the beginning of PortAudio: the others are told in time, and all works when it is over."""
+    monkeypatch.setattr(portaudio, "LIMIT", 0.1)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        go_on.wait(SOON)
+
+    machine.begin = hang
+    hanging = owner.begin(audio.open_input, None, 16000, 0.02)
+    assert inside.wait(SOON)
+    with pytest.raises(DeviceError, match="does not answer"):
+        audio.open_output(None, 24000, 0.04)
+    go_on.set()
+    stream: PyAudioInput = hanging.result(SOON)
+    audio.open_output(None, 24000, 0.04).close()
+    owner.do(stream.close)
+
+
+def test_where_another_process_crashes_this_one_does_not_try(
+    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PortAudio begins elsewhere first."""
+    tried: list[int] = []
+
+    def crash() -> list[PortAudioDevice]:
+        tried.append(machine.begun)
+        raise crashed(-6)
+
+    monkeypatch.setattr(portaudio, "probe", crash)
+    with pytest.raises(DeviceError, match="crashes"):
+        audio.open_input(None, 16000, 0.02)
+    with pytest.raises(DeviceError, match="crashes"):
+        audio.devices()
+    assert (tried, machine.begun) == ([0, 0], 0)
+
+
+@pytest.mark.parametrize("fails", ["opening", "reading"])
+def test_after_a_failure_another_process_tries_first(
+    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """A sound server that has failed may hang next."""
+
+    def crash() -> list[PortAudioDevice]:
+        raise crashed(-6)
+
+    error = OSError(-9999, "Unanticipated host error")
+    if fails == "opening":
+        machine.devices[0].error = error
+        with pytest.raises(DeviceError, match="failed"):
+            audio.open_input(None, 16000, 0.02)
+    else:
+        stream = audio.open_input(None, 16000, 0.02)
+        machine.streams[0].failing = error
+        with pytest.raises(DeviceError, match="failed"):
+            stream.read()
+        stream.close()
+    monkeypatch.setattr(portaudio, "probe", crash)
+    with pytest.raises(DeviceError, match="crashes"):
+        audio.open_input(None, 16000, 0.02)
+    assert machine.begun == 1
+
+
+def test_a_new_device_is_opened_while_others_go_on(
+    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All streams close, PortAudio is restarted, and the speaker's unplayed audio is written again."""
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 60.0)  # no test waits for its end
+    speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
+    sound = counted(0, 4800)
+    owner.do(speaker.write, sound[:3840])
+    machine.devices.insert(0, FakeDevice("new", inputs=1))
+
+    opening = ThreadPoolExecutor(1)
+    future = opening.submit(audio.open_input, "ALSA/new", 16000, 0.02)
+    position = 3840
+    while not future.done():
+        owner.do(speaker.write, sound[position : position + 2])
+        position += 2
+    owner.do(speaker.write, sound[position:])
+    mic: PyAudioInput = future.result()
+    assert mic.device.label == "new"
+    assert opening.submit(mic.read).result(SOON) == counted(0, 320)
+    assert machine.begun == 2
+    before, after = (opened for opened in machine.streams if opened.device.outputs)
+    assert before.played + after.played + after.queued == sound
+    opening.submit(mic.close).result(SOON)
+    opening.shutdown()
+    owner.do(speaker.close)
+
+
+def test_a_wrong_id_disturbs_nobody(
+    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that no list contains does not restart PortAudio, however old its list is."""
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
+    speaker = audio.open_output(None, 24000, 0.04)
+    with pytest.raises(DeviceError, match="no microphone 'ALSA/gone'"):
+        audio.open_input("ALSA/gone", 16000, 0.02)
+    assert machine.begun == 1
+    speaker.close()
+
+
+def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PyAudioBackend) -> None:
+    """Nor is one that another program has."""
+    speaker = audio.open_output(None, 24000, 0.04)
+    machine.devices.append(FakeDevice("new", inputs=1))
+    machine.devices[0].error = OSError(-9985, "PortAudioDevice unavailable")
+    with pytest.raises(DeviceError, match="in use by another program"):
+        audio.open_input(None, 16000, 0.02)
+    assert machine.begun == 1
+    speaker.close()
+
+
+def test_a_device_that_was_pulled_out_and_is_back(
+    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that was plugged in again restarts PortAudio, but not more often than the minimum interval."""
+    speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
+    machine.devices[0] = FakeDevice("desk", inputs=2)
+    with pytest.raises(DeviceError, match="Unanticipated host error"):
+        audio.open_input("ALSA/desk", 16000, 0.02)
+    assert machine.begun == 1
+    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
+    with ThreadPoolExecutor(1) as opening:
+        future = opening.submit(audio.open_input, "ALSA/desk", 16000, 0.02)
+        while not future.done():
+            owner.do(speaker.write, bytes(2))
+        opening.submit(future.result().close).result(SOON)
+    owner.do(speaker.write, bytes(2))
+    assert machine.begun == 2
+    owner.do(speaker.close)
+
+
+def test_a_stream_that_does_not_close_for_a_restart(
+    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a device hangs, opening the new one raises in time, and the other streams continue."""
+    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 0.1)
+    mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        go_on.wait(SOON)
+
+    machine.streams[0].hold = hang
+    reading = owner.begin(mic.read)
+    assert inside.wait(SOON)
+    machine.devices.append(FakeDevice("new", inputs=1))
+    with pytest.raises(DeviceError, match="does not answer"):
+        audio.open_input("ALSA/new", 16000, 0.02)
+    go_on.set()
+    assert reading.result(SOON) == counted(0, 320)
+    assert owner.do(mic.read) == counted(320, 320)
+    assert machine.begun == 1
+    owner.do(mic.close)
+
+
+def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+    """A stream whose device was unplugged meanwhile fails, as it would without a restart."""
+    mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
+    machine.devices[0] = FakeDevice("new", inputs=1)
+    with ThreadPoolExecutor(1) as opening:
+        future = opening.submit(audio.open_input, "ALSA/new", 16000, 0.02)
+        with pytest.raises(DeviceError, match="no microphone 'ALSA/desk'"):  # noqa: PT012 - whichever read it is
+            while True:
+                owner.do(mic.read)
+        opening.submit(future.result(SOON).close).result(SOON)
+    owner.do(mic.close)
+
+
+def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PyAudioBackend) -> None:
+    """It is refused everything, whatever it calls, and touches no stream."""
+    mic = audio.open_input(None, 16000, 0.02)
+
+    def child() -> list[str]:
+        errors = []
+        for call in (audio.devices, lambda: audio.open_output(None, 24000, 0.04), mic.read):
+            try:
+                call()
+            except DeviceError as error:
+                errors.append(str(error))
+        mic.close()
+        assert machine.streams[0].is_open
+        assert machine.begun == 1
+        return errors
+
+    errors = in_child(child)
+    assert len(errors) == 3
+    assert all("spawn" in error for error in errors)
+    assert mic.read() == counted(0, 320)
+    mic.close()
+
+
+def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, audio: PyAudioBackend) -> None:
+    """It may use devices, also if the parent has used some before."""
+    audio.open_input(None, 16000, 0.02).close()
+
+    def child() -> bytes:
+        mic = audio.open_input(None, 16000, 0.02)
+        heard = mic.read()
+        mic.close()
+        return heard
+
+    assert in_child(child) == counted(0, 320)
+
+
+def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+    """The state of PortAudio in the child is unknown, so devices are refused."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        go_on.wait(SOON)
+
+    machine.begin = hang
+    opening = owner.begin(audio.open_input, None, 16000, 0.02)
+    assert inside.wait(SOON)
+
+    def child() -> str:
+        with pytest.raises(DeviceError) as caught:
+            audio.open_input(None, 16000, 0.02)
+        return str(caught.value)
+
+    assert "forked" in in_child(child)
+    go_on.set()
+    owner.do(opening.result(SOON).close)

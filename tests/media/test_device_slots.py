@@ -1,0 +1,175 @@
+"""Device slots: replacing what records and plays, and what its predecessor leaves."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
+from rtvi_sync.media.session import MediaCounters
+from tests.support.slowness import GUARD
+from tests.support.threads import media_threads
+
+from .conftest import Talk
+
+
+def test_a_source_is_replaced_while_it_runs(talk, timer):
+    """The old source ends at once and is released; the new one starts with its first sample at its own rate."""
+    old, new = ToneSource(440, 1.0), BytesSource(bytes(range(2, 242)) * 4, 24000)
+    session = talk(mic=old).begin()
+    track = session.manager.tracks().local.audio
+    frames = track.frames()
+    timer.advance(0.09)
+    session.manager.select("mic", new)
+    assert old.wait() is False
+    timer.advance(0.03)
+    assert new.wait(0) is True
+    assert session.rates == [16000] * 5 + [24000] * 2
+    assert b"".join(session.chunks[5:]) == bytes(range(2, 242)) * 4 + bytes(960)
+    assert session.manager.tracks().local.audio is track
+    assert (track.label, track.ready_state) == ("BytesSource", "live")
+    talk(mic=old).prepare()
+    session.manager.stop(1.0)
+    assert [frame.pcm for frame in frames] == session.chunks
+
+
+def test_a_users_source_is_replaced(talk, timer, until):
+    """Threads of replaced sources have ended when set_mic() returns; a muted microphone stays muted."""
+    session = talk(mic=CallbackSource(lambda frames: b"\1\1" * frames)).begin()
+    until(media_threads)
+    session.manager.enable_mic(False)
+    session.manager.select("mic", CallbackSource(lambda frames: b"\2\2" * frames))
+    assert len(media_threads()) == 1
+    timer.advance(1.0)
+    assert session.chunks == []
+    session.manager.enable_mic(True)
+    session.manager.select("mic", ToneSource())
+    assert media_threads() == []
+    timer.advance(0.01)
+    assert session.sent == ToneSource().read(320)
+
+
+def test_replacing_by_itself_changes_nothing(talk, timer):
+    """A source that is in use already continues where it is."""
+    source = ToneSource()
+    session = talk(mic=source).begin()
+    timer.advance(0.09)
+    session.manager.select("mic", source)
+    timer.advance(0.1)
+    assert session.sent == ToneSource().read(10 * 320)
+
+
+def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
+    """If the new source or sink cannot be opened, the old one continues."""
+    sink, taken = BytesSink(), SilenceSource()
+    session = talk(mic=ToneSource(), speaker=sink).begin()
+    talk(mic=taken).prepare()
+    with pytest.raises(DeviceError, match="another session"):
+        session.manager.select("mic", taken)
+    with pytest.raises(DeviceError, match="nowhere"):
+        session.manager.select("mic", "nowhere")
+    with pytest.raises(DeviceError, match="nowhere"):
+        session.manager.select("speaker", "nowhere")
+    timer.advance(0.09)
+    session.hear(b"ab")
+    assert session.sent == ToneSource().read(5 * 320)
+    assert sink.pcm == b"ab"
+
+
+def test_a_sink_is_replaced_while_it_runs(talk):
+    """The old sink gets all earlier audio and is closed; the new one gets the later audio."""
+    heard: list[int] = []
+    session = talk(speaker=CallbackSink(lambda pcm, rate: heard.append(pcm[0]))).prepare()
+    for number in range(10):
+        session.hear(bytes([number]) * 960)
+    sink = BytesSink()
+    session.manager.select("speaker", sink)
+    session.hear(b"ab")
+    assert heard == list(range(10))
+    assert sink.pcm == b"ab"
+    assert media_threads() == []
+
+
+def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
+    """Return a session whose source blocks in its read() until the event is set, with short timeouts."""
+    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 0.05)
+    entered, hang = threading.Event(), threading.Event()
+
+    def fn(frames: int) -> bytes:
+        entered.set()
+        hang.wait(GUARD)
+        return b""
+
+    session = talk(mic=CallbackSource(fn)).begin()
+    assert entered.wait(GUARD)
+    return session, hang
+
+
+def test_a_replaced_source_that_hangs_is_reported_by_stop(talk, timer, monkeypatch):
+    """set_mic() waits for a hanging source for a limited time only; stop() returns its thread."""
+    session, hang = with_a_source_that_hangs(talk, monkeypatch)
+    session.manager.select("mic", ToneSource())
+    (thread,) = session.manager.stop(1.0)
+    assert thread.name.startswith("rtvi-mic")
+    hang.set()
+    thread.join(GUARD)
+
+
+def test_a_replaced_source_that_ends_late_is_not_reported(talk, timer, monkeypatch):
+    """A hanging source that has returned before the end of the session is not in the result."""
+    session, hang = with_a_source_that_hangs(talk, monkeypatch)
+    (thread,) = (each for each in threading.enumerate() if each.name.startswith("rtvi-mic"))
+    session.manager.select("mic", ToneSource())
+    hang.set()
+    thread.join(GUARD)
+    assert session.manager.stop(1.0) == []
+
+
+def test_what_was_not_played_is_logged(talk, caplog):
+    """Audio that a slow sink has lost is logged when the losses begin, and all of it at the end."""
+    entered, hang = threading.Event(), threading.Event()
+    sink = CallbackSink(lambda pcm, rate: (entered.set(), hang.wait(GUARD)))
+    session = talk(speaker=sink, max_queued_audio_bytes=20_000).begin()
+    session.hear(bytes(9600))
+    assert entered.wait(GUARD)
+    for _ in range(7):
+        session.hear(bytes(9600))
+    assert ["audio that waited for CallbackSink" in record.getMessage() for record in caplog.records] == [True]
+    hang.set()
+    session.manager.stop(GUARD)
+    assert caplog.records[-1].getMessage() == "1.00 s of the bot's audio were dropped in this session"
+
+
+def test_counters_go_on_when_parts_are_replaced(talk, timer):
+    """The losses of a replaced source and sink still count after the replacement, but not in the next session."""
+    entered, hang = threading.Event(), threading.Event()
+
+    def slow_source(frames: int) -> bytes:
+        hang.wait(GUARD)
+        return b""
+
+    def slow_sink(pcm: bytes, rate: int) -> None:
+        entered.set()
+        hang.wait(GUARD)
+
+    session = talk(
+        mic=CallbackSource(slow_source), speaker=CallbackSink(slow_sink), max_queued_audio_bytes=20_000
+    ).begin()
+    session.hear(bytes(12_000))
+    assert entered.wait(GUARD)
+    for _ in range(5):
+        session.hear(bytes(12_000))
+    timer.advance(0.05)
+    before = session.manager.counters
+    assert before == MediaCounters(mic_underruns=3, speaker_dropped_seconds=1.0)
+    hang.set()
+    session.manager.select("mic", ToneSource())
+    session.manager.select("speaker", BytesSink())
+    timer.advance(0.05)
+    assert session.manager.counters == before
+    session.manager.stop(GUARD)
+    assert session.manager.counters == before
+    session.prepare()
+    assert session.manager.counters == MediaCounters()

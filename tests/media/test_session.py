@@ -1,0 +1,134 @@
+"""The media of one session: prepared, started and stopped, in any order."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, SilenceSource, ToneSource
+from tests.support.slowness import GUARD
+from tests.support.threads import media_threads
+
+
+def test_a_source_set_between_prepare_and_start(talk, timer):
+    """Before the bot is ready the new source waits for it like the old one."""
+    session = talk(mic=SilenceSource()).prepare()
+    session.manager.select("mic", ToneSource())
+    timer.advance(1.0)
+    assert session.chunks == []
+    session.manager.start(session.send)
+    timer.advance(0.0)
+    assert session.sent == ToneSource().read(320)
+
+
+def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
+    """After stop() no thread and no task is left; a second stop() and late calls do nothing."""
+    session = talk(
+        mic=CallbackSource(lambda frames: bytes(2 * frames)), speaker=CallbackSink(lambda pcm, rate: None)
+    ).begin()
+    assert len(media_threads()) == 2
+    assert session.manager.stop(GUARD) == []
+    assert media_threads() == []
+    assert timer.live() == []
+    assert session.manager.stop(GUARD) == []
+    session.manager.start(session.send)
+    session.manager.interrupt()
+    session.manager.pause()
+    session.hear(b"ab")
+    timer.advance(1.0)
+    assert session.chunks == []
+
+
+def test_stop_without_start(talk):
+    """A session that never became ready is stopped as usual, and its source is closed unread."""
+    calls: list[str] = []
+    source = CallbackSource(lambda frames: calls.append("read") or b"")
+    source.close = lambda: calls.append("close")
+    session = talk(mic=source).prepare()
+    assert session.manager.stop(GUARD) == []
+    assert calls == ["close"]
+
+
+def test_preparing_twice_keeps_the_devices(talk, timer):
+    """A second prepare() before stop(), after init_devices() for example, opens only what is not open."""
+    session = talk(mic=ToneSource(), speaker=BytesSink()).prepare()
+    tracks = session.manager.tracks()
+    session.prepare()
+    assert session.manager.tracks() == tracks
+    session.hear(b"ab", 24000)
+    session.hear(b"ab", 16000)
+    assert len(session.events) == 1
+
+
+def test_a_prepare_that_was_overtaken_by_stop_leaves_nothing(talk):
+    """If the session ends during a call of its source, prepare() raises late and no lease remains."""
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(SilenceSource):
+        @property
+        def sample_rate_hz(self) -> int:
+            entered.set()
+            go.wait(GUARD)
+            return 16000
+
+    source, outcome = Slow(), []
+    session = talk(mic=source)
+
+    def prepare() -> None:
+        try:
+            session.prepare()
+        except DeviceError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    assert entered.wait(GUARD)
+    assert session.manager.stop(0.1) == []
+    go.set()
+    thread.join(GUARD)
+    assert outcome == ["The session ended while its devices were being prepared"]
+    assert media_threads() == []
+    session.prepare()
+
+
+def test_start_after_the_pacer_has_closed(talk):
+    """A bot that becomes ready just as the last session ends does no harm; otherwise the error is not hidden."""
+
+    class Closed:
+        def add(self, step, first):
+            session.manager.stop(1.0)
+            raise RuntimeError("closed")
+
+    session = talk().prepare(timer=Closed())
+    session.manager.start(session.send)
+
+    class Broken:
+        def add(self, step, first):
+            raise RuntimeError("can't start new thread")
+
+    session.prepare(timer=Broken())
+    with pytest.raises(RuntimeError, match="start new thread"):
+        session.manager.start(session.send)
+
+
+def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
+    """However mute and unmute race, the sent audio agrees with mic_enabled."""
+    session = talk(mic=ToneSource()).begin()
+    barrier = threading.Barrier(4)
+
+    def toggle(enable: bool) -> None:
+        barrier.wait(GUARD)
+        for _ in range(200):
+            session.manager.enable_mic(enable)
+
+    togglers = [threading.Thread(target=toggle, args=(enable,)) for enable in (True, False) * 2]
+    for thread in togglers:
+        thread.start()
+    for thread in togglers:
+        thread.join(GUARD)
+    timer.advance(2.0)
+    session.chunks.clear()
+    timer.advance(1.0)
+    assert bool(session.chunks) is session.manager.settings.mic

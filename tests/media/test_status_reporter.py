@@ -1,0 +1,30 @@
+"""The status of devices: what is missing is reported once, and is no failure of the session."""
+
+from __future__ import annotations
+
+import logging
+
+
+def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
+    """Without devices there is one warning and one event, and the session sends and plays nothing."""
+    session = talk(mic=None, speaker=None).begin()
+    timer.advance(1.0)
+    session.hear(bytes(960))
+    session.manager.interrupt()
+    session.manager.enable_mic(False)
+    assert session.chunks == []
+    ((event, error),) = session.events
+    assert event == "deviceError"
+    assert (error.devices, error.type) == (("mic", "speaker"), "not-found")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "There is no sound device by default. Without one pass mic=" in record.getMessage()
+    assert session.manager.stop(1.0) == []
+
+
+def test_a_missing_microphone_matters_once_it_is_enabled(talk):
+    """With enable_mic=False no microphone is reported missing until it is switched on."""
+    session = talk(mic=None, enable_mic=False).begin()
+    assert session.events == []
+    session.manager.enable_mic(True)
+    assert [error.devices for _, error in session.events] == [("mic",)]

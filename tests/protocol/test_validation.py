@@ -1,0 +1,133 @@
+"""Validation rules: which values pass, which error the others raise, and that no secret is shown."""
+
+from __future__ import annotations
+
+import functools
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rtvi_sync.protocol import validation as rules
+from rtvi_sync.protocol.validation import Rule, from_mapping, snake_case
+
+
+async def coroutine_function() -> None:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("rule", "values"),
+    [
+        (rules.BOOL, [True, False]),
+        (rules.STRING, ["", "a"]),
+        (rules.NAME, ["a"]),
+        (rules.BYTES, [b"", bytearray(1), memoryview(b"")]),
+        (rules.PATH, ["a", Path("a")]),
+        (rules.SECONDS, [1, 0.001, 1e300]),
+        (rules.WAIT, [0, 0.0, 5]),
+        (rules.COUNT, [1, 10**9]),
+        (rules.COUNT_OR_ZERO, [0]),
+        (rules.PORT, [0, 65535]),
+        (rules.FUNCTION, [print, lambda: None, functools.partial(print)]),
+        (rules.STRINGS, [{}, {"a": "b"}]),
+        (rules.one_of("a", "b"), ["a", "b"]),
+        (rules.positive_or_timedelta("seconds"), [1, timedelta(seconds=1)]),
+        (rules.list_of(rules.STRING, "a list"), [[], ["a"], ("a",)]),
+        (rules.STRING.or_none, [None, "a"]),
+    ],
+)
+def test_values_that_pass(rule: Rule, values: list[Any]) -> None:
+    """A rule accepts them without a word."""
+    for value in values:
+        rule.check(option=value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "error", "text"),
+    [
+        (rules.BOOL, 1, TypeError, r"option must be True or False, not int"),
+        (rules.BOOL, None, TypeError, r"option must be True or False, not None"),
+        (rules.STRING, b"secret", TypeError, r"option must be a string, not bytes"),
+        (rules.NAME, "", ValueError, r"option must be a string that is not empty, not ''"),
+        (rules.PATH, "a\0b", ValueError, r"option must be a path .*null"),
+        (rules.SECONDS, True, TypeError, r"positive number of seconds, not True"),
+        (rules.SECONDS, 0, ValueError, r"positive number of seconds, not 0"),
+        (rules.SECONDS, float("inf"), ValueError, r"not inf"),
+        (rules.SECONDS, float("nan"), ValueError, r"not nan"),
+        (rules.COUNT, 1.0, TypeError, r"an integer of 1 or more, not float"),
+        (rules.PORT, 65536, ValueError, r"an integer from 0 to 65535, not 65536"),
+        (rules.FUNCTION, coroutine_function, TypeError, r"not a coroutine function"),
+        (rules.FUNCTION, functools.partial(coroutine_function), TypeError, r"not a coroutine function"),
+        (rules.STRINGS, {"a": 1}, TypeError, r"option\['a'\] must be a string, not int"),
+        (rules.STRINGS, {1: "a"}, TypeError, r"each key of option must be a string, not int"),
+        (rules.one_of("a", "b"), "c", ValueError, r'option must be "a" or "b", not \'c\''),
+        (
+            rules.positive_or_timedelta("seconds"),
+            timedelta(0),
+            ValueError,
+            r"positive number of seconds or a timedelta",
+        ),
+        (rules.list_of(rules.STRING, "a list"), "text", TypeError, r"option must be a list, not str"),
+        (rules.list_of(rules.STRING, "a list"), ["a", 1], TypeError, r"option\[1\] must be a string, not int"),
+        (rules.instance_of("an object", list), list, TypeError, r"option must be an object, not the class list"),
+        (rules.SECONDS.but("leave it out"), 0, ValueError, r"not 0; leave it out$"),
+    ],
+)
+def test_values_that_are_refused(rule: Rule, value: Any, error: type[Exception], text: str) -> None:
+    """A wrong type is a TypeError, which hides the value, a wrong value a ValueError; both name the option."""
+    with pytest.raises(error, match=text) as caught:
+        rule.check(option=value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_field_of_an_attrs_class() -> None:
+    """The error names the field as its constructor does."""
+
+    @attrs.define
+    class Options:
+        _limit: float = attrs.field(validator=rules.SECONDS)
+
+    assert Options(limit=1.0)._limit == 1.0
+    with pytest.raises(ValueError, match="^limit must be"):
+        Options(limit=0)
+
+
+@attrs.frozen(kw_only=True)
+class Point:
+    across: int = attrs.field(default=0, validator=rules.COUNT_OR_ZERO)
+    how_high: int = attrs.field(default=0, validator=rules.COUNT_OR_ZERO)
+
+
+def test_an_object_from_a_mapping() -> None:
+    """Keys may be in snake_case or camelCase; an object of the class is returned itself."""
+    point = Point(across=1, how_high=2)
+    assert from_mapping(Point, {"across": 1, "howHigh": 2}, "point") == point
+    assert from_mapping(Point, {"across": 1, "how_high": 2}, "point") == point
+    assert from_mapping(Point, point, "point") is point
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (3, TypeError, "point must be Point or a mapping, not int"),
+        ({"depth": 1}, TypeError, "Point has no depth; it has across, how_high"),
+        ({"howHigh": 1, "how_high": 2}, TypeError, "point has a key in two spellings"),
+        ({"howHigh": -1}, ValueError, "^howHigh must be"),
+        ({"howHigh": "secret"}, TypeError, "^howHigh must be .* not str$"),
+    ],
+)
+def test_a_mapping_that_is_refused(value: Any, error: type[Exception], text: str) -> None:
+    """The error names the key as it is spelt in the mapping."""
+    with pytest.raises(error, match=text):
+        from_mapping(Point, value, "point")
+
+
+@pytest.mark.parametrize(
+    ("name", "snake"), [("requestData", "request_data"), ("onLLMText", "on_llm_text"), ("plain", "plain")]
+)
+def test_snake_case(name: str, snake: str) -> None:
+    """An abbreviation is one word."""
+    assert snake_case(name) == snake

@@ -1,0 +1,201 @@
+"""One deadline over every phase of `connect()`, and what is left of an attempt that failed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    BotAlreadyStartedError,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    RTVIClient,
+    TransportState,
+    WebSocketTransport,
+)
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.session.attempt import ConnectAttempt
+from rtvi_sync.session.session import Session
+from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.base import TransportOptions
+from tests.support.clients import memory_client, silent_bot, transport_of
+from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
+from tests.support.slowness import takes
+from tests.support.threads import InThread
+from tests.support.waiting import SOON, until
+
+LIMIT = 1.0
+TOLERANCE = 0.2
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "said"),
+    [(lambda: "The cable is cut.", "The cable is cut."), (lambda: 1 / 0, "See the bot's log"), (None, "See the bot's")],
+    ids=["says", "raises", "has none"],
+)
+def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
+    """It takes the place of the general advice in the error; a diagnosis that fails changes nothing."""
+    client = memory_client(silent_bot, connect_timeout=0.1)
+    if diagnosis is not None:
+        transport_of(client).diagnosis = diagnosis
+    with pytest.raises(ConnectionTimeoutError, match=f"to be ready. {said}"):
+        client.connect()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+class TestEveryPhase:
+    def test_deadline(self, phase: HangingPhase) -> None:
+        """Invariant "one deadline over every phase": `ConnectionTimeoutError` within 20 % of a limit of 1 s, with phase
+        and time; state `error`; no thread left but one that sits in a look-up or a device; then `connect()` works."""
+        with phase(connect_timeout=LIMIT) as hung:
+            with takes(LIMIT + TOLERANCE, at_least=LIMIT) as watch, pytest.raises(ConnectionTimeoutError) as caught:
+                hung.client.connect()
+            assert caught.value.phase == hung.phase
+            assert LIMIT <= caught.value.elapsed <= watch.took
+            assert isinstance(caught.value, TimeoutError)
+            assert hung.client.state is TransportState.ERROR
+            left = [] if hung.release is None else ["connect"]
+            until(lambda: [name.split("-")[1] for name in own_threads()] == left)
+            hung.heal()
+            hung.client.connect()
+            assert hung.client.state is TransportState.READY
+            hung.client.disconnect()
+
+    def test_disconnect_from_another_thread(self, phase: HangingPhase) -> None:
+        """`connect()` without a limit raises `DisconnectedError(initiator="client")` at once, and can be called
+        again."""
+        with phase(connect_timeout=None) as hung:
+            connecting = InThread(hung.client.connect)
+            assert hung.reached() is not False
+            with takes(1.0):
+                hung.client.disconnect()
+            error = connecting.error()
+            assert isinstance(error, DisconnectedError)
+            assert error.initiator == "client"
+            assert hung.client.state is TransportState.DISCONNECTED
+            if hung.release is None:
+                until(lambda: not own_threads())
+            hung.heal()
+            hung.client.connect()
+            hung.client.disconnect()
+
+    def test_second_connect(self, phase: HangingPhase) -> None:
+        """While an attempt is under way another one is refused, and the first is undisturbed."""
+        with phase(connect_timeout=None) as hung:
+            connecting = InThread(hung.client.connect)
+            assert hung.reached() is not False
+            with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
+                hung.client.connect()
+            assert not connecting.done
+            hung.client.disconnect()
+            connecting.error()
+
+
+def test_the_late_result_of_an_abandoned_attempt() -> None:
+    """Invariant "one attempt is one session": what an abandoned attempt still brings acts on a dead session; the next
+    one is undisturbed."""
+    release = threading.Event()
+    answers = iter(["late", "good"])
+    called = threading.Event()
+
+    def handler(*_: Any) -> Any:
+        answer = next(answers)
+        if answer == "late":
+            called.set()
+            release.wait(SOON)
+        return {"ws_url": answer}
+
+    client = memory_client(custom_connect_handler=handler, connect_timeout=None)
+    abandoned = InThread(client.connect)
+    assert called.wait(SOON)
+    (late,) = [t for t in threading.enumerate() if "-connect-" in t.name]
+    client.disconnect()
+    abandoned.error()
+    client.connect()
+    release.set()
+    late.join(SOON)
+    assert client.state is TransportState.READY
+    assert transport_of(client).auth_bundle == {"ws_url": "good"}
+    assert client.send_client_request("ping", 1) == 1
+    client.disconnect()
+
+
+def test_the_http_answer_does_not_end_the_deadline() -> None:
+    """The limit covers what comes after the request: a bot that is started and never ready."""
+    with EmbeddedBot(ready=False) as bot:
+        client = RTVIClient(
+            transport=WebSocketTransport(),
+            params={"base_url": bot.base_url},
+            connect_timeout=0.5,
+            mic=SilenceSource(),
+            speaker=NullSink(),
+        )
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            client.connect()
+        assert caught.value.phase == "bot-ready"
+
+
+def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connect thread does not run in time: the error blames no phase, and the states are those of an attempt."""
+    run = threading.Event()
+    work = ConnectAttempt._work
+
+    def late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
+        assert run.wait(SOON)
+        work(self, session, options)
+
+    monkeypatch.setattr(ConnectAttempt, "_work", late)
+    client = memory_client(connect_timeout=0.05)
+    states: list[str] = []
+    client.on("transport_state_changed", lambda state: states.append(str(state)))
+    with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
+        client.connect()
+    run.set()
+    until(lambda: own_threads() == [])
+    assert caught.value.phase == "begin"
+    assert states == ["initializing", "error"]
+    assert client.state is TransportState.ERROR
+
+
+def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a limit a warning names the phase, again and again, until the end."""
+    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
+    client = memory_client(silent_bot, connect_timeout=None)
+    connecting = InThread(client.connect)
+    until(lambda: len(caplog.records) >= 3)
+    client.disconnect()
+    connecting.error()
+    assert {r.levelno for r in caplog.records} == {logging.WARNING}
+    assert "waiting for the bot to be ready" in caplog.records[-1].getMessage()
+    assert "connect_timeout" in caplog.records[-1].getMessage()
+
+
+def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With a limit there is no reminder."""
+    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
+    with pytest.raises(ConnectionTimeoutError):
+        memory_client(silent_bot, connect_timeout=0.2).connect()
+    assert caplog.records == []
+
+
+def test_reminder_interval() -> None:
+    """The warnings come every 10 s."""
+    from rtvi_sync.session import attempt
+
+    assert attempt._REMINDER_INTERVAL == 10.0
+
+
+@pytest.mark.parametrize("phase", [http_headers, websocket_handshake, bot_ready])
+def test_the_traceback_is_of_the_callers_thread(phase: HangingPhase) -> None:
+    """What the abandoned thread runs into is not in the error that the caller sees."""
+    with phase(connect_timeout=0.3) as hung:
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            hung.client.connect()
+        until(lambda: not own_threads())
+    text = "".join(traceback.format_exception(caught.value))
+    assert "_work" not in text
+    assert text.count("Traceback") == 1

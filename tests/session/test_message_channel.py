@@ -1,0 +1,151 @@
+"""The messages of one session: what is sent, what becomes of what arrives, and in which order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIMessage
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.protocol import engine
+from rtvi_sync.session.message_channel import MessageChannel
+from tests.support.threads import running
+from tests.support.waiting import until
+
+
+class Publisher:
+    """An event publisher that records its calls in their order."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def collect(self, effect: engine.Deliver, *_: Any) -> None:
+        self.steps.append(effect.event.snake)
+
+    def flush(self) -> None:
+        if self.steps and self.steps[-1] != "flush":
+            self.steps.append("flush")
+
+    def perform(self, effect: Any) -> None:
+        self.steps.append(type(effect).__name__)
+        if isinstance(effect, engine.Resolve) and effect.waiter is not None:
+            effect.waiter.resolve(effect.message)
+
+
+class Rig:
+    """A channel without a session: what it sends is kept, and what it would do to the session is recorded."""
+
+    def __init__(self, version: str = "2.2.0") -> None:
+        self.publisher = Publisher()
+        self.sent: list[RTVIMessage] = []
+        self.ready = True
+        steps: Any = self.publisher
+        workers: Any = None
+        self.channel = MessageChannel(
+            self._transport(),
+            steps,
+            workers,
+            check_ready=self._check_ready,
+            perform=lambda effect: self.publisher.steps.append(type(effect).__name__),
+        )
+        self.receive("bot-ready", {"version": version})
+        self.publisher.steps.clear()
+
+    def _transport(self) -> Any:
+        return self
+
+    def send_message(self, message: RTVIMessage) -> None:
+        self.sent.append(message)
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            raise DisconnectedError("not ready", initiator="client")
+
+    def receive(self, *messages: Any) -> None:
+        """Receive messages together; each is a type and its data, and perhaps an id."""
+        pairs = [messages] if isinstance(messages[0], str) else list(messages)
+        self.channel.receive_all([text_of(*pair) for pair in pairs])
+
+
+def text_of(type_: str, data: Any, id_: str | None = None) -> str:
+    return json.dumps({"label": "rtvi-ai", "type": type_, "data": data, "id": id_})
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_events_that_came_together_are_queued_together(rig: Rig) -> None:
+    """One `flush()` ends a batch of events."""
+    rig.receive(("server-message", 1), ("server-message", 2), ("metrics", {}))
+    assert rig.publisher.steps == ["server_message", "server_message", "metrics", "flush"]
+    assert rig.channel.messages_received == 4  # with bot-ready
+
+
+def test_events_are_queued_before_what_follows_them(rig: Rig) -> None:
+    """An interruption empties the speaker, so the events that preceded it are queued first."""
+    rig.receive(("server-message", 1), ("bot-interrupted", None), ("server-message", 2))
+    steps = rig.publisher.steps
+    assert steps.index("flush") < steps.index("Interrupt")
+    assert steps[0] == "server_message"
+    assert steps[-2:] == ["server_message", "flush"]
+
+
+def test_what_is_no_message_is_a_warning(rig: Rig) -> None:
+    """The rest of the batch is received all the same."""
+    rig.channel.receive_all(["{", text_of("server-message", 1)])
+    assert rig.publisher.steps == ["Warn", "server_message", "flush"]
+
+
+def test_a_request_gets_its_answer(rig: Rig) -> None:
+    """The call returns the message with its id; sent messages are counted."""
+    message = RTVIMessage("client-message", {"t": "ask", "d": None})
+    with running(lambda: rig.channel.request(message, Deadline(None))) as asking:
+        until(lambda: rig.sent)
+        rig.receive("server-response", {"t": "ask", "d": 7}, message.id)
+        assert asking.get().data == {"t": "ask", "d": 7}
+    assert rig.channel.messages_sent == 1
+
+
+def test_a_request_without_an_answer(rig: Rig) -> None:
+    """The error names the message and the timeout; nothing waits afterwards."""
+    with pytest.raises(RequestTimeoutError, match=r"'client-message' request within 0\.01 s"):
+        rig.channel.request(RTVIMessage("client-message", {"t": "ask", "d": None}), Deadline(0.01))
+    assert not rig.channel.engine.pending._awaited
+
+
+def test_nothing_is_sent_unless_the_bot_is_ready(rig: Rig) -> None:
+    """What the session raises is raised, and the transport is not used."""
+    rig.ready = False
+    with pytest.raises(DisconnectedError, match="not ready"):
+        rig.channel.send(RTVIMessage("client-message", {"t": "tell", "d": None}))
+    assert rig.sent == []
+    assert rig.channel.messages_sent == 0
+
+
+def test_after_the_end_nothing_is_received(rig: Rig) -> None:
+    """Calls that wait fail, each with an error of its own, and later messages are dropped."""
+    messages = [RTVIMessage("client-message", {"t": "ask", "d": None}) for _ in range(2)]
+    with (
+        running(lambda: rig.channel.request(messages[0], Deadline(None))) as first,
+        running(lambda: rig.channel.request(messages[1], Deadline(None))) as second,
+    ):
+        until(lambda: len(rig.channel.engine.pending._awaited) == 2)
+        rig.channel.close(lambda: DisconnectedError("it is over", initiator="server"))
+        errors = [first.error(), second.error()]
+    assert [str(error) for error in errors] == ["it is over"] * 2
+    assert errors[0] is not errors[1]
+    rig.receive("server-message", 1)
+    assert rig.publisher.steps == []
+
+
+def test_a_config_that_the_bot_does_not_send(caplog: pytest.LogCaptureFixture) -> None:
+    """A bot of 0.3 has one; if it does not answer, the session goes on, with a warning."""
+    rig = Rig("0.3.0")
+    assert rig.channel.engine.wants_config
+    rig.channel.fetch_config(Deadline(0.01))
+    assert [message.type for message in rig.sent] == ["get-config"]
+    assert "client.config stays None" in caplog.text

@@ -1,0 +1,875 @@
+"""A lost session is replaced, if the program has asked for it; when it is not, and what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import rtvi_sync.session.message_channel
+import rtvi_sync.session.reconnect
+import rtvi_sync.session.session
+from rtvi_sync import (
+    BotAlreadyStartedError,
+    BotError,
+    BotNotReadyError,
+    CloseInfo,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    MemoryTransport,
+    ProtocolError,
+    ReconnectingData,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIMessage,
+    StartBotError,
+    TransportStartError,
+    signals,
+)
+from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.memory import ready_bot
+from tests.support.clients import deaf_bot, manager_of, memory_client, transport_of, websocket_client
+from tests.support.forking import in_child
+from tests.support.http_server import Answer, Request, ScriptedServer
+from tests.support.slowness import Stopwatch, takes
+from tests.support.threads import InThread, threads_of_package
+from tests.support.waiting import SOON, until
+
+NETWORK = CloseInfo(initiator="network")
+QUICK = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, stable_after=0.05)
+# Long enough that nothing happens while a test looks.
+SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
+
+
+class Telling:
+    """Collects what a client tells of its sessions, in order."""
+
+    NAMES = ("connected", "bot_ready", "bot_disconnected", "disconnected", "reconnecting", "reconnect_failed")
+
+    def __init__(self, client: RTVIClient) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        for name in self.NAMES:
+            client.on(name, lambda data=None, name=name: self.heard.append((name, data)))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.heard]
+
+    def data(self, name: str) -> list[Any]:
+        return [data for heard, data in self.heard if heard == name]
+
+
+class MoodyBot:
+    """A bot that does, session after session, what it is told, and is ready once it has been told everything."""
+
+    def __init__(self, *moods: BaseException | str) -> None:
+        self.moods = list(moods)
+        self.begun = 0
+
+    def __call__(self, transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if message.type != "client-ready":
+            yield from ready_bot(transport, message)
+            return
+        self.begun += 1
+        mood = self.moods.pop(0) if self.moods else "ready"
+        if isinstance(mood, BaseException):
+            raise mood
+        yield from ready_bot(transport, message)
+        if mood == "flighty":
+            threading.Thread(target=transport.end, args=(NETWORK,)).start()
+
+
+@contextlib.contextmanager
+def reconnecting_client(bot: Any = ready_bot, policy: ReconnectPolicy = QUICK, **options: Any) -> Iterator[RTVIClient]:
+    """A client that has connected, and what is left of it ended."""
+    client = memory_client(bot, reconnect=policy, **options)
+    try:
+        yield client
+    finally:
+        client.close()
+        until(lambda: not threads_of_package())
+
+
+def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
+    transport_of(client).end(info)
+
+
+def pending(client: RTVIClient) -> None:
+    """Wait until the client waits for its next attempt."""
+    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
+
+
+# -- what happens -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_session_is_replaced() -> None:
+    """The lost session is told to its end, then the attempt, then the new session as any other; handlers are kept."""
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        until(lambda: "bot_ready" in telling.names)  # it may be told after connect() has returned
+        with client.events("bot_ready", timeout=SOON) as ready:
+            lose(client)
+            assert next(ready).data.version == "2.2.0"
+        assert client.state == "ready"
+        assert client.send_client_request("echo", "again") == "again"
+        until(lambda: telling.names.count("bot_ready") == 2)
+        assert telling.names == [
+            *("connected", "bot_ready", "bot_disconnected", "disconnected"),
+            *("reconnecting", "connected", "bot_ready"),
+        ]
+        assert [info.reconnecting for info in telling.data("disconnected")] == [True]
+        (told,) = telling.data("reconnecting")
+        assert isinstance(told, ReconnectingData)
+        assert (told.attempt, told.max_attempts) == (1, 10)
+        assert isinstance(told.error, DisconnectedError)
+        assert told.error.initiator == "network"
+        until(lambda: client.stats().reconnects == 1)  # it is counted by the thread that has connected
+        assert client.stats().sessions == 2
+
+
+def test_over_a_real_socket() -> None:
+    """A server that restarts and one that vanishes without a word are both reconnected to, mute as before."""
+    with EmbeddedBot() as bot, websocket_client(bot, reconnect=QUICK) as client:
+        client.enable_mic(False)
+        ended = iter((lambda s: s.close(1012), lambda s: s.close(1011), lambda s: s.drop()))
+        for end in ended:
+            session = bot.wait_for_session()
+            ready = InThread(lambda: client.wait_for("bot_ready", timeout=SOON))
+            until(lambda: manager_of(client)._dispatcher._live_streams())
+            end(session)
+            ready.get()
+            assert not client.is_mic_enabled
+            assert client.send_client_request("echo", 1) == 1
+        client.disconnect()
+
+
+def test_off_unless_asked_for() -> None:
+    """Without a policy a lost session stays lost."""
+    client = memory_client()
+    client.connect()
+    lose(client)
+    until(lambda: not threads_of_package())
+    assert client.state == "disconnected"
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        CloseInfo(code=1000, initiator="server"),
+        CloseInfo(initiator="server", error=BotError("it is broken", fatal=True)),
+        CloseInfo(initiator="server", error=ProtocolError("what?")),
+        CloseInfo(code=1008, reason="policy", initiator="server"),
+        CloseInfo(code=4001, initiator="server"),
+    ],
+    ids=lambda info: f"{info.code} {info.error}",
+)
+def test_an_end_that_is_meant_stays(info: CloseInfo) -> None:
+    """A bot that has ended the session, for good or for bad, is not bothered again."""
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client, info)
+        until(lambda: not threads_of_package())
+        assert telling.heard[-1] == ("disconnected", info)
+        assert client.state == "disconnected"
+
+
+def test_it_goes_on_trying() -> None:
+    """Each attempt is announced: number, a random delay below the growing limit, and why the last one failed."""
+    bot = MoodyBot("ready", *(TransportStartError(f"no {n}", status=503) for n in range(4)))
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.04, stable_after=0.05)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        told = telling.data("reconnecting")
+        assert [data.attempt for data in told] == [1, 2, 3, 4, 5]
+        assert [str(data.error) for data in told[1:]] == ["no 0", "no 1", "no 2", "no 3"]
+        assert all(0 <= data.delay <= limit for data, limit in zip(told, (0.01, 0.02, 0.04, 0.04, 0.04), strict=True))
+        assert len({data.delay for data in told}) > 1
+        assert "reconnect_failed" not in telling.names
+
+
+def test_it_gives_up() -> None:
+    """After the last attempt `reconnect_failed` says why, calls that wait for a session raise, and connect() works."""
+    bot = MoodyBot("ready", *(TransportStartError(f"no {n}") for n in range(3)))
+    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.02, max_delay=0.02)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        until(lambda: "bot_ready" in telling.names)
+        waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=SOON))
+        until(lambda: manager_of(client)._dispatcher._live_streams())
+        lose(client)
+        with pytest.raises(DisconnectedError, match="no 2"):
+            client.wait_for("bot_ready", timeout=SOON)
+        assert waiting.get().data.attempts == 3
+        until(lambda: not threads_of_package())
+        (failed,) = telling.data("reconnect_failed")
+        assert (failed.attempts, str(failed.error)) == (3, "no 2")
+        assert telling.names[-1] == "reconnect_failed"
+        assert bot.begun == 4
+        client.connect()
+        assert client.send_client_request("echo", 1) == 1
+
+
+def test_a_refusal_ends_it_at_once() -> None:
+    """What will not get better by itself is not tried again."""
+    bot = MoodyBot("ready", TransportStartError("who are you?", status=401))
+    with reconnecting_client(bot) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        (failed,) = telling.data("reconnect_failed")
+        assert failed.attempts == 1
+        assert failed.error.status == 401
+        assert bot.begun == 2
+
+
+# -- how it stands meanwhile, and what calls are told -----------------------------------------------------------------
+
+
+def states_of(client: RTVIClient) -> list[str]:
+    """The states that `client` tells from now on."""
+    states: list[str] = []
+    client.on("transport_state_changed", lambda state: states.append(str(state)))
+    return states
+
+
+REPLACED = ["initializing", "initialized", "connecting", "connected"]
+
+
+def test_the_states_of_attempts() -> None:
+    """Between attempts the state is `disconnected`, and when none follows: `error` is for a connect() that failed."""
+    bot = MoodyBot("ready", TransportStartError("no 0"), TransportStartError("no 1"), "ready")
+    between: list[str] = []
+    with reconnecting_client(bot) as client:
+        client.connect()
+        states, telling = states_of(client), Telling(client)
+        client.on("reconnecting", lambda: between.append(states[-1]))
+        lose(client)
+        until(lambda: "bot_ready" in telling.names)
+        assert between == ["disconnected"] * 3
+        failed = [*REPLACED, "disconnecting", "disconnected"]
+        assert states == ["disconnecting", "disconnected", *failed, *failed, *REPLACED, "ready"]
+
+
+def test_the_states_when_it_gives_up() -> None:
+    """After the last attempt it stays `disconnected`; a connect() of the program's that fails then is an `error`."""
+    bot = MoodyBot("ready", TransportStartError("who are you?", status=401), TransportStartError("still no"))
+    with reconnecting_client(bot) as client:
+        client.connect()
+        states, telling = states_of(client), Telling(client)
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert client.state == "disconnected"
+        assert states[-1] == "disconnected"
+        with pytest.raises(TransportStartError, match="still no"):
+            client.connect()
+        assert client.state == "error"
+
+
+def refused_by(server: ScriptedServer, client: RTVIClient) -> None:
+    """Lose the session of `client`, whose server then refuses to start another bot."""
+    server.answers["/connect/"] = Answer({"info": "the key has expired"}, 401)
+    gave_up = threading.Event()
+    client.once("reconnect_failed", gave_up.set)
+    lose(client)
+    assert gave_up.wait(SOON)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.send_text("hello"),
+        lambda client: client.send_client_request("echo", 1),
+        lambda client: client.get_bot_config(),
+        lambda client: client.disconnect_bot(),
+    ],
+    ids=["send_text", "send_client_request", "get_bot_config", "disconnect_bot"],
+)
+@pytest.mark.parametrize("disconnects", [False, True])
+def test_calls_say_why_it_gave_up(server: ScriptedServer, call: Any, disconnects: bool) -> None:
+    """After the last attempt a call that needs the bot tells why that failed, in its words and as its cause, whether
+    or not the program has called disconnect() since."""
+    server.answers["/connect/"] = Answer({})
+    with reconnecting_client(params={"base_url": server.url}) as client:
+        client.connect()
+        refused_by(server, client)
+        if disconnects:
+            client.disconnect()
+        with pytest.raises(BotNotReadyError, match=r"after 1 attempt: .*the key has expired.*connect\(\)") as told:
+            call(client)
+        cause = told.value.__cause__
+        assert isinstance(cause, StartBotError)
+        assert cause.status == 401
+
+
+def test_the_next_session_forgets_why_it_gave_up(server: ScriptedServer) -> None:
+    """What is told of the last session is about the last one."""
+    server.answers["/connect/"] = Answer({})
+    with reconnecting_client(params={"base_url": server.url}) as client:
+        client.connect()
+        refused_by(server, client)
+        server.answers["/connect/"] = Answer({})
+        client.connect()
+        client.disconnect()
+        with pytest.raises(BotNotReadyError, match=r"This client ended the session"):
+            client.send_text("hello")
+
+
+def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that has not even a session, for want of descriptors, is told of as any other."""
+
+    def none_left() -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    policy = ReconnectPolicy(max_attempts=2, initial_delay=0.01, max_delay=0.02)
+    with reconnecting_client(policy=policy) as client:
+        telling = Telling(client)
+        client.connect()
+        until(lambda: "bot_ready" in telling.names)
+        with monkeypatch.context() as patched:
+            patched.setattr("rtvi_sync.session.session.acquire_runtime", none_left)
+            patched.setattr("rtvi_sync.session.reconnect.acquire_runtime", none_left)
+            lose(client)
+            until(lambda: "reconnect_failed" in telling.names)
+            (failed,) = telling.data("reconnect_failed")
+            assert failed.attempts == 2
+            assert isinstance(failed.error, TransportStartError)
+        with pytest.raises(BotNotReadyError, match=r"Too many open files.*ulimit -n"):
+            client.send_text("hello")
+        assert client.state == "disconnected"
+
+
+def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that has no thread for the attempts to come: that is told as well."""
+
+    def none_left(*_: Any) -> Any:
+        raise NoThreadError("can't start new thread")
+
+    monkeypatch.setattr("rtvi_sync.session.reconnect.start_thread", none_left)
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        with pytest.raises(BotNotReadyError, match="can't start new thread"):
+            client.send_text("hello")
+
+
+def test_no_attempt_after_the_elapsed_limit() -> None:
+    """With `max_elapsed` no attempt begins later than that."""
+    policy = ReconnectPolicy(max_attempts=None, max_elapsed=2.0, initial_delay=0.02, max_delay=0.02)
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if begun:
+            raise TransportStartError("no")
+        begun.append(time.monotonic())
+        return ready_bot(transport, message)
+
+    begun: list[float] = []
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert telling.data("reconnect_failed")[0].attempts > 1
+
+
+def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
+    """A server that accepts each session and ends it at once meets growing delays and the limit of attempts."""
+    bot = MoodyBot("ready", *["flighty"] * 9)
+    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.01, max_delay=0.02, stable_after=SOON)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert [data.attempt for data in telling.data("reconnecting")] == [1, 2, 3]
+        assert telling.names.count("bot_ready") == 4
+        assert bot.begun == 4
+
+
+def test_a_session_that_lasts_begins_a_new_count() -> None:
+    """Losses that lie apart do not add up."""
+    policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01, max_delay=0.02, stable_after=0.05)
+    with reconnecting_client(policy=policy) as client:
+        telling = Telling(client)
+        client.connect()
+        for times in (2, 3, 4):
+            lose(client)
+            until(lambda times=times: telling.names.count("bot_ready") == times)
+            until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+        assert [data.attempt for data in telling.data("reconnecting")] == [1, 1, 1]
+        until(lambda: client.stats().reconnects == 3)
+
+
+def test_a_session_that_does_not_last_and_was_meant_to_end() -> None:
+    """A new session that the bot ends on purpose is simply over."""
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=SOON)) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        lose(client, CloseInfo(code=1000, initiator="server"))
+        until(lambda: not threads_of_package())
+        assert telling.names[-1] == "disconnected"
+
+
+# -- the request ------------------------------------------------------------------------------------------------------
+
+
+def single_use(server: ScriptedServer, path: str) -> list[str]:
+    """Let an endpoint give a new token to each request; returns what it gave."""
+    given: list[str] = []
+
+    def answer(_: Request) -> Answer:
+        given.append(f"token-{len(given)}")
+        return Answer({"token": given[-1]})
+
+    server.answers[path] = answer
+    return given
+
+
+@pytest.mark.parametrize("way", ["connect", "start", "handler", "given"])
+def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None:
+    """Request and handler are called again, so that tokens are fresh; what was given to connect() is used again."""
+    given = single_use(server, "/connect/")
+    single_use(server, "/start")
+    options: dict[str, Any] = {"params": {"base_url": server.url}}
+    if way == "handler":
+        given = []
+
+        def handler(*_: Any) -> Any:
+            given.append(f"token-{len(given)}")
+            return {"token": given[-1]}
+
+        options["custom_connect_handler"] = handler
+    with reconnecting_client(**options) as client:
+        transport = transport_of(client)
+        if way == "start":
+            given.clear()
+            client.start_bot_and_connect(f"{server.url}/start")
+        else:
+            client.connect({"token": "mine"} if way == "given" else None)
+        seen = [transport.auth_bundle["token"]]
+        for _ in range(2):
+            lose(client)
+            until(lambda: client.state == "disconnected" or client.stats().sessions > len(seen))
+            until(lambda: client.state == "ready" and client.stats().sessions > len(seen))
+            seen.append(transport.auth_bundle["token"])
+        assert seen == (["mine"] * 3 if way == "given" else ["token-0", "token-1", "token-2"])
+
+
+def test_each_attempt_has_the_limit_of_connect() -> None:
+    """A bot that does not get ready in time is a failed attempt, and another one follows."""
+    ready = [True]
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        return ready_bot(transport, message) if ready.pop() else ()
+
+    with reconnecting_client(bot, connect_timeout=0.2) as client:
+        telling = Telling(client)
+        client.connect()
+        ready += [True, False]
+        lose(client)
+        until(lambda: telling.names.count("bot_ready") == 2)
+        assert isinstance(telling.data("reconnecting")[1].error, ConnectionTimeoutError)
+
+
+# -- the program's word -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_disconnect_ends_the_waiting(end: str) -> None:
+    """disconnect() and close() while the client waits for its next attempt: no attempt follows, no thread is left."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        with takes(5.0):
+            getattr(client, end)()
+        assert threads_of_package() == []
+        assert client.stats().sessions == 1
+
+
+@pytest.mark.parametrize("event", ["disconnected", "reconnecting", "bot_disconnected"])
+def test_disconnect_in_a_handler(event: str) -> None:
+    """disconnect() in the handler of what tells of the loss: no attempt follows."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.on(event, client.disconnect)
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert client.stats().sessions == 1
+        assert client.state == "disconnected"
+
+
+def test_disconnect_ends_an_attempt() -> None:
+    """disconnect() while an attempt is under way ends it, and no other follows."""
+    entered = threading.Event()
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if bots:
+            entered.set()
+            return ()
+        bots.append(1)
+        return ready_bot(transport, message)
+
+    bots: list[int] = []
+    with reconnecting_client(bot) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        assert entered.wait(SOON)
+        client.disconnect()
+        assert threads_of_package() == []
+        assert client.stats().sessions == 2
+        assert "reconnect_failed" not in telling.names
+
+
+def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """disconnect() in the moment in which an attempt makes its session, which no other thread sees yet: nothing comes
+    of it.
+    """
+    begins, go_on = threading.Event(), threading.Event()
+    about = rtvi_sync.session.message_channel.about_this_client
+
+    def slowly() -> dict[str, str]:
+        begins.set()
+        assert go_on.wait(SOON)
+        return about()
+
+    with reconnecting_client() as client:
+        telling = Telling(client)
+        client.connect()
+        monkeypatch.setattr(rtvi_sync.session.message_channel, "about_this_client", slowly)
+        lose(client)
+        assert begins.wait(SOON)
+        disconnecting = InThread(client.disconnect)
+        until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector._run is None)
+        go_on.set()
+        disconnecting.get()
+        assert threads_of_package() == []
+        assert client.state == "disconnected"
+        assert telling.names.count("connected") == 1
+
+
+def test_connect_takes_over() -> None:
+    """connect() while the client waits: it connects at once, and the waiting is over."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        client.connect()
+        assert client.state == "ready"
+        until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+        assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
+        lose(client)
+        pending(client)  # the new session is looked after as well
+
+
+def test_connect_in_the_handler_of_disconnected() -> None:
+    """A program that connects by itself when it is told of the loss has one session, not two."""
+    with reconnecting_client() as client:
+        failures: list[BaseException] = []
+        client.on("handler_error", lambda data: failures.append(data.error))
+        client.connect()
+        client.once("disconnected", lambda: client.connect() and None)
+        lose(client)
+        until(lambda: client.state == "ready" and client.stats().sessions == 2)
+        assert client.send_client_request("echo", 1) == 1
+        assert (client.stats().reconnects, failures) == (0, [])
+
+
+def test_connect_while_an_attempt_is_under_way() -> None:
+    """connect() during an attempt is refused as during any other; the attempt goes on."""
+    go_on, entered = threading.Event(), threading.Event()
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if bots:
+            entered.set()
+            assert go_on.wait(SOON)
+        bots.append(1)
+        return ready_bot(transport, message)
+
+    bots: list[int] = []
+    with reconnecting_client(bot) as client:
+        client.connect()
+        lose(client)
+        assert entered.wait(SOON)
+        with pytest.raises(BotAlreadyStartedError):
+            client.connect()
+        # Nor is a call that needs the bot told to wait for a connect() that is not there.
+        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*wait_for\('bot_ready'\)") as told:
+            client.send_text("hello")
+        assert isinstance(told.value.__cause__, DisconnectedError)
+        go_on.set()
+        until(lambda: client.state == "ready")
+        until(lambda: client.stats().reconnects == 1)
+
+
+def test_what_a_call_is_told_meanwhile() -> None:
+    """A call that needs the bot says that the client reconnects, when, and how to wait for it."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        said = r"attempt 1 of 10 within \d+\.\d s.*wait_for\('bot_ready'\)"
+        with pytest.raises(BotNotReadyError, match=said) as told:
+            client.send_text("hello")
+        assert isinstance(told.value.__cause__, DisconnectedError)
+
+
+def test_calls_that_wait_fail_as_ever() -> None:
+    """A request that waits when the session is lost raises; it is not sent again by itself."""
+    with reconnecting_client(deaf_bot) as client:
+        client.connect()
+        waiting = InThread(lambda: client.send_client_request("never"))
+        until(lambda: len(transport_of(client).sent) == 2)
+        lose(client)
+        assert isinstance(waiting.error(), DisconnectedError)
+        until(lambda: client.stats().reconnects == 1)
+        assert [message.type for message in transport_of(client).sent].count("client-message") == 1
+
+
+def test_retry_on_decides() -> None:
+    """The program's own rule sees the error of the loss and of each failed attempt, and is believed."""
+    asked: list[BaseException] = []
+
+    def rule(error: BaseException) -> bool:
+        asked.append(error)
+        return not isinstance(error, StartBotError)
+
+    bot = MoodyBot("ready", TransportStartError("no", status=404), StartBotError("no"))
+    policy = ReconnectPolicy(initial_delay=0.01, retry_on=rule)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client, CloseInfo(code=1000, initiator="server"))
+        until(lambda: "reconnect_failed" in telling.names)
+        kinds = list(dict.fromkeys(type(error) for error in asked))
+        assert kinds == [DisconnectedError, TransportStartError, StartBotError]
+
+
+def test_a_rule_that_disconnects() -> None:
+    """disconnect() inside of the rule returns at once, and no attempt follows whatever the rule answers."""
+    watch = Stopwatch()
+
+    def rule(_: BaseException) -> bool:
+        with watch:
+            client.disconnect()
+        return True
+
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, retry_on=rule)) as client:
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert client.stats().sessions == 1
+        assert watch.took > 0
+        assert watch.given < 5.0
+
+
+def test_the_rule_is_asked_once() -> None:
+    """One question for each loss and each failed attempt: a rule may count."""
+    asked: list[BaseException] = []
+
+    def rule(error: BaseException) -> bool:
+        asked.append(error)
+        return len(asked) < 4
+
+    bot = MoodyBot("ready", TransportStartError("no"), "flighty", TransportStartError("no"))
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.01, stable_after=SOON, retry_on=rule)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        kinds = [DisconnectedError, TransportStartError, DisconnectedError, TransportStartError]
+        assert [type(error) for error in asked] == kinds
+        assert telling.data("reconnect_failed")[0].attempts == 3
+
+
+def test_a_rule_that_takes_its_time() -> None:
+    """While the rule is thinking the transport is closed already, and waiting calls have failed."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def rule(_: BaseException) -> bool:
+        asked.set()
+        return answer.wait(SOON) and False
+
+    with reconnecting_client(deaf_bot, ReconnectPolicy(retry_on=rule)) as client:
+        client.connect()
+        waiting = InThread(lambda: client.send_client_request("never"))
+        until(lambda: len(transport_of(client).sent) == 2)
+        transport_of(client).options.on_closed(NETWORK)
+        assert asked.wait(SOON)
+        assert isinstance(waiting.error(), DisconnectedError)
+        assert not transport_of(client)._open
+        answer.set()
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_a_rule_that_raises(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    """An exception in the program's rule is logged and taken for a no; the session ends as any other."""
+
+    def rule(_: BaseException) -> bool:
+        raise kind
+
+    with reconnecting_client(policy=ReconnectPolicy(retry_on=rule)) as client:
+        client.connect()
+        lose(client)
+        until(lambda: not threads_of_package())
+        assert client.state == "disconnected"
+        assert "retry_on of the reconnect policy raised" in caplog.text
+
+
+def test_a_handler_that_exits() -> None:
+    """A connect handler that calls sys.exit() in an attempt ends the attempts, and that is told."""
+
+    def handler(*_: Any) -> Any:
+        if telling.names:
+            sys.exit("enough")
+        return {}
+
+    with reconnecting_client(custom_connect_handler=handler) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: "reconnect_failed" in telling.names)
+        assert isinstance(telling.data("reconnect_failed")[0].error, SystemExit)
+
+
+def test_manual_mode() -> None:
+    """Without threads for handlers the client reconnects all the same; its events wait for process_events()."""
+    with reconnecting_client(events="manual") as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        client.wait_for("reconnecting", timeout=SOON)
+        client.wait_for("bot_ready", timeout=SOON)
+        assert client.state == "ready"
+        assert telling.names[-3:] == ["reconnecting", "connected", "bot_ready"]
+
+
+def test_signals_tell_it_too() -> None:
+    """`signals.reconnecting` is sent with the client, as any event is."""
+    heard: list[Any] = []
+
+    def receiver(client: RTVIClient, event: Any) -> None:
+        heard.append((client, event.data.attempt))
+
+    with reconnecting_client() as client, signals.reconnecting.connected_to(receiver, sender=client):
+        client.connect()
+        lose(client)
+        until(lambda: client.stats().reconnects == 1)
+        assert heard == [(client, 1)]
+
+
+def test_whoever_waits_for_a_session_is_told() -> None:
+    """wait_for('bot_ready') survives the loss, and ends when the program gives up: by disconnect(), then and there."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("bot_ready"))
+        until(lambda: manager_of(client)._dispatcher._live_streams())
+        other = InThread(lambda: client.wait_for("server_message"))
+        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 2)
+        lose(client)
+        assert isinstance(other.error(), DisconnectedError)
+        pending(client)
+        assert not waiting.done
+        client.disconnect()
+        assert isinstance(waiting.error(), DisconnectedError)
+
+
+def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same when the thread is at work already, and the one that has started it does not know it yet."""
+    told = threading.Event()
+
+    def start_thread(*arguments: Any) -> threading.Thread:
+        thread = lifecycle.start_thread(*arguments)
+        assert told.wait(SOON)
+        return thread
+
+    monkeypatch.setattr(rtvi_sync.session.reconnect, "start_thread", start_thread)
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("bot_ready"))
+        until(lambda: manager_of(client)._dispatcher._live_streams())
+        lose(client)
+        pending(client)
+        client.disconnect()
+        try:
+            assert isinstance(waiting.error(), DisconnectedError)
+        finally:
+            told.set()
+
+
+def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
+    """The same when disconnect() comes before the first attempt was even announced."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.on("disconnected", client.disconnect)
+        client.connect()
+        waiting = InThread(lambda: client.wait_for("bot_ready"))
+        until(lambda: manager_of(client)._dispatcher._live_streams())
+        lose(client)
+        assert isinstance(waiting.error(), DisconnectedError)
+
+
+# -- what is left -----------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
+    """A client that waits for its next attempt is not kept by that: dropped, it is gone, and so is the thread."""
+
+    def abandoned() -> weakref.ref[RTVIClient]:
+        client = memory_client(reconnect=SLOW)
+        client.on("reconnecting", lambda: client.version)
+        client.connect()
+        lose(client)
+        pending(client)
+        return weakref.ref(client)
+
+    gone = abandoned()
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(is_gone)
+    until(lambda: not threads_of_package())
+
+
+def test_in_a_forked_child() -> None:
+    """The attempts belong to the parent: the child makes none, and may connect by itself."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+
+        def child() -> None:
+            with contextlib.suppress(BotNotReadyError):
+                client.send_text("hello")
+                os._exit(3)
+            client.connect()
+            assert client.send_client_request("echo", 1) == 1
+            client.disconnect()
+            assert threads_of_package() == []
+
+        in_child(child)
+        pending(client)

@@ -1,0 +1,62 @@
+"""Which lost sessions are replaced, and which policies make sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    BotError,
+    BotNotReadyError,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    ProtocolError,
+    ReconnectPolicy,
+    StartBotError,
+    TransportStartError,
+    is_transient,
+)
+from tests.support.clients import memory_client
+
+
+@pytest.mark.parametrize(
+    ("error", "transient"),
+    [
+        (DisconnectedError("", initiator="network"), True),
+        (DisconnectedError("", initiator="client"), False),
+        (DisconnectedError("", initiator="server", code=1000), False),
+        (DisconnectedError("", initiator="server"), False),
+        *((DisconnectedError("", initiator="server", code=n), True) for n in (1001, 1006, 1011, 1012, 1013, 1014)),
+        *((DisconnectedError("", initiator="server", code=n), False) for n in (1002, 1005, 1008, 1009, 3000, 4999)),
+        *((StartBotError("", status=status), True) for status in (None, 408, 425, 429, 500, 503)),
+        *((StartBotError("", status=status), False) for status in (301, 400, 401, 403, 404, 422)),
+        (TransportStartError(""), True),
+        (TransportStartError("", status=403), False),
+        (ConnectionTimeoutError("", phase="http", elapsed=1.0), True),
+        (BotError("", fatal=True), False),
+        (ProtocolError(""), False),
+        (BotNotReadyError(""), False),
+        (ValueError(), False),
+    ],
+    ids=lambda value: value if isinstance(value, bool) else f"{type(value).__name__} {vars(value) or ''}",
+)
+def test_what_is_transient(error: BaseException, transient: bool) -> None:
+    """What may well get better by itself is tried again, and nothing else."""
+    assert is_transient(error) is transient
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_attempts": 0}, {"initial_delay": 0}, {"max_delay": -1}, {"stable_after": float("inf")}, {"max_elapsed": 0}],
+)
+def test_a_policy_makes_sense(options: dict[str, Any]) -> None:
+    """A policy that cannot be followed is refused where it is made."""
+    with pytest.raises(ValueError, match=next(iter(options))):
+        ReconnectPolicy(**options)
+
+
+def test_reconnect_is_a_policy() -> None:
+    """True is no policy; the message says what is."""
+    with pytest.raises(TypeError, match=r"ReconnectPolicy\(\)"):
+        memory_client(reconnect=True)

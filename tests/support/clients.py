@@ -1,0 +1,92 @@
+"""Clients in sessions with bots that are functions, or with embedded bots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTransport
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.memory import ready_bot
+from tests.support.waiting import SOON
+
+
+def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
+    """A client of a bot that is a function."""
+    options.setdefault("connect_timeout", SOON)
+    return RTVIClient(transport=MemoryTransport(bot), **options)
+
+
+def manager_of(client: RTVIClient) -> Any:
+    """Return the session manager of a client: the only place in the tests that names the private attribute."""
+    return client._manager
+
+
+def session_of(client: RTVIClient) -> Any:
+    """Return the session of a client.
+
+    Raises:
+        RTVIError: it has none.
+    """
+    return manager_of(client).session()
+
+
+def transport_of(client: RTVIClient) -> Any:
+    """Return the transport that `client` was made with."""
+    return manager_of(client).transport
+
+
+def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
+    """A bot that never says anything."""
+
+
+def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    """A bot that is ready and answers nothing."""
+    if message.type == "client-ready":
+        yield from ready_bot(transport, message)
+
+
+def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    """A bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
+    if message.type == "client-ready":
+        yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
+    elif message.type == "action":
+        name = message.data["action"]
+        if name == "nosuch":
+            yield RTVIMessage("error-response", {"error": "no"}, message.id)
+        elif name != "dead":
+            arguments = {argument["name"]: argument["value"] for argument in message.data["arguments"]}
+            result = [message.data["service"], name, arguments]
+            yield RTVIMessage("action-response", {"result": result}, message.id)
+
+
+def bot_says(client: RTVIClient, type_: str, data: Any = None, id: str | None = None) -> None:
+    """Have the bot of a memory transport send a message."""
+    transport_of(client).receive(RTVIMessage(type_, data, id))
+
+
+def say(client: RTVIClient, *texts: Any) -> None:
+    """Have the bot send a `server_message` for each of `texts`."""
+    for text in texts:
+        bot_says(client, "server-message", text)
+
+
+def settle(client: RTVIClient) -> None:
+    """Wait until everything that has arrived was delivered to all listeners."""
+    done = threading.Event()
+    client.once("metrics", done.set)
+    bot_says(client, "metrics", {})
+    assert done.wait(SOON)
+
+
+def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
+    """A client of an embedded bot, over WebSocket, with a source and a sink that make no noise."""
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
+
+
+def server_message(text: Any) -> RTVIMessage:
+    """A message that becomes a `server_message` event with the payload `text`."""
+    return RTVIMessage("server-message", text, None)

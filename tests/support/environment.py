@@ -1,0 +1,15 @@
+"""A fixture that hides what the environment says about proxies, credentials and certificates."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy, .netrc or certificate of the machine takes part."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name in ("NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+            monkeypatch.delenv(name)

@@ -1,0 +1,111 @@
+"""A machine whose microphones and speakers run in real time, without PyAudio."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from typing import Any
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import MediaDeviceInfo
+
+
+def info(name: str, kind: str) -> MediaDeviceInfo:
+    return MediaDeviceInfo(device_id=f"fake/{name}", kind=kind, label=name)
+
+
+class FakeBackend:
+    """Its devices are "fake/mic_a" and "fake/mic_b", which give samples of 1000 and 2000, and two speakers.
+
+    Attributes:
+        there: the devices there are; the first of a kind is the default.
+        open: the ids of what is open now.
+        opened: the ids of all that was opened, in order.
+        heard: by id of the speaker, what it was given.
+        broken: by id, what opening or using the device raises.
+        exclusive: only one microphone and one speaker may be open.
+    """
+
+    def __init__(self) -> None:
+        self.there = [
+            info("mic_a", "audioinput"),
+            info("mic_b", "audioinput"),
+            info("speaker_a", "audiooutput"),
+            info("speaker_b", "audiooutput"),
+        ]
+        self.open: list[str] = []
+        self.opened: list[str] = []
+        self.heard: dict[str, bytearray] = {}
+        self.broken: dict[str, DeviceError] = {}
+        self.exclusive = False
+
+    def devices(self) -> list[MediaDeviceInfo]:
+        return list(self.there)
+
+    def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> FakeInput:
+        return FakeInput(self, self._find(device_id, "audioinput"), sample_rate_hz, period)
+
+    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> FakeOutput:
+        return FakeOutput(self, self._find(device_id, "audiooutput"), sample_rate_hz, period)
+
+    def _find(self, device_id: str | None, kind: str) -> MediaDeviceInfo:
+        found = [each for each in self.there if each.kind == kind and device_id in (None, each.device_id)]
+        if not found:
+            raise DeviceError(f"There is no {kind} {device_id!r}", devices=("mic",), type="not-found")
+        taken = [each for each in self.there if each.kind == kind and each.device_id in self.open]
+        if self.exclusive and taken:
+            raise DeviceError("Another stream has the card", devices=("mic",), type="in-use")
+        return found[0]
+
+
+class _Stream:
+    def __init__(self, backend: FakeBackend, device: MediaDeviceInfo, rate: int, period: float) -> None:
+        self.device = device
+        self.sample_rate_hz = rate
+        self.buffer = 3 * period
+        self._backend = backend
+        self._period = period
+        self._due = time.monotonic()
+        self._work()
+        backend.open.append(device.device_id)
+        backend.opened.append(device.device_id)
+
+    def _work(self) -> None:
+        if self.device.device_id in self._backend.broken:
+            raise self._backend.broken[self.device.device_id]
+
+    def _pace(self, seconds: float) -> None:
+        self._due = max(self._due, time.monotonic() - self.buffer) + seconds
+        threading.Event().wait(max(0.0, self._due - time.monotonic()))
+        self._work()
+
+    def close(self) -> None:
+        self._backend.open.remove(self.device.device_id)
+
+
+class FakeInput(_Stream):
+    def read(self) -> bytes:
+        self._pace(self._period)
+        value = 1000 if self.device.label == "mic_a" else 2000
+        return value.to_bytes(2, "little") * round(self._period * self.sample_rate_hz)
+
+    def backlog(self) -> float:
+        return 0.0
+
+
+class FakeOutput(_Stream):
+    def write(self, pcm: bytes) -> None:
+        self._pace(len(pcm) / 2 / self.sample_rate_hz)
+        self._backend.heard.setdefault(self.device.device_id, bytearray()).extend(pcm)
+
+    def room(self) -> float:
+        return max(0.0, min(self.buffer, self.buffer - (self._due - time.monotonic())))
+
+    def drop(self) -> None:
+        self._due = time.monotonic()
+
+
+def heard_by(session: Any) -> set[int]:
+    """The samples that a bot has heard."""
+    return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))

@@ -1,0 +1,61 @@
+"""Runs a function in a forked child and brings back what it says."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.slowness import GUARD
+
+LIMIT = GUARD
+
+
+def in_child(function: Callable[[], Any]) -> Any:
+    """The result of `function()` in a forked child, which then ends without any clean-up of Python's.
+
+    Raises:
+        AssertionError: the function raised, with its traceback; or the child did not end in time.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # That threads are lost is what these tests are about.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            try:
+                report = (True, function())
+            except BaseException:
+                report = (False, traceback.format_exc())
+            os.write(writer, pickle.dumps(report))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    try:
+        report = _read_all(reader)
+    finally:
+        os.close(reader)
+        os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        os.waitpid(pid, 0)
+    assert report, "the child did not report in time"
+    succeeded, result = pickle.loads(report)
+    assert succeeded, f"in the child:\n{result}"
+    return result
+
+
+def _read_all(reader: int) -> bytes:
+    deadline = time.monotonic() + LIMIT
+    received = b""
+    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(reader, 65536)
+        if not part:
+            return received
+        received += part
+    return b""

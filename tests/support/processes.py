@@ -1,0 +1,70 @@
+"""Processes that run a script with this Python and its packages, or with another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+
+from tests.support.slowness import GUARD
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 at which nothing listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def python(script: str, *arguments: str, executable: str = sys.executable) -> subprocess.Popen[str]:
+    """Start a Python process that runs `script`; use it as a context manager and bound every wait.
+
+    Args:
+        script: indented as one likes.
+        arguments: for the script.
+        executable: a Python of any version; it uses the packages of this one.
+    """
+    packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
+    return subprocess.Popen(
+        [executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": packages, "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def run_python(
+    script: str, *arguments: str, timeout: float = 30.0, executable: str = sys.executable
+) -> tuple[int, str, str]:
+    """Run `script` in a fresh process. Returns exit code, stdout and stderr."""
+    with python(script, *arguments, executable=executable) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"the process hangs\n{out}\n{err}") from None
+    return process.returncode, out, err
+
+
+def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process still prints until its end, on its standard output and error.
+
+    Not `communicate()`: that reads the pipe itself and misses what `readline()` has taken out of it beyond the line.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    rest = process.stdout.read(), process.stderr.read()
+    process.wait(GUARD)
+    return rest

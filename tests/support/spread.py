@@ -1,0 +1,47 @@
+"""Which tests run in the same process when several run them, and which begin first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+#: Folders whose tests stay together: servers that take seconds to start are shared by all of them. Those of the first
+#: share none with those of the second, which it is in.
+TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
+#: What takes longest comes first, so that no process is left alone with it in the end.
+LONGEST = (
+    "tests/pipecat",
+    "tests/audio",
+    "tests/behaviour/faults/test_fault_table.py",
+    "tests/behaviour/model",
+    "tests/behaviour/workers",
+    "tests/behaviour/soak",
+    "tests/behaviour/footprint",
+    "tests/flask",
+    "tests/django",
+    "tests/behaviour/life",
+)
+
+
+def group_of(nodeid: str) -> str:
+    """The folder or the file of a test: its tests share servers and other fixtures, so they run in one process."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+
+
+def begin_of(nodeid: str) -> int:
+    """The rank of a test: lower numbers begin earlier."""
+    return next((rank for rank, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
+
+
+class ByGroup(LoadScopeScheduling):
+    """Gives each process a group of tests at a time, in the order in which they were collected."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # it would begin with the group that has the most tests
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)

@@ -1,0 +1,82 @@
+"""The clock that does not count what the machine does in addition."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.support import slowness
+from tests.support.slowness import GUARD, takes
+
+
+class SteppedMetronome:
+    """Has made a given number of rounds at each question."""
+
+    def __init__(self, *rounds: int) -> None:
+        self._rounds = iter(rounds)
+
+    def ask(self, question: bytes) -> int:
+        return next(self._rounds)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The real times at which a block begins and ends, and the seconds that a metronome counts meanwhile: 2.5."""
+    moments = [100.0, 110.0]
+    clock = SteppedMetronome(7, 7 + round(2.5 / slowness._ROUND_SECONDS))
+    monkeypatch.setattr(slowness, "metronome", lambda: clock)
+    monkeypatch.setattr(time, "monotonic", lambda: moments.pop(0))
+    return moments
+
+
+def test_time_of_others_does_not_count(steps: list[float]) -> None:
+    """Of 10 s a busy machine gave 2.5: less than 3 were taken."""
+    with takes(3.0):
+        pass
+
+
+def test_too_long(steps: list[float]) -> None:
+    """They are more than 2."""
+    with pytest.raises(AssertionError, match=r"it took 10\.00 s, 2\.50 s on an idle machine, more than 2 s"), takes(2):
+        pass
+
+
+def test_a_fast_machine_counts_real_time(steps: list[float]) -> None:
+    """The metronome is ahead of real time: that counts."""
+    steps[1] = 101.0
+    with takes(1.5):
+        pass
+
+
+def test_too_short(steps: list[float]) -> None:
+    """A least time is real time, which no load makes shorter."""
+    with takes(20.0, at_least=10.0):
+        pass
+
+
+def test_less_than_the_least(steps: list[float]) -> None:
+    """It is told, too."""
+    with pytest.raises(AssertionError, match=r"it took 10\.000 s, less than 11 s"), takes(20.0, at_least=11.0):
+        pass
+
+
+def test_what_the_block_raises_is_not_hidden() -> None:
+    """An exception passes, whatever the limit."""
+    with pytest.raises(LookupError), takes(0.0):
+        raise LookupError
+
+
+def test_the_metronome_counts_while_a_block_is_timed_and_rests_after() -> None:
+    """Real process: it makes rounds while at least one of two overlapping blocks lasts, and none afterwards."""
+    ask = slowness.metronome().ask
+    with takes(GUARD):
+        before = ask(b"?")
+        with takes(GUARD):
+            pass
+        while ask(b"?") < before + 3:
+            threading.Event().wait(0.001)
+    rounds = ask(b"?")
+    threading.Event().wait(0.02)
+    assert ask(b"?") == rounds

@@ -1,0 +1,122 @@
+"""Threads and descriptors of this process: those of a test, and those of the package."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from tests.support.waiting import SOON
+
+_FD_DIR = Path("/proc/self/fd")
+
+
+class InThread:
+    """Runs a function on a thread of its own, which begins at once."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._outcome: Any = None
+        self._error: BaseException | None = None
+        self._function = function
+        self.thread = threading.Thread(target=self._run, name="test", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._function()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        """Whether the function has returned or raised."""
+        return not self.thread.is_alive()
+
+    def goes_on(self, seconds: float) -> bool:
+        """Wait up to that long; return False if the function ends within that time."""
+        self.thread.join(seconds)
+        return not self.done
+
+    def get(self, timeout: float = SOON) -> Any:
+        """Wait for the end of the function; return what it returned, or raise what it raised."""
+        self.thread.join(timeout)
+        assert self.done, "the thread has not come back"
+        try:
+            if self._error is not None:
+                raise self._error
+            return self._outcome
+        finally:
+            self._error = None
+
+    def error(self, timeout: float = SOON) -> BaseException:
+        """Wait for the end of the function; return what it raised."""
+        self.thread.join(timeout)
+        assert self.done, "the thread has not come back"
+        assert self._error is not None, f"it returned {self._outcome!r} and raised nothing"
+        return self._error
+
+
+@contextlib.contextmanager
+def running(function: Callable[[], Any]) -> Iterator[InThread]:
+    """Run `function()` on a thread during the block, at whose end it must have ended too."""
+    thread = InThread(function)
+    try:
+        yield thread
+    finally:
+        thread.thread.join(SOON)
+        assert thread.done, "the thread of the test does not return"
+
+
+def package_threads() -> set[threading.Thread]:
+    """The live threads that this package started, without those that only wait for something to do."""
+    stop_idle_threads()
+    # One that was told to end by another test may be on its way out.
+    threads = threading.enumerate()
+    return {
+        thread for thread in threads if thread.name.startswith("rtvi-") and not thread.name.startswith("rtvi-idle-")
+    }
+
+
+def open_descriptors() -> dict[str, str]:
+    """Number and target of each open descriptor; empty where the system does not tell."""
+    if not _FD_DIR.exists():
+        return {}
+    found = {}
+    for entry in _FD_DIR.iterdir():
+        try:
+            target = os.readlink(entry)
+        except OSError:  # the descriptor of the listing itself
+            continue
+        # Descriptors of files that libraries load lazily and keep are not connections.
+        if target.startswith(("socket:", "pipe:", "anon_inode:")):
+            found[entry.name] = target
+    return found
+
+
+def threads_of_package() -> list[str]:
+    """Names of the live threads that the package started, without those that only wait for something to do."""
+    return sorted(thread.name for thread in package_threads())
+
+
+def own_threads() -> list[str]:
+    """The same without those of embedded bots, which are the test's."""
+    return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
+
+
+def workers_of_package() -> list[str]:
+    return [name for name in threads_of_package() if "-worker-" in name]
+
+
+def descriptors() -> int:
+    """How many descriptors the process has open, without those of threads that only wait for something to do."""
+    stop_idle_threads()
+    return len(os.listdir("/dev/fd"))
+
+
+def media_threads() -> list[str]:
+    """Return the names of the live threads of microphones and speakers, and of sources and sinks in their place."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("rtvi-mic", "rtvi-speaker"))]

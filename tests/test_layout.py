@@ -1,0 +1,60 @@
+"""Tests find their module: each module of the package has a test file of its name in the mirrored folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = ROOT / "rtvi_sync"
+
+_PAYLOADS: Final = "classes of data without code: tests/protocol/test_decoding.py decodes into each of them"
+
+#: Modules without a test file of their name, and why.
+WITHOUT: Final[dict[str, str]] = {
+    "_version": "one constant: tests/test_exports.py compares it",
+    "media/devices/backend": "protocols, and functions that import a backend: the tests of both backends use it",
+    "media/event_sink": "a protocol, and a class whose methods do nothing",
+    "media/port": "a protocol: tests/transports/test_base.py checks what it shows",
+    "protocol/application_payloads": _PAYLOADS,
+    "protocol/service_payloads": _PAYLOADS,
+    "protocol/session_payloads": _PAYLOADS,
+    "protocol/speech_payloads": _PAYLOADS,
+    "testing/contract_rig": "the tools of transport_contract: tests/behaviour/contract uses each of them",
+}
+
+MODULES: Final = sorted(
+    path.relative_to(PACKAGE).with_suffix("").as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if not path.name.startswith("__")  # a package's own module re-exports, `__main__` calls the command line
+)
+
+
+def file_of(module: str) -> Path:
+    """Return where the tests of a module are: those of `media/pcm` are in `tests/media/test_pcm.py`."""
+    folder, _, name = module.rpartition("/")
+    return ROOT / "tests" / folder / f"test_{name}.py"
+
+
+def test_every_module_has_its_test_file() -> None:
+    """A module has a test file of its name, or a reason in `WITHOUT` why it has none."""
+    assert [module for module in MODULES if not file_of(module).is_file()] == sorted(WITHOUT)
+
+
+def test_few_modules_are_without() -> None:
+    """At least 95 % of the modules have their test file."""
+    assert len(WITHOUT) <= 0.05 * len(MODULES)
+
+
+def test_the_private_manager_of_a_client_is_named_once() -> None:
+    """Tests reach it by `tests/support/clients.py`, so that a renamed attribute is changed in one place."""
+    name = "._" + "manager"
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if name in path.read_text("utf-8")
+    ]
+    assert found == [
+        "tests/notebook/kernel.py",
+        "tests/support/clients.py",
+    ]  # the first is of a kernel, not of a client

@@ -1,0 +1,129 @@
+"""The embedded bot as a server: start, stop, many clients, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from rtvi_sync.errors import DisconnectedError, MissingExtraError
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import descriptors
+
+from .bot_client import LIMIT, QUICK, Client, Talk, pcm_of, silence, threads_of_bots, tone
+
+
+def test_a_hundred_clients_at_once(talk: Talk) -> None:
+    """Each of many clients has its own conversation, and all of them run at the same time."""
+    with EmbeddedBot(replies="Yes.", hangover=QUICK) as bot:
+        clients = [talk(bot) for _ in range(100)]
+        for number, client in enumerate(clients):
+            client.send("client-ready", {"version": "2.2.0"}, id=str(number))
+        for number, client in enumerate(clients):
+            assert client.message("bot-ready")["id"] == str(number)
+        assert len(bot.sessions) == 100
+        for client in clients:
+            client.say(tone(0.2) + silence(0.25))
+        for client in clients:
+            assert pcm_of(client.until("bot-stopped-speaking"))[: len(tone(0.2))] == tone(0.2)
+
+
+def test_stop_leaves_nothing_behind() -> None:
+    """With clients in any state, `stop()` leaves no more threads and descriptors than before."""
+    before = descriptors()
+    bot = EmbeddedBot(replies="A very long reply of many words " * 20)
+    bot.start()
+    http, ws = (int(url.split(":")[2].split("/")[0]) for url in (bot.base_url, bot.ws_url))
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (http, ws)]
+        idle = stack.enter_context(connect(bot.ws_url, close_timeout=1))
+        listening = Client(stack.enter_context(connect(bot.ws_url, close_timeout=1)))
+        listening.send("send-text", {"content": "Talk"})
+        listening.until("bot-started-speaking")
+        assert threads_of_bots() != []
+
+        bot.stop()
+
+        assert threads_of_bots() == []
+        for line in silent:
+            line.settimeout(LIMIT)
+            assert line.recv(1) == b""
+        with pytest.raises(ConnectionClosed) as caught:
+            idle.recv(LIMIT)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1012
+        with pytest.raises(ConnectionClosed):
+            listening.until("never")
+    assert descriptors() == before
+    bot.stop()
+
+
+def test_stop_does_not_wait_for_a_client_that_does_not_read() -> None:
+    """A client that has stopped reading is cut: `stop()` returns within its limit."""
+    with EmbeddedBot() as bot, socket.create_connection(("127.0.0.1", int(bot.ws_url.split(":")[2][:-3]))) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.sendall(
+            b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        session = bot.wait_for_session()
+        flowing = threading.Event()
+
+        def flood() -> None:
+            with contextlib.suppress(DisconnectedError):
+                while True:
+                    session.send_raw(bytes(10_000))
+                    flowing.set()
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        assert flowing.wait(LIMIT)
+        with takes(5.0):
+            bot.stop()
+        thread.join(LIMIT)
+
+    assert not thread.is_alive()
+    assert threads_of_bots() == []
+
+
+def test_a_bot_can_be_started_again() -> None:
+    """A stopped bot can be started again; a running one raises."""
+    bot = EmbeddedBot()
+    for _ in range(2):
+        with bot:
+            with pytest.raises(RuntimeError, match="running"):
+                bot.start()
+            with connect(bot.ws_url) as connection:
+                Client(connection).send("client-message", {"t": "x"})
+                Client(connection).message("server-response")
+
+
+def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
+    """A `start()` that fails leaves no thread and no descriptor."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bot = EmbeddedBot(port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="in use"):
+            bot.start()
+
+    assert threads_of_bots() == []
+
+
+def test_a_missing_library_is_named() -> None:
+    """The import needs no WebSocket library; `start()` names the extra that installs it."""
+    code = (
+        "import sys; sys.modules['websockets'] = None\n"
+        "from rtvi_sync.testing import EmbeddedBot\n"
+        "from rtvi_sync.errors import MissingExtraError\n"
+        "try: EmbeddedBot().start()\n"
+        "except MissingExtraError as error: print(error, error.extra)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=True)
+
+    assert done.stdout.strip() == f"{MissingExtraError('EmbeddedBot', 'testing')} testing"

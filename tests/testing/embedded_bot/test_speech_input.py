@@ -1,0 +1,69 @@
+"""Speech input: audio in frames and messages becomes transcripts."""
+
+from __future__ import annotations
+
+import base64
+
+from rtvi_sync.protocol.frames import (
+    AudioRawFrame,
+    TranscriptionFrame,
+)
+from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import QUICK, RATE, Talk, pcm_of, silence, tone
+
+
+def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:
+    """Speech that ends without any silence is answered too."""
+    with EmbeddedBot(hangover=QUICK) as bot:
+        client = talk(bot)
+        client.say(tone(0.3))
+        items = client.until("bot-stopped-speaking")
+
+    assert pcm_of(items)[: len(tone(0.3))] == tone(0.3)
+
+
+def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
+    """raw-audio and raw-audio-batch messages have the effect of audio frames."""
+    pcm = base64.b64encode(tone(0.3)).decode()
+    quiet = base64.b64encode(silence(0.3)).decode()
+    with EmbeddedBot(hangover=QUICK) as bot:
+        client = talk(bot)
+        client.send("raw-audio", {"base64Audio": pcm, "sampleRate": RATE, "numChannels": 1})
+        client.send("raw-audio-batch", {"base64AudioBatch": [quiet], "sampleRate": RATE, "numChannels": 1})
+        items = client.until("bot-stopped-speaking")
+
+    assert pcm_of(items)[: len(tone(0.3))] == tone(0.3)
+
+
+def test_without_a_script_the_transcript_states_the_duration(talk: Talk) -> None:
+    """The transcript is the length of the speech, and the reply repeats it."""
+    with EmbeddedBot(hangover=QUICK) as bot:
+        client = talk(bot)
+        client.say(tone(0.3) + silence(0.3))
+        items = client.until("bot-transcription")
+
+    assert items[-2]["data"]["text"] == " speech)"
+    assert items[-1]["data"]["text"] == "You said: (0.4 s of speech)"
+
+
+def test_a_transcription_frame_counts_as_heard(talk: Talk) -> None:
+    """A client's own transcription is returned as the user's transcript."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_frame(TranscriptionFrame(text="Hello", user_id="me", timestamp="now"))
+        items = client.until("user-transcription")
+
+    assert [(item["type"], item["data"]["text"], item["data"]["final"]) for item in items] == [
+        ("user-input", "Hello", True),
+        ("user-transcription", "Hello", True),
+    ]
+
+
+def test_audio_without_a_rate_is_an_error(talk: Talk) -> None:
+    """A frame without a sample rate gets an error, and the session stays open."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.send_frame(AudioRawFrame(audio=b"\1\2", sample_rate=0))
+
+        assert client.message("error")["data"]["error"] == "Error processing frame: Sample rate should be over 0"

@@ -1,0 +1,40 @@
+"""The WebSocket server of the embedded bot: what ends a session."""
+
+from __future__ import annotations
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from rtvi_sync.protocol.frames import (
+    AudioRawFrame,
+    MessageFrame,
+    encode,
+)
+from rtvi_sync.testing import EmbeddedBot
+
+from .bot_client import RATE, Talk
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\xff\xff\xff", id="garbage"),
+        pytest.param("text", id="text-message"),
+        pytest.param(encode(AudioRawFrame(audio=b"\1\2", sample_rate=RATE, num_channels=0)), id="no-channels"),
+        pytest.param(
+            encode(MessageFrame(data='{"label": "rtvi-ai", "type": "disconnect-bot", "id": "1"}')), id="disconnect-bot"
+        ),
+    ],
+)
+def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
+    """Undecodable frames and disconnect-bot close the session with 1000 and no reason."""
+    with EmbeddedBot() as bot:
+        client = talk(bot)
+        client.connection.send(data)
+        with pytest.raises(ConnectionClosed) as caught:
+            client.receive()
+        end = bot.wait_for_session().wait_ended()
+
+    assert caught.value.rcvd is not None
+    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, "")
+    assert (end.code, end.initiator) == (1000, "server")

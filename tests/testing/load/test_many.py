@@ -1,0 +1,298 @@
+"""Many sessions in one process: rows, limits, Ctrl-C, and the report."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RTVIError
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
+from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
+from rtvi_sync.testing.load import many
+from tests.support.slowness import GUARD, takes
+
+ROOT = Path(__file__).parents[3]
+SOON = GUARD
+
+
+def handle(_: BotSession, message: dict[str, Any]) -> bool:
+    return message["type"] == "client-message" and message["data"]["t"] == "never"
+
+
+@pytest.fixture(scope="module")
+def bot() -> Iterator[EmbeddedBot]:
+    with EmbeddedBot(handler=handle, replies="No.") as bot:
+        yield bot
+
+
+def ask(client: MeasuredClient) -> None:
+    client.send_client_request("order", 7)
+    client.send_text("Well?", audio_response=False)
+    client.wait_for_answer(SOON)
+
+
+def never(client: MeasuredClient) -> None:
+    client.send_client_request("never", timeout=None)
+
+
+def no_thread(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
+    """Make threads of some roles fail to start."""
+
+    def start(role: str, *call: Any) -> threading.Thread:
+        if refused(role):
+            raise NoThreadError("can't start new thread")
+        return start_thread(role, *call)
+
+    monkeypatch.setattr(many, "start_thread", start)
+
+
+class TestRunning:
+    def test_all_pass(self, bot: EmbeddedBot) -> None:
+        """The report has a row for each session, in order, with its measurements; no thread is left."""
+        rows: list[Row] = []
+        report = run_many(ask, 30, bot.ws_url, spawn_rate=math.inf, on_row=rows.append)
+        assert sorted(rows, key=lambda row: row.number) == list(report.rows)
+        assert [(row.number, row.outcome, row.error, row.traceback) for row in report.rows] == [
+            (number, "passed", None, None) for number in range(30)
+        ]
+        assert report.failed == ()
+        for row in report.rows:
+            assert list(row.durations) == ["connect", "request order", "answer first text", "answer complete"]
+            assert 0 <= row.began < row.began + row.seconds <= report.seconds
+            assert sum(row.durations.values()) - row.durations["answer first text"] <= row.seconds
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-scenario")]
+
+    def test_one_fails(self, bot: EmbeddedBot) -> None:
+        """An exception of a scenario, even SystemExit, fails its session only, and its traceback is reported."""
+        numbers = iter(range(4))
+
+        def scenario(client: MeasuredClient) -> None:
+            number = next(numbers)
+            if number == 1:
+                client.send_client_request("never", timeout=0.01)
+            if number == 2:
+                sys.exit("enough\n\x1b[31mred")
+
+        report = run_many(scenario, 4, bot.ws_url, concurrency=1)
+        assert [row.outcome for row in report.rows] == ["passed", "failed", "failed", "passed"]
+        first, second = report.failed
+        assert (first.error or "").startswith("RequestTimeoutError: ")
+        assert "send_client_request" in (first.traceback or "")
+        assert second.error == "SystemExit: enough [31mred"
+
+    def test_no_session(self) -> None:
+        """A bot that cannot be reached and a client that cannot be made are rows."""
+        report = run_many(ask, 2, "ws://127.0.0.1:9", spawn_rate=math.inf)
+        assert [row.outcome for row in report.rows] == ["not connected"] * 2
+        assert [(of.name, of.count, of.failed, of.p50) for of in report.percentiles] == [("connect", 2, 2, None)]
+
+        def make() -> MeasuredClient:
+            raise OSError("no such file")
+
+        (row,) = run_many(ask, 1, make).rows
+        assert (row.outcome, row.error) == ("not connected", "OSError: no such file")
+
+    def test_another_way_to_connect(self, bot: EmbeddedBot) -> None:
+        """The caller's functions make and connect the client."""
+
+        def start(client: MeasuredClient) -> None:
+            client.start_bot_and_connect(f"{bot.base_url}/start")
+
+        report = run_many(ask, 2, lambda: MeasuredClient.for_url(bot.base_url), connect=start)
+        assert report.failed == ()
+        assert report.percentiles[0].name == "start_bot_and_connect"
+
+    def test_not_a_measured_client(self) -> None:
+        """Any other client is refused, and the error names its class."""
+        (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
+        assert row.error == (
+            "TypeError: `client` of run_many() must return a MeasuredClient, not object; "
+            "make the client with MeasuredClient(...)"
+        )
+
+    @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"concurrency": 0}), (1, {"spawn_rate": 0})])
+    def test_impossible(self, n: int, options: dict[str, Any]) -> None:
+        """Numbers out of range are refused immediately."""
+        with pytest.raises(ValueError, match="must be"):
+            run_many(ask, n, "ws://127.0.0.1:9", **options)
+
+    def test_concurrency(self, bot: EmbeddedBot) -> None:
+        """As many sessions as allowed run at a time, and no more."""
+        together = threading.Barrier(3)
+        lock, now, most = threading.Lock(), [0], [0]
+
+        def scenario(_: MeasuredClient) -> None:
+            with lock:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+            together.wait(SOON)
+            with lock:
+                now[0] -= 1
+
+        report = run_many(scenario, 9, bot.ws_url, concurrency=3, spawn_rate=math.inf)
+        assert report.failed == ()
+        assert most == [3]
+
+    def test_ramp_up(self, bot: EmbeddedBot) -> None:
+        """Sessions begin one after the other, at the given rate."""
+        with takes(2.0):
+            report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
+        assert all(row.began >= row.number / 50 for row in report.rows)
+
+    def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
+        """Sessions that waited for others begin at that rate, too."""
+        together = threading.Barrier(4)
+
+        def scenario(_: MeasuredClient) -> None:
+            together.wait(SOON)
+            time.sleep(0.1)
+
+        report = run_many(scenario, 8, bot.ws_url, concurrency=4, spawn_rate=50)
+        assert report.failed == ()
+        assert report.rows[7].began - report.rows[4].began > 0.04
+
+    def test_no_thread(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A session without a thread is a failed row, and the others continue."""
+        started = iter([False, True, False])
+        no_thread(monkeypatch, lambda _: next(started))
+        rows: list[Row] = []
+        report = run_many(ask, 3, bot.ws_url, spawn_rate=math.inf, on_row=rows.append)
+        assert [row.outcome for row in report.rows] == ["passed", "not connected", "passed"]
+        assert report.rows[1].error == "NoThreadError: can't start new thread"
+        assert len(rows) == 3
+
+    def test_on_row_raises(
+        self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """An exception of `on_row`, on any thread, is only logged."""
+        started = iter([False, True, False])
+        no_thread(monkeypatch, lambda _: next(started))
+
+        def on_row(row: Row) -> None:
+            raise LookupError(f"no place for {row.number}")
+
+        report = run_many(ask, 3, bot.ws_url, concurrency=1, spawn_rate=math.inf, on_row=on_row)
+        assert [row.outcome for row in report.rows] == ["passed", "not connected", "passed"]
+        assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+            f"no place for {number}" for number in range(3)
+        ]
+
+    def test_none(self) -> None:
+        """Zero sessions give an empty report."""
+        report = run_many(ask, 0, "ws://127.0.0.1:9")
+        assert (report.rows, report.percentiles, str(report).splitlines()[0]) == ((), (), "0 sessions in 0.0 s: none")
+
+
+class TestEnding:
+    def test_too_long(self, bot: EmbeddedBot) -> None:
+        """A session that exceeds its limit is closed; its calls end, and it has failed even if the scenario returns."""
+
+        def stubborn(client: MeasuredClient) -> None:
+            with contextlib.suppress(ConnectionError):
+                never(client)
+
+        report = run_many(stubborn, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
+        assert [(row.outcome, row.error) for row in report.rows] == [
+            ("failed", "TimeoutError: the session did not end within 0.2 s")
+        ] * 3
+        assert all(0.2 <= row.seconds < SOON for row in report.rows)
+
+    def test_abandoned(
+        self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
+        monkeypatch.setattr(many, "_END_TIMEOUT", 0.1)
+        free = threading.Event()
+        report = run_many(lambda _: free.wait(SOON), 1, bot.ws_url, session_timeout=0.1)
+        assert [row.outcome for row in report.rows] == ["failed"]
+        assert "free.wait(SOON)" in caplog.text
+        free.set()
+
+    def test_no_thread_to_close_on(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a thread, the calling thread closes the client."""
+        no_thread(monkeypatch, "scenario-end".__eq__)
+        report = run_many(never, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
+        assert [row.error for row in report.rows] == ["TimeoutError: the session did not end within 0.2 s"] * 3
+        assert all(row.seconds < SOON for row in report.rows)
+
+    def test_abandoned_during_on_row(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An `on_row` that takes too long after its session was closed is abandoned."""
+        monkeypatch.setattr(many, "_END_TIMEOUT", 0.2)
+        free = threading.Event()
+        with takes(5.0):
+            report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
+        free.set()
+        assert len(report.rows) == 1
+
+    def test_ctrl_c(self, bot: EmbeddedBot) -> None:
+        """It ends the current sessions, begins no others, and its argument has the rows so far."""
+        begun = threading.Semaphore(0)
+
+        def scenario(client: MeasuredClient) -> None:
+            begun.release()
+            never(client)
+
+        def strike() -> None:
+            for _ in range(3):
+                assert begun.acquire(timeout=SOON)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        striking = threading.Thread(target=strike)
+        striking.start()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_many(scenario, 100, bot.ws_url, concurrency=3, spawn_rate=math.inf)
+        striking.join()
+        rows = caught.value.args[0].rows
+        assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
+        assert all(row.durations.keys() == {"connect"} for row in rows)
+
+    def test_ctrl_c_twice(self, bot: EmbeddedBot) -> None:
+        """The second one does not wait for sessions that end slowly, and its argument has the rows of all."""
+        ready, free = threading.Semaphore(0), threading.Event()
+
+        def scenario(client: MeasuredClient) -> None:
+            ready.release()
+            with contextlib.suppress(RTVIError):  # BotNotReadyError, if it has been closed already
+                never(client)
+            ready.release()  # the first one has closed it
+            free.wait(SOON)
+
+        def strike() -> None:
+            for _ in range(2):
+                for _ in range(3):
+                    assert ready.acquire(timeout=SOON)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        striking = threading.Thread(target=strike)
+        striking.start()
+        with takes(5.0), pytest.raises(KeyboardInterrupt) as caught:
+            run_many(scenario, 100, bot.ws_url, concurrency=3, spawn_rate=math.inf)
+        free.set()
+        striking.join()
+        rows = caught.value.args[0].rows
+        assert [(row.number, row.outcome) for row in rows] == [(number, "interrupted") for number in range(3)]
+
+    def test_ctrl_c_in_an_application(self, bot: EmbeddedBot) -> None:
+        """An application that does not catch it ends as by Ctrl-C, and shows the report so far."""
+        script = """
+import os, signal, sys
+from rtvi_sync.testing import run_many
+run_many(lambda client: os.kill(os.getpid(), signal.SIGINT), 1, sys.argv[1])
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script, bot.ws_url], cwd=ROOT, capture_output=True, text=True, timeout=GUARD
+        )
+        assert done.returncode == -signal.SIGINT
+        assert "\nKeyboardInterrupt: 1 sessions in " in done.stderr
+        assert "\nconnect      1       0  " in done.stderr
