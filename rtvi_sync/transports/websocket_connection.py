@@ -137,7 +137,13 @@ class WebSocketConnection:
                 self._io.call(caught_up.set)
                 caught_up.wait(Deadline(_CATCH_UP_TIMEOUT))
         if item.refused:
-            raise DisconnectedError("The connection is closed; call connect() again", initiator="network")
+            # The session may not know yet how the connection ends: a server that refuses a client does so at once.
+            info = self._info or self._closing
+            raise (
+                info.as_error()
+                if info is not None
+                else DisconnectedError("The connection is closed; call connect() again", initiator="network")
+            )
 
     def close(self, idle_timeout: float, limit: float = math.inf, *, code: int = 1000) -> None:
         """Send the queued messages, without audio, and a close frame, and wait for the end. Not on the I/O thread.

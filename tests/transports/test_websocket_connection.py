@@ -575,6 +575,23 @@ def test_the_bot_ends_the_session(pair, code, reason):
     assert bot.at_end()
 
 
+def test_sending_tells_how_the_connection_has_ended(link):
+    """A message that comes after the bot's close frame fails with its code and reason, also before `on_closed`."""
+    errors = []
+
+    def send(client: Client) -> None:
+        with pytest.raises(DisconnectedError) as refused:
+            client.connection.send(BINARY, b"too late")
+        errors.append(refused.value)
+
+    client, bot = link(on_closed=send)
+    bot.send(close_frame(1013, b"Server already has a connected client"))
+    client.ended()
+    until(lambda: errors)
+    (error,) = errors
+    assert (error.code, error.reason, error.initiator) == (1013, "Server already has a connected client", "server")
+
+
 def test_a_close_frame_without_code(pair):
     """No code is reported as 1005, as the RFC has it, and answered with 1000."""
     client, bot = pair
