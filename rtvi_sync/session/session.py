@@ -1,8 +1,19 @@
 """One session: from the first step of an attempt to the last event after its end.
 
-A session binds an engine, a transport and the calls that wait for answers. It is used once: late results of an
-abandoned attempt meet a dead session and come to nothing. Nothing in it refers to the client or its handlers but
-weakly, so that a client which is dropped while connected can be collected; its session is then torn down.
+| phase | begins with | moved by | on |
+|---|---|---|---|
+| not begun | `Session()` | `SessionManager` | the thread of `connect()`, or the reconnect thread |
+| connecting | `ending.connecting` | `ConnectAttempt.run()` | the same |
+| open | `ending.was_opened` | `opened()` | the connect thread |
+| ready | `bot`, `ending.connect_done` | `_become_ready()` | the thread that delivers messages, or the connect thread |
+| ending | `ending.has_begun` | `SessionEnd.begin()` | any thread |
+| closed | `ending.closed` | `SessionEnd` | the close thread, or the exiting one |
+| drained | `ending.drained` | `SessionEnd` | the same |
+
+Phases only move downwards, and any of them may be skipped: an attempt that fails goes from connecting to ending. A
+session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It refers
+to the client and its handlers only weakly, so that a client which is dropped while connected can be collected; its
+session is then torn down. docs/threading.md draws the life cycle.
 """
 
 from __future__ import annotations

@@ -13,11 +13,8 @@ from kombu.utils.json import dumps
 class Channel(filesystem.Channel):
     """kombu's channel, except that a message appears complete: a worker that reads half of one dies."""
 
-    # type: ignore[override] # the names of its parameters differ in kombu
-    def _put(self, queue: str, message: Any, **_: Any) -> None:
-        unfinished = Path(
-            self.data_folder_out, f"{time.time_ns()}_{uuid.uuid4()}"
-        )  # messages are read in the order of their names
+    def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override] # kombu has two names for it
+        unfinished = Path(self.data_folder_out, f"{time.time_ns()}_{uuid.uuid4()}")  # read in the order of names
         unfinished.write_text(dumps(message), encoding="utf-8")  # type: ignore[no-untyped-call]
         unfinished.rename(f"{unfinished}.{queue}.msg")
 

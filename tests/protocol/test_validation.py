@@ -91,7 +91,7 @@ def test_a_field_of_an_attrs_class() -> None:
         _limit: float = attrs.field(validator=rules.SECONDS)
 
     assert Options(limit=1.0)._limit == 1.0
-    with pytest.raises(ValueError, match="^limit must be"):
+    with pytest.raises(ValueError, match=r"^limit must be"):
         Options(limit=0)
 
 

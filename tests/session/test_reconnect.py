@@ -204,7 +204,7 @@ def test_it_goes_on_trying() -> None:
 
 
 def test_it_gives_up() -> None:
-    """After the last attempt `reconnect_failed` says why, a call that waits for a session raises; connect() works."""
+    """After the last attempt `reconnect_failed` says why, calls that wait for a session raise, and connect() works."""
     bot = MoodyBot("ready", *(TransportStartError(f"no {n}") for n in range(3)))
     policy = ReconnectPolicy(max_attempts=3, initial_delay=0.02, max_delay=0.02)
     with reconnecting_client(bot, policy) as client:

@@ -197,15 +197,15 @@ def errors_of_sessions(client: RTVIClient) -> None:
     except BotError as error:
         fatal: bool = error.fatal
         show(fatal)
+    except MissingExtraError as error:
+        extra: str = error.extra
+        show(extra)
     except (SessionError, UsageError) as error:
         show(error.status)
     except DeviceError as error:
         devices: tuple[str, ...] = error.devices
         kind: str = error.type
         show(devices, kind, error.details)
-    except MissingExtraError as error:
-        extra: str = error.extra
-        show(extra)
     except (BotAlreadyStartedError, TransportStartError, InvalidTransportParamsError, ForkedProcessError):
         raise
     except (RTVIError, TimeoutError, ConnectionError):
