@@ -138,7 +138,7 @@ QUICK_FOLDERS = (
 )
 NOT_QUICK = re.compile(
     r"subprocess|run_python|os\.fork|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
-    r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|mark\.(?:real|matrix)"
+    r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|\bStub\b|mark\.(?:real|matrix)"
 )
 
 DEMO_SECONDS = 1800.0
