@@ -10,6 +10,14 @@ import pytest
 
 from tests.support.required import missing
 
+from ..pipecat.conftest import (  # noqa: F401
+    _launcher,
+    pipecat_echo,
+    pipecat_process,
+    pipecat_talk,
+    pytest_runtest_makereport,
+    shared_bots,
+)
 from .pulse import PulseServer, missing_parts
 
 

@@ -109,7 +109,7 @@ def a_session_that_ends() -> RTVIError:
         waiting = InThread(lambda: client.send_client_request("ask"))
         until(lambda: len(transport_of(client).sent) == 2)
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        return raised_by(waiting.result)
+        return raised_by(waiting.get)
 
 
 def a_bot_that_breaks() -> RTVIError:

@@ -23,13 +23,13 @@ PARTS: Final = {
     "codec, audio in": (0.12, 0.12),
     "codec, audio out": (0.20, 0.15),
     "frame reader, a message": (0.28, 0.19),
-    "frame reader, a piece of audio": (0.30, 0.22),
-    "frame writer, a piece of audio": (1.65, 1.61),
+    "frame reader, an audio frame": (0.30, 0.22),
+    "frame writer, an audio frame": (1.65, 1.61),
     "envelope, decode": (1.15, 1.10),
     "payload, decode": (0.51, 0.42),
     "engine, an event": (1.15, 1.05),
     "queue, post and run": (0.64, 0.39),
-    "signal, nobody listens": (0.38, 0.28),
+    "signal, no receiver": (0.38, 0.28),
     "signal, one receiver": (1.07, 0.85),
 }
 #: Instructions of the whole way, those of the simplest client of threads being 1, as above.
