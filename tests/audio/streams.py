@@ -183,6 +183,17 @@ def hurry() -> None:
     device_probe.LIMIT = portaudio.LIMIT = 1.0
 
 
+def devices_in_time() -> int:
+    """Return how many devices are listed. A busy machine may need several attempts after the server has gone on."""
+    ends_at = time.monotonic() + GUARD
+    while True:
+        try:
+            return len(backend().devices())
+        except DeviceError:
+            if time.monotonic() > ends_at:
+                raise
+
+
 def stopped() -> None:
     """The daemon answers nothing any more, then goes on."""
     hurry()
@@ -205,7 +216,7 @@ def stopped() -> None:
     writer.wait()
     reader.close()
     writer.close()
-    done(errors=[reader.error is None, writer.error is None], devices=len(backend().devices()))
+    done(errors=[reader.error is None, writer.error is None], devices=devices_in_time())
 
 
 def stopped_before() -> None:
