@@ -90,6 +90,7 @@ class TestDisconnect:
                 super().start()
 
         monkeypatch.setattr("rtvi_sync.session.ending.PoolTask", Refused)
+        monkeypatch.setattr("rtvi_sync.session.ending.NO_THREAD_PAUSE", 0.05)  # far below the limit of disconnect()
         client.disconnect()
         assert len(refused) == 3
         assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
