@@ -92,9 +92,8 @@ class TestDisconnect:
         monkeypatch.setattr("rtvi_sync.session.ending.PoolTask", Refused)
         monkeypatch.setattr("rtvi_sync.session.ending.NO_THREAD_PAUSE", 0.05)  # far below the limit of disconnect()
         client.disconnect()
-        assert len(refused) == 3
-        assert [name.rpartition("-")[0] for name in heard] == ["rtvi-worker"]
-        assert client.state is TransportState.DISCONNECTED
+        ended = len(refused), [name.rpartition("-")[0] for name in heard], client.state
+        assert ended == (3, ["rtvi-worker"], TransportState.DISCONNECTED)
 
     def test_ten_threads_at_once(self) -> None:
         """All return, none before the end, and it happens once."""
