@@ -16,6 +16,7 @@ from ._version import __version__
 from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
 from .client.base import DEFAULT_TIMEOUT, Timeout
 from .client.client import RTVIClient
+from .client.connect import connect
 from .client.helpers import RTVIClientHelper
 from .client.llm_helper import LLMHelper
 from .client.options import RTVIClientOptions, RTVIEventCallbacks
@@ -63,6 +64,7 @@ if typing.TYPE_CHECKING:
     from .session.reconnect import ReconnectFailedData, ReconnectingData
 
 __all__ = [
+    "connect",
     "RTVIClient",
     "ClientStats",
     "DEFAULT_TIMEOUT",

@@ -73,7 +73,13 @@ def fresh_copy(error: E) -> E:
 
 
 class ConnectError(RTVIError):
-    """Base of the errors that `connect()` and `start_bot()` raise because no session could be established."""
+    """Base of the errors that `connect()` and `start_bot()` raise because no session could be established.
+
+    Attributes:
+        attempts: the name and the error of each way to the bot that `connect()` tried, if there was more than one.
+    """
+
+    attempts: tuple[tuple[str, RTVIError], ...] = ()
 
 
 class SessionError(RTVIError):

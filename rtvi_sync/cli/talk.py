@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.media import WavSource
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
 from .arguments import header, limit, url
-from .bot_address import URL_HELP, create_client
+from .bot_address import URL_HELP
 from .console import Console, LineConsole
 from .console_choice import console_for
 from .device_choice import NONE, select_mic, select_speaker
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     record = writable_path(arguments.record, "--record") if arguments.record else None
     mic, sink = select_mic(arguments.mic), select_speaker(arguments.speaker)
-    client = create_client(
+    client = RTVIClient.for_url(
         arguments.url,
         token=arguments.token,
         headers=dict(arguments.header),

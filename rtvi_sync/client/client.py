@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-import attrs
-
 from .._version import __version__
 from ..concurrency.deadline import Deadline
 from ..events import Event, RTVIEvent, event_from
@@ -17,13 +15,11 @@ from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, TransportState
 from ..protocol.validation import FUNCTION, NAME, WAIT, from_mapping
-from ..session.connect_request import BotURL
 from ..session.dispatcher import Dispatcher
 from ..session.event_stream import EventStream
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
-from ..transports.websocket import WebSocketTransport
 from .actions import BotActions
 from .config import BotConfig
 from .devices import ClientDevices
@@ -37,6 +33,7 @@ from .options import (
     callbacks_of,
 )
 from .session_manager import SessionManager
+from .ways import TransportName, ways_to
 
 if TYPE_CHECKING:
     import httpx
@@ -133,7 +130,15 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         weakref.finalize(self, self._manager.devices.hold.collected).atexit = False
 
     @classmethod
-    def for_url(cls: type[ClientT], url: str, **options: Any) -> ClientT:
+    def for_url(
+        cls: type[ClientT],
+        url: str,
+        *,
+        transport: TransportName | Transport = "auto",
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> ClientT:
         """Make a client of the bot at `url`. It is not connected; `connect()` connects it, and so does ``with``.
 
         Args:
@@ -145,21 +150,25 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
                 * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
                 404 or 405, its ``/connect``.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
-            options: as `RTVIClient` takes them. Without `transport` it is a `WebSocketTransport`. `params` need no
-                `base_url`.
+            transport: a transport, or its name: "websocket" or "eval". "auto": `connect()` tries them in this order,
+                each with a start request and a connection of its own, until the bot is ready. A bot that is silent on
+                one of them gets a third of the time left (10 s without a limit) while another one remains, and the rest
+                if none of them succeeds.
+            token: for the WebSocket, if the server's answer has none.
+            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket, for its
+                handshake.
+            options: as `RTVIClient` takes them. `params` need no `base_url`.
 
         Raises:
             InvalidTransportParamsError: it cannot be the URL of a bot.
             TypeError: an unknown option, or `custom_connect_handler`, which returns the bot's address, too.
+            ValueError: `transport` is not the name of a transport.
         """
-        bot_url = BotURL.parse(url)
+        ways = ways_to(url, transport, token, headers)
         if options.get("custom_connect_handler") is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
-        client = cls(**{"transport": WebSocketTransport(), **options})
-        connector = client._manager
-        connector.bot_url = bot_url
-        if connector.params.base_url is None:
-            connector.params = attrs.evolve(connector.params, base_url=bot_url.base_url)
+        client = cls(transport=ways[0].transport, **options)
+        client._manager.use(ways, headers)
         return client
 
     def __repr__(self) -> str:

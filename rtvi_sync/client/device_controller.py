@@ -35,7 +35,7 @@ class Devices:
 
     Args:
         media: of the client.
-        transport: of the client; None: it has none.
+        transport: returns that of the client; None: it has none.
         dispatcher, states: of the client.
         in_use: returns the transport, while it serves a session of the client.
         announce: publishes an event between two sessions.
@@ -44,7 +44,7 @@ class Devices:
     def __init__(
         self,
         media: MediaManager,
-        transport: Transport | None,
+        transport: Callable[[], Transport | None],
         dispatcher: Dispatcher,
         states: ClientState,
         *,
@@ -77,7 +77,7 @@ class Devices:
             self.hold.begin(runtime)
             self.media.expect(runtime)
         try:
-            transport = self._transport
+            transport = self._transport()
             self.media.prepare(
                 audio=transport is None or transport.supports_audio,
                 video=transport is not None and transport.supports_video,
@@ -107,8 +107,9 @@ class Devices:
     def _enable_video(self, feature: str, enable: bool, between_sessions: Callable[[bool], None]) -> None:
         in_use = self._in_use()
         try:
-            if enable and (self._transport is None or not self._transport.supports_video):
-                who = "There is no transport" if self._transport is None else "This transport carries no video"
+            transport = self._transport()
+            if enable and (transport is None or not transport.supports_video):
+                who = "There is no transport" if transport is None else "This transport carries no video"
                 raise UnsupportedFeatureError(f"{who}. Use one that carries video, or leave it off", feature=feature)
             if in_use is None:
                 between_sessions(enable)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -22,17 +23,19 @@ from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
 from ..session import limits
 from ..session.attempt import ConnectAttempt
-from ..session.connect_request import BotURL, ConnectRequest
+from ..session.connect_request import ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
 from ..session.session import Session
 from ..transports.base import Transport, TransportOptions, TransportStats
 from ..transports.net import Network
+from .connect_call import ConnectCall
 from .device_controller import Devices
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
+from .ways import Way
 
 if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
@@ -60,9 +63,9 @@ class SessionManager:
             if options.params is not None
             else RTVIClientParams()
         )
-        self.transport: Transport | None = options.transport
-        #: The address of the bot, for a client that was made by `RTVIClient.for_url()`.
-        self.bot_url: BotURL | None = None
+        #: The ways to the bot, in the order in which they are tried; none without a transport.
+        self.ways: tuple[Way, ...] = (Way(options.transport),) if options.transport is not None else ()
+        self._way: Way | None = None  # that of the current session, or of the last one
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
         supports_video = options.transport is not None and options.transport.supports_video
@@ -80,7 +83,7 @@ class SessionManager:
         )
         self.devices: Devices = Devices(
             self.media,
-            options.transport,
+            lambda: self.transport,
             dispatcher,
             self.states,
             in_use=self._transport_in_use,
@@ -97,7 +100,7 @@ class SessionManager:
         self._beginning = False
         self._closed = False
         self._session: Session | None = None
-        self._under_way: list[ConnectAttempt | BotStart] = []
+        self._under_way: list[ConnectCall | BotStart] = []
         self._sessionless = Sessionless(
             dispatcher,
             self.states,
@@ -114,28 +117,43 @@ class SessionManager:
         self._last_start: tuple[Any, APIRequest | None] = (None, None)  # the arguments of the last connect()
         register_for_fork(self)
 
+    def use(self, ways: tuple[Way, ...], headers: Mapping[str, str] | None) -> None:
+        """Connect on `ways`, all to the bot at one URL, and send `headers` to the server that they ask."""
+        self.ways = ways
+        bot_url = ways[0].bot_url
+        assert bot_url is not None
+        if self.params.base_url is None:
+            self.params = attrs.evolve(self.params, base_url=bot_url.base_url)
+        if headers is not None and bot_url.endpoints:
+            self.params = attrs.evolve(self.params, headers={**(self.params.headers or {}), **headers})
+
     # -- beginning ----------------------------------------------------------------------------------------------------
 
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
         self._check_process()
+        if not self.ways:
+            raise InvalidTransportParamsError(
+                "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
+            )
         before = self._session
-        attempt = self._attempt(given, start)
+        deadline = Deadline(self._limit_of(start))
+        call = ConnectCall(self.ways, deadline, partial(self._attempt, given, start, deadline))
 
-        def begin_and_run() -> BotReadyData:
-            session = attempt.begin(lambda: self._begin_session(attempt.deadline))
+        def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
+            session = attempt.begin(lambda: self._begin_session(way, deadline, call.is_followed))
             if self._reconnector is not None:
                 self._reconnector.take_over(before)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
-        return self._make(attempt, begin_and_run)
+        return self._make(call, lambda: call.run(begin_and_run))
 
     def start_bot(self, request: APIRequest) -> Any:
         """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
         self._check_process()
         before, deadline = self._session, Deadline(self._limit_of(request))
-        start = BotStart(self._request(start=request), deadline)
+        start = BotStart(self._request(self._current_way, start=request), deadline)
 
         def stop_reconnecting() -> None:
             if self._reconnector is not None:
@@ -147,7 +165,7 @@ class SessionManager:
 
         return self._make(start, begin_and_send)
 
-    def _make(self, call: ConnectAttempt | BotStart, work: Callable[[], T]) -> T:
+    def _make(self, call: ConnectCall | BotStart, work: Callable[[], T]) -> T:
         """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
 
         def run() -> T:
@@ -173,16 +191,22 @@ class SessionManager:
 
     def reconnect(self, stopped: Latch) -> Session:
         """Connect as the application did last, with a new request. See `Sessions`."""
-        attempt = self._attempt(*self._last_start)
-        session = attempt.begin(lambda: self._begin_session(attempt.deadline, is_replacement=True))
+        way = self._way
+        assert way is not None, "there was a session"
+        given, start = self._last_start
+        deadline = Deadline(self._limit_of(start))
+        attempt = self._attempt(given, start, deadline, way, None)
+        session = attempt.begin(lambda: self._begin_session(way, deadline, lambda _: True))
         if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
 
-    def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
-        request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
-        return ConnectAttempt(request, deadline, self._options.request_timeout)
+    def _attempt(
+        self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
+    ) -> ConnectAttempt:
+        request = self._request(way, given=given, start=start)
+        return ConnectAttempt(request, deadline, self._options.request_timeout, patience)
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -192,13 +216,8 @@ class SessionManager:
         """End the streams that wait for a session: none follows. See `Sessions`."""
         self._sessionless.give_up(info)
 
-    def _begin_session(self, deadline: Deadline, *, is_replacement: bool = False) -> Session:
+    def _begin_session(self, way: Way, deadline: Deadline, is_followed: Callable[[BaseException], bool]) -> Session:
         """Begin a session, for which nothing has been done yet."""
-        transport = self.transport
-        if transport is None:
-            raise InvalidTransportParamsError(
-                "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
-            )
         self._await_end(self._session, deadline)
         mine = False
         try:
@@ -207,15 +226,16 @@ class SessionManager:
                 self._sessionless.check_no_start()
                 mine = self._beginning = True
             reconnector = self._reconnector
+            self._way = way
             session = Session(
-                transport,
+                way.transport,
                 self._dispatcher,
                 self.states,
                 self.media,
                 deadline,
                 replaces=reconnector.replaces if reconnector is not None else None,
                 on_lost=reconnector.lost if reconnector is not None else None,
-                is_replacement=is_replacement,
+                is_followed=lambda info: is_followed(info.failure()),
             )
             self._session = session
             self.watch.begin(session)
@@ -277,7 +297,7 @@ class SessionManager:
             with contextlib.suppress(TimeoutError):
                 shielded(lambda: self._disconnect(session, calls), limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
 
-    def _disconnect(self, session: Session | None, calls: list[ConnectAttempt | BotStart]) -> None:
+    def _disconnect(self, session: Session | None, calls: list[ConnectCall | BotStart]) -> None:
         for call in calls:
             call.abandon()
             if isinstance(call, BotStart):
@@ -309,6 +329,16 @@ class SessionManager:
         self._dispatcher.end_sessions(CloseInfo(initiator="client"))
 
     # -- what is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> Transport | None:
+        """Return the transport that is used, or is tried first; None if there is none."""
+        way = self._current_way
+        return way.transport if way is not None else None
+
+    @property
+    def _current_way(self) -> Way | None:
+        return self._way or next(iter(self.ways), None)
 
     @property
     def state(self) -> TransportState:
@@ -394,16 +424,16 @@ class SessionManager:
     def _limit_of(self, start: APIRequest | None) -> Seconds | None:
         return start.timeout if start is not None and start.timeout is not None else self._limit
 
-    def _request(self, *, given: Any = None, start: APIRequest | None = None) -> ConnectRequest:
+    def _request(self, way: Way | None, *, given: Any = None, start: APIRequest | None = None) -> ConnectRequest:
         options = self._options
         return ConnectRequest(
             params=lambda: self.params,
             given=given,
             started=self._sessionless.started,
             start=start,
-            bot_url=self.bot_url,
+            bot_url=way.bot_url if way is not None else None,
             handler=options.custom_connect_handler,
-            transport_name=options.transport.name if options.transport is not None else "custom",
+            transport_name=(way.transport.start_name or way.transport.name) if way is not None else "custom",
             network=self._network,
             http_client=options.http_client,
         )

@@ -63,10 +63,18 @@ class ConnectAttempt:
         request: yields what the transport is given.
         deadline: limit of the attempt.
         config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
+        patience: seconds from the opening of the transport until the bot must be ready; None: until the deadline.
     """
 
-    def __init__(self, request: ConnectRequest, deadline: Deadline, config_timeout: float | None) -> None:
+    def __init__(
+        self,
+        request: ConnectRequest,
+        deadline: Deadline,
+        config_timeout: float | None,
+        patience: float | None = None,
+    ) -> None:
         self._request = request
+        self._patience = patience
         self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
         self._phase = "begin"
         self._error: BaseException | None = None
@@ -75,10 +83,6 @@ class ConnectAttempt:
         #: Set by `begin()`.
         self.session: Session | None = None
         self.abandoned: bool = False
-        #: The attempt is under way, or was.
-        self.begun: bool = False
-        #: Set when nothing of the attempt is left.
-        self.over: Latch = Latch()
 
     @system_failures_as(TransportStartError, _NOT_BEGUN)
     def begin(self, make_session: Callable[[], Session]) -> Session:
@@ -88,7 +92,6 @@ class ConnectAttempt:
             DisconnectedError: the attempt was abandoned before.
             RTVIError: of `make_session()`, which raises if the client cannot have a session now.
         """
-        self.begun = True
         if self.abandoned:
             raise was_disconnected()
         self.session = make_session()
@@ -113,12 +116,7 @@ class ConnectAttempt:
             with system_failures_as(TransportStartError, _NOT_BEGUN):
                 task.start()
             if not _wait(ending.connect_done, self.deadline, lambda: _DOING[self._phase], "connect()"):
-                raise ConnectionTimeoutError(
-                    f"The bot was not ready within {self.deadline.timeout:g} s; "
-                    f"the time was spent on {_DOING[self._phase]}. {_diagnosis(session) or _ADVICE[self._phase]}",
-                    phase=self._phase,
-                    elapsed=self.deadline.elapsed(),
-                )
+                raise self._timeout_error(session, self.deadline.timeout)
             task.done.wait(Deadline(limits.LINGER_TIMEOUT))
             if session.bot is None:
                 own = self._error
@@ -128,6 +126,14 @@ class ConnectAttempt:
         except BaseException as error:
             ending.begin_and_wait(_end_by(error), linger=limits.LINGER_TIMEOUT)
             raise
+
+    def _timeout_error(self, session: Session, limit: float | None) -> ConnectionTimeoutError:
+        return ConnectionTimeoutError(
+            f"The bot was not ready within {limit:g} s; the time was spent on {_DOING[self._phase]}. "
+            f"{_diagnosis(session) or _ADVICE[self._phase]}",
+            phase=self._phase,
+            elapsed=self.deadline.elapsed(),
+        )
 
     def _fetch_config(self, session: Session) -> None:
         try:
@@ -173,6 +179,8 @@ class ConnectAttempt:
             session.move(TransportState.AUTHENTICATED)
             session.publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
         self._phase = "transport"
+        if self._patience is not None:
+            self._end_later(session, self._patience)
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure
         transport.bundle_source = bundle.source
@@ -182,6 +190,16 @@ class ConnectAttempt:
         session.opened()
         with _may_fail(session, "could not send client-ready"):
             transport.send_ready_message()
+
+    def _end_later(self, session: Session, seconds: float) -> None:
+        """End `session` if the bot is not ready in `seconds`."""
+        io, ending = session.runtime.io, session.ending
+
+        def end() -> None:
+            if not ending.connect_done.is_set():
+                ending.begin(_end_by(self._timeout_error(session, seconds)))
+
+        io.call(lambda: io.call_later(seconds, end))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import httpx
 
 
+# The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
+_TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
+
+
 @attrs.frozen
 class BotStartedData:
     """The payload of `bot_started`: a server has started a bot.
@@ -55,7 +59,8 @@ class BotURL:
     """The address of a bot, from one URL. `RTVIClient.for_url()` defines the forms.
 
     Attributes:
-        ws_url: the bot's WebSocket; None: a server is asked for it.
+        ws_url: the bot's WebSocket; None: a server is asked for it. With `endpoints` it is used if none of them knows
+            the transport.
         endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
         base_url: of that server, for its other endpoints.
     """
@@ -84,6 +89,18 @@ class BotURL:
             return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
         endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
         return cls(endpoints=endpoints, base_url=url)
+
+    def with_eval_route(self) -> BotURL:
+        """Return the address with the route ``/ws`` beside a start endpoint, where Pipecat's runner has it."""
+        if not self.endpoints:
+            return self
+        parts = urlsplit(self.endpoints[0])
+        path = parts.path.rstrip("/")
+        if not path.endswith("/start"):
+            return self
+        scheme = "wss" if parts.scheme == "https" else "ws"
+        url = parts._replace(scheme=scheme, path=f"{path.removesuffix('start')}ws", query="").geturl()
+        return attrs.evolve(self, ws_url=url)
 
 
 @attrs.frozen(kw_only=True)
@@ -149,7 +166,7 @@ class ConnectRequest:
             content = self._call_handler(self.handler, params, deadline, abort)
             return Bundle(content, source="The custom connect handler returned")
         if self.bot_url is not None:
-            return self._ask(self.bot_url.endpoints, params, abort.signal)
+            return self._ask(self.bot_url, params, abort.signal)
         return self._connect(params.construct_url("connect"), params, abort.signal)
 
     def _call_handler(
@@ -180,8 +197,9 @@ class ConnectRequest:
     def _connect(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
         return self._post(url, _default_body(params), params.headers or {}, signal)
 
-    def _ask(self, endpoints: tuple[str, ...], params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+    def _ask(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
         """Request the bot from the first endpoint that exists."""
+        endpoints = bot_url.endpoints
         if params.base_url is not None and not _same_origin(params.base_url, endpoints[0]):
             params = _without_credentials(params)
         for url in endpoints:
@@ -190,14 +208,40 @@ class ConnectRequest:
                     return self._start(APIRequest(url), params, signal)
                 return self._connect(url, params, signal)
             except StartBotError as error:
-                if len(endpoints) == 1 or error.status not in (404, 405):
-                    raise
                 missing = error
+                if error.status not in (404, 405):
+                    break
+        if bot_url.ws_url is not None and missing.status in (400, 404, 405):
+            return self._ask_for_route(bot_url, params, signal)
+        if len(endpoints) == 1 or missing.status not in (404, 405):
+            raise missing
         raise StartBotError(
             f"{printable(endpoints[0])} is not there, and {printable(endpoints[1])} answered {missing.status}. "
             "Give the whole URL of the endpoint that starts the bot",
             status=missing.status,
         ) from missing
+
+    def _ask_for_route(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
+        """Return the parameters of the eval route of a server that starts no WebSocket sessions.
+
+        Pipecat's runner limited to one transport (``-t twilio``) starts no other, and lists it at ``/status``. It calls
+        the route by the names of telephone providers, and issues a token for it.
+        """
+        from ..transports.http import get_json
+
+        start = bot_url.endpoints[0]
+        status = urlsplit(start)._replace(path="/status", query="").geturl()
+        try:
+            answer = get_json(
+                status, headers=params.headers or {}, network=self.network, signal=signal, client=self.http_client
+            )
+        except StartBotError:  # only a hint
+            answer = None
+        offered = answer.get("transports") if isinstance(answer, Mapping) else None
+        for name in offered if isinstance(offered, list) else []:
+            if name in _TELEPHONY:
+                return self._start(APIRequest(start, request_data={"transport": name}), params, signal)
+        return Bundle({"ws_url": bot_url.ws_url})
 
     def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False

@@ -54,7 +54,7 @@ class SessionEnd:
         replaces: called on the close thread, once; True if a session that ends so is to be replaced.
         on_closed: called on the close thread once the transport is closed, before another session can begin.
         on_drained: called on the close thread last, after the last event was delivered.
-        is_replacement: the session is itself an attempt to replace a lost one.
+        is_followed: called on the close thread, once, if the bot was never ready: True if another attempt follows.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class SessionEnd:
         replaces: Callable[[CloseInfo], bool] | None,
         on_closed: Callable[[], object],
         on_drained: Callable[[], object],
-        is_replacement: bool,
+        is_followed: Callable[[CloseInfo], bool] | None,
     ) -> None:
         self._parts = parts
         self._replaces = replaces
         self._on_closed, self._on_drained = on_closed, on_drained
-        self._is_replacement = is_replacement
+        self._is_followed = is_followed
         # Guards `_info` and `_tearing_down`: the thread that sets one first does what follows from it. Any thread of
         # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
         self._lock = threading.RLock()
@@ -267,10 +267,9 @@ class SessionEnd:
 
     def _decide_on_replacement(self) -> None:
         """Find out whether the session is to be replaced. The application's own rule may decide, and take its time."""
-        info = self.info
-        if self._replaces is not None and not info.by_application:
-            # What follows a failed attempt to replace a session is decided elsewhere in any case.
-            self.is_replaced = self._replaces(info) if self._parts.publisher.was_ready else self._is_replacement
+        follows = self._replaces if self._parts.publisher.was_ready else self._is_followed
+        if follows is not None and not self.info.by_application:
+            self.is_replaced = follows(self.info)
 
     def _await_functions(self, deadline: Deadline) -> None:
         """Wait a little for functions that the bot called."""

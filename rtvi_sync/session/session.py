@@ -62,7 +62,7 @@ class Session:
         deadline: limit of the attempt.
         replaces: called on the close thread when the session is lost; True if it is to be replaced. None: never.
         on_lost: called on the close thread last, if it is to be replaced.
-        is_replacement: the attempt replaces a lost session, so what follows its failure is decided elsewhere.
+        is_followed: called on the close thread if the attempt fails; True if another attempt follows. None: never.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
@@ -78,7 +78,7 @@ class Session:
         *,
         replaces: Callable[[CloseInfo], bool] | None = None,
         on_lost: Callable[[Session], object] | None = None,
-        is_replacement: bool = False,
+        is_followed: Callable[[CloseInfo], bool] | None = None,
     ) -> None:
         self.transport = transport
         self.media = media
@@ -89,7 +89,7 @@ class Session:
             )
         try:
             self.runtime: Runtime = acquire_runtime()
-            self._begin(dispatcher, states, deadline, replaces, is_replacement)
+            self._begin(dispatcher, states, deadline, replaces, is_followed)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
@@ -102,7 +102,7 @@ class Session:
         states: ClientState,
         deadline: Deadline,
         replaces: Callable[[CloseInfo], bool] | None,
-        is_replacement: bool,
+        is_followed: Callable[[CloseInfo], bool] | None,
     ) -> None:
         self.publisher: EventPublisher = EventPublisher(
             dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
@@ -126,7 +126,7 @@ class Session:
             replaces=replaces,
             on_closed=self._release_transport,
             on_drained=self._drained,
-            is_replacement=is_replacement,
+            is_followed=is_followed,
         )
         self.abort.signal.on_abort(self._aborted)
         # Guards `_early_ready` and `ending.was_opened`: bot-ready may come before the transport is open. Any thread of

@@ -114,8 +114,10 @@ class Transport(abc.ABC):
     such as `shutdown()`.
     """
 
-    #: Name that `start_bot()` sends to the server as ``transport``.
+    #: Name of the transport, in errors and logs.
     name = "custom"
+    #: Name that `start_bot()` sends to the server as ``transport``; "": the `name`.
+    start_name = ""
     #: Largest serialized message, in bytes, that `serialize()` and `check_size()` accept; a subclass or an instance may
     #: set another. The default, 1 MiB, is the limit of Pipecat's standalone WebSocket server.
     max_message_size = 1_048_576

@@ -164,8 +164,24 @@ def post_json(
     """
     exchange = _Exchange(url, profile, network, signal, client, MAX_RECEIVED_BYTES)
     with exchange:
-        response = exchange.post(body, headers)
+        response = exchange.request("POST", body, headers)
         return http_answers.read_document(response, exchange.where, profile, signal)
+    raise exchange.failure()
+
+
+def get_json(
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    network: Network,
+    signal: AbortSignal,
+    client: httpx.Client | None = None,
+) -> Any:
+    """GET `url` as `post_json()` POSTs to it."""
+    exchange = _Exchange(url, START, network, signal, client, MAX_RECEIVED_BYTES)
+    with exchange:
+        response = exchange.request("GET", b"", headers)
+        return http_answers.read_document(response, exchange.where, START, signal)
     raise exchange.failure()
 
 
@@ -192,7 +208,7 @@ def post_stream(
     """
     exchange = _Exchange(url, ACTION, network, signal, client, 2 * MAX_ENCODED_BYTES)
     with exchange:
-        response = exchange.post(body, headers)
+        response = exchange.request("POST", body, headers)
         yield from http_answers.read_messages(response, exchange.where, ACTION, signal, exchange.renew_budget)
         return
     raise exchange.failure()
@@ -280,7 +296,7 @@ class _Exchange:
         if self._own_client is not None:
             self._own_client.renew_budget()
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+    def request(self, method: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         """Send the request, follow redirects, and return the answer with its body unread.
 
         Raises:
@@ -292,7 +308,7 @@ class _Exchange:
         fields = self._fields(headers)
         status = 0
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._send(body, fields)
+            response = self._send(method, body, fields)
             self._answered = True
             if not response.has_redirect_location:
                 proxy = self._own_client.forwarding_proxy if self._own_client is not None else None
@@ -326,13 +342,13 @@ class _Exchange:
         fields["Accept-Encoding"] = "identity"
         return fields
 
-    def _send(self, body: bytes, fields: httpx.Headers) -> httpx.Response:
+    def _send(self, method: str, body: bytes, fields: httpx.Headers) -> httpx.Response:
         """Send one request; its answer is closed at the end of the block."""
         self._signal.raise_if_aborted()
         tracker = self._tracker
         client = self._given_client if self._given_client is not None else self._connect_own_client()
         request = client.build_request(
-            "POST",
+            method,
             _without_login(self._url),
             content=body,
             headers=fields,

@@ -18,6 +18,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
+from tests.support.slowness import GUARD
 from tests.support.waiting import SOON
 
 QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": SOON}
@@ -139,3 +140,32 @@ def test_given_parameters_go_before_the_url(server: ScriptedServer) -> None:
     client.connect({"x": 1})
     client.close()
     assert server.requests == []
+
+
+@pytest.mark.parametrize("path", ["/connect", "/start"])
+def test_headers_go_to_the_endpoint(path: str) -> None:
+    """The connect and the start endpoint receive them; without them the server refuses."""
+    with EmbeddedBot(headers={"X-Key": "abc"}) as bot:
+        for headers in ({"X-Key": "abc"}, {}):
+            client = RTVIClient.for_url(
+                bot.base_url + path, headers=headers, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD
+            )
+            try:
+                if headers:
+                    assert client.connect().version
+                else:
+                    with pytest.raises(StartBotError, match="401"):
+                        client.connect()
+            finally:
+                client.close()
+
+
+def test_a_token_goes_to_the_websocket() -> None:
+    """The token is in the handshake's query."""
+    with EmbeddedBot() as bot:
+        client = RTVIClient.for_url(bot.ws_url, token="abc", enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
+        try:
+            client.connect()
+            assert bot.wait_for_session(GUARD).path.endswith("?token=abc")
+        finally:
+            client.close()

@@ -1,0 +1,67 @@
+"""The ways to a bot: which transports may reach the bot at a URL, and in which order they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from ..protocol.validation import STRING, STRINGS
+from ..session.connect_request import BotURL
+from ..transports.base import Transport
+from ..transports.eval import EvalTransport
+from ..transports.websocket import WebSocketTransport
+
+TransportName = Literal["auto", "websocket", "eval"]
+
+# The order in which they are tried.
+_NAMES = ("websocket", "eval")
+
+
+@attrs.frozen
+class Way:
+    """One way to a bot.
+
+    Attributes:
+        transport: carries the session.
+        bot_url: where the transport's parameters come from; None: as the client's parameters say.
+    """
+
+    transport: Transport
+    bot_url: BotURL | None = None
+
+
+def ways_to(
+    url: str,
+    transport: TransportName | Transport = "auto",
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[Way, ...]:
+    """Return the ways to the bot at `url`, in the order in which they are tried. Does no I/O.
+
+    Args:
+        url: as `RTVIClient.for_url()` takes it.
+        transport: a transport, its name, or "auto": each that may reach the bot.
+        token: for the WebSocket; None: the token in the server's answer.
+        headers: for the handshake, if `url` is that of a WebSocket.
+
+    Raises:
+        InvalidTransportParamsError: `url` cannot be the URL of a bot.
+        TypeError, ValueError: another argument is not valid.
+    """
+    bot_url = BotURL.parse(url)
+    STRING.or_none.check(token=token)
+    STRINGS.or_none.check(headers=headers)
+    if isinstance(transport, Transport):
+        if token is not None:
+            raise TypeError("token is for the transports that for_url() makes; give it to your transport")
+        return (Way(transport, bot_url),)
+    if transport != "auto" and transport not in _NAMES:
+        raise ValueError(f"transport must be a Transport or one of 'auto', 'websocket', 'eval', not {transport!r}")
+    own_headers = headers if bot_url.ws_url is not None else None
+    ways = {
+        "websocket": Way(WebSocketTransport(token=token, headers=own_headers), bot_url),
+        "eval": Way(EvalTransport(token=token, headers=own_headers), bot_url.with_eval_route()),
+    }
+    return tuple(way for name, way in ways.items() if transport in ("auto", name))

@@ -1,0 +1,197 @@
+"""One call of `connect()` with several ways to the bot: which one is tried when, and what the caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    ConnectError,
+    ConnectionTimeoutError,
+    DeviceError,
+    DisconnectedError,
+    MemoryTransport,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIMessage,
+    TransportStartError,
+    TransportState,
+)
+from rtvi_sync.client.ways import Way
+from rtvi_sync.errors import BotError
+from rtvi_sync.protocol.states import CloseInfo
+from rtvi_sync.session.connect_request import BotURL
+from rtvi_sync.transports.memory import ready_bot
+from tests.support.clients import manager_of
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
+
+URL = "ws://127.0.0.1:9/ws"
+ERROR = {"error": "no credits", "fatal": True}
+
+
+class Named(MemoryTransport):
+    """A transport that counts its attempts."""
+
+    def __init__(self, name: str, bot: Any = ready_bot, refusal: Exception | None = None) -> None:
+        super().__init__(bot)
+        self.name = name
+        self.attempts = 0
+        self._refusal = refusal
+
+    def connect(self, auth_bundle: Any, abort: Any) -> None:
+        self.attempts += 1
+        if self._refusal is not None:
+            raise self._refusal
+        super().connect(auth_bundle, abort)
+
+
+def resets(transport: MemoryTransport, _message: RTVIMessage) -> None:
+    transport.end(CloseInfo(initiator="network", reason="reset by peer"))
+
+
+def is_silent(_transport: MemoryTransport, _message: RTVIMessage) -> None:
+    """Answer nothing."""
+
+
+def fails(_transport: MemoryTransport, _message: RTVIMessage) -> Iterable[RTVIMessage]:
+    return [RTVIMessage("error", ERROR)]
+
+
+def client_of(*transports: Named, **options: Any) -> RTVIClient:
+    client = RTVIClient(**{"transport": transports[0], "connect_timeout": GUARD, **options})
+    manager_of(client).use(tuple(Way(transport, BotURL.parse(URL)) for transport in transports), None)
+    return client
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves a silent bot after 0.1 s."""
+    monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE", 0.1 / GUARD)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Named("first", resets),
+        lambda: Named("first", refusal=TransportStartError("refused with 403", status=403)),
+        lambda: Named("first", refusal=OSError("no route")),
+    ],
+    ids=["reset", "refused", "broken"],
+)
+def test_another_way_follows_one_that_fails(make: Callable[[], Named]) -> None:
+    """The application sees one connect: its states do not include `error`, and the transport is that of the bot."""
+    first, second = make(), Named("second")
+    states: list[TransportState] = []
+    client = client_of(first, second, callbacks={"on_transport_state_changed": states.append})
+    assert client.transport is first
+    with client:
+        assert (client.transport, client.state) == (second, TransportState.READY)
+        assert (first.attempts, second.attempts) == (1, 1)
+    assert TransportState.ERROR not in states
+
+
+def test_the_end_of_a_failed_way_says_that_another_follows() -> None:
+    ends: list[CloseInfo] = []
+    with client_of(Named("first", resets), Named("second"), callbacks={"on_disconnected": ends.append}):
+        pass
+    assert [info.reconnecting for info in ends] == [True, False]
+
+
+def test_all_ways_failed() -> None:
+    """The error has each of them, with its own."""
+    client = client_of(
+        Named("first", resets), Named("second", refusal=TransportStartError("is not there.", status=404))
+    )
+    with pytest.raises(ConnectError, match=r"first: The connection to the bot was lost.* second: is not there\.$") as caught:
+        client.connect()
+    (first, lost), (second, refused) = caught.value.attempts
+    assert (first, second) == ("first", "second")
+    assert isinstance(lost, DisconnectedError)
+    assert isinstance(refused, TransportStartError)
+    assert caught.value.status == 404
+    assert client.state is TransportState.ERROR
+
+
+def test_one_cause_is_told_once() -> None:
+    gone = [Named(name, refusal=TransportStartError("127.0.0.1:9 cannot be reached")) for name in ("first", "second")]
+    with pytest.raises(ConnectError, match=r"^127.0.0.1:9 cannot be reached$") as caught:
+        client_of(*gone).connect()
+    assert len(caught.value.attempts) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Named("first", fails), BotError),
+        (lambda: Named("first", refusal=DeviceError("no mic", devices=("mic",))), DeviceError),
+    ],
+    ids=["bot error", "device"],
+)
+def test_what_concerns_every_way_ends_the_call(make: Callable[[], Named], error: type[Exception]) -> None:
+    second = Named("second")
+    with pytest.raises(error) as caught:
+        client_of(make(), second).connect()
+    assert second.attempts == 0
+    assert getattr(caught.value, "attempts", ()) == ()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_silent_way_is_left() -> None:
+    first, second = Named("first", is_silent), Named("second")
+    with client_of(first, second) as client:
+        assert client.transport is second
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
+    """A bot that loads its models is slower than the share of one way."""
+    sessions: list[int] = []
+
+    def ready_the_second_time(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any] | None:
+        sessions.append(1)
+        return ready_bot(transport, message) if len(sessions) > 1 else None
+
+    first, second = Named("first", ready_the_second_time), Named("second", resets)
+    with client_of(first, second) as client:
+        assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
+
+
+def test_the_limit_of_the_call_passes() -> None:
+    client = client_of(Named("first", resets), Named("second", is_silent), connect_timeout=0.5)
+    with pytest.raises(ConnectionTimeoutError, match="first: .* second: The bot was not ready") as caught:
+        client.connect()
+    assert [name for name, _ in caught.value.attempts] == ["first", "second"]
+    assert caught.value.phase == "bot-ready"
+
+
+def test_disconnect_ends_the_call() -> None:
+    """No way is tried after it."""
+    first, second = Named("first", is_silent), Named("second")
+    client = client_of(first, second)
+    thread = InThread(client.connect)
+    until(lambda: client.state is TransportState.CONNECTED)
+    client.disconnect()
+    with pytest.raises(DisconnectedError):
+        thread.get()
+    assert second.attempts == 0
+    assert client.state is TransportState.DISCONNECTED
+
+
+def test_a_reconnect_uses_the_way_that_worked() -> None:
+    first, second = Named("first", resets), Named("second")
+    with client_of(first, second, reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
+        second.end(CloseInfo(initiator="network"))
+        client.wait_for("bot_ready", timeout=GUARD)
+        assert (first.attempts, second.attempts) == (1, 2)
+
+
+def test_connect_again_tries_all_ways() -> None:
+    first, second = Named("first", resets), Named("second")
+    client = client_of(first, second)
+    for count in (1, 2):
+        with client:
+            assert (first.attempts, second.attempts) == (count, count)
