@@ -159,6 +159,8 @@ def test_at_the_exit_of_the_interpreter(monkeypatch):
     monkeypatch.setattr(module, "start_thread", refuse)
     made(lambda: None)
     ended = threading.Thread()
+    ended.start()
+    ended.join()
     monkeypatch.setattr(threading, "main_thread", lambda: ended)
     with pytest.raises(NoThreadError):
         PoolTask("call", lambda: None).start()
