@@ -240,11 +240,17 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
 def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
     """A timer that is cancelled before it is due does nothing, on whichever thread it is cancelled."""
     seen: list[str] = []
-    timers = on(io, lambda: [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)])
-    on(io, lambda: io.call_later(0.0, timers[0].cancel))
-    timers[1].cancel()
     done = threading.Event()
-    on(io, lambda: io.call_later(0.03, done.set))
+
+    def plan() -> None:
+        timers = [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)]
+        io.call_later(0.0, timers[0].cancel)
+        other = threading.Thread(target=timers[1].cancel)
+        other.start()
+        other.join()  # on the io thread, which cannot run the timer meanwhile
+        io.call_later(0.03, done.set)
+
+    on(io, plan)
     assert done.wait(LIMIT)
     assert seen == []
 

@@ -669,6 +669,7 @@ def test_audio_not_played_at_the_deadline_is_cut_off(rig):
     """join() returns at its deadline though a minute is queued, and the device is closed then."""
     rig.begin()
     rig.say(60 * RATE)
+    rig.world.advance(0.5)
     rig.speaker.halt()
     given_up: list[object] = []
     joining = threading.Thread(target=lambda: given_up.append(rig.speaker.join(Deadline(0.4))))
