@@ -11,6 +11,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -668,7 +669,7 @@ def test_several_at_once() -> None:
         def act(number: int) -> Any:
             return client.action({**RUN, "arguments": [{"name": "n", "value": number}]}).data["result"]
 
-        acting = [InThread(lambda number=number: act(number)) for number in range(count)]  # type: ignore[misc]
+        acting = [InThread(partial(act, number)) for number in range(count)]
         assert [each.get() for each in acting] == list(range(count))
         until(lambda: len(heard) == count)
 
