@@ -10,10 +10,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trustme
 
 from tests.support.slowness import GUARD
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LIMIT = GUARD
 
@@ -123,7 +127,7 @@ class Server:
         self._failures: list[str] = []
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         self._listening = socket.create_server((self.host, 0), family=family)
         self.port: int = self._listening.getsockname()[1]
