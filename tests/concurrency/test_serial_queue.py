@@ -251,7 +251,8 @@ def test_items_posted_after_close_still_run(workers):
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, error):
     """Whatever an item raises, later items run, in order, and other queues are not concerned."""
-    queue, seen, blocker = SerialQueue(), [], Blocker()
+    queue, blocker = SerialQueue(), Blocker()
+    seen: list[int] = []
 
     def fail() -> None:
         raise error("mine")
@@ -270,7 +271,8 @@ def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, er
 
 def test_too_many_items(workers):
     """The queue takes `max_items` and then raises; `force` queues all the same; what has run makes room."""
-    queue, blocker, seen = SerialQueue(max_items=3), Blocker(), []
+    queue, blocker = SerialQueue(max_items=3), Blocker()
+    seen: list[object] = []
     queue.post(blocker, workers)
     assert blocker.begun.wait(LIMIT)
     for n in range(3):
@@ -661,7 +663,8 @@ def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
 
 def test_posts_while_the_worker_is_on_its_way(workers):
     """However often a queue is submitted before its worker has come: each item runs once, in order, on one thread."""
-    queues, seen = [SerialQueue() for _ in range(20)], []
+    queues = [SerialQueue() for _ in range(20)]
+    seen: list[tuple[int, int]] = []
     done = threading.Semaphore(0)
     for n in range(50):
         for index, queue in enumerate(queues):

@@ -111,7 +111,8 @@ class Peer:
 class Server:
     """Serves each connection by `handler(peer)` on a thread of its own, until the `with` block ends.
 
-    What a handler raises fails the test at the end of the block, unless it is a broken connection.
+    What a handler raises fails the test at the end of the block, unless it is a broken connection. A handler may set
+    `reached`, to tell how far it has come.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Server:
         self._tls = tls
         self.host = host
         self.stopping = threading.Event()
+        self.reached = threading.Event()
         self.connections = 0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
