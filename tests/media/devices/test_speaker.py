@@ -27,6 +27,8 @@ _PERIOD = 30011  # prime, so that a sample is not confused with an earlier one o
 class Rig:
     """One speaker on a machine in manual time, a bot whose samples count up, and the calls of `report` and `opened`."""
 
+    speaker: DeviceSpeaker  # only after `make()`
+
     def __init__(self, *, device_id: str | None = None) -> None:
         self.world = World()
         self.speakers = FakeSpeakers(self.world)
@@ -35,7 +37,6 @@ class Rig:
         self.statuses: list[str] = []
         self.errors: list[DeviceError] = []
         self.numbers = itertools.count()
-        self.speaker: DeviceSpeaker | None = None
 
     def make(self) -> Rig:
         self.speaker = DeviceSpeaker(
@@ -123,7 +124,7 @@ def rig():
     rig = Rig()
     yield rig
     rig.speakers.hang(False)
-    if rig.speaker is not None:
+    if hasattr(rig, "speaker"):
         rig.end(200.0)
 
 
