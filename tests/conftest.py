@@ -13,7 +13,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypothesis
 import pytest
@@ -133,7 +133,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "teardown":
         for kind, value in report.user_properties:
             if kind == _PROPERTY:
-                name, counts = value
+                name, counts = cast("tuple[str, list[tuple[Any, int]]]", value)
                 _tables[name].update(dict(counts))
 
 

@@ -78,6 +78,7 @@ def test_a_fresh_copy_of_an_error(error: RTVIError) -> None:
     assert twin is not error
     assert facts(twin) == facts(error)
     assert repr(twin.__cause__) == repr(OSError("why"))
+    assert twin.__cause__ is not None
     assert (twin.__traceback__, twin.__cause__.__traceback__) == (None, None)
 
 

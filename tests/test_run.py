@@ -553,7 +553,7 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     wheels = f"{ready.environ['PIP_FIND_LINKS']} {tmp_path}"
     runs = [ready.run("test"), ready.run("test", PIP_FIND_LINKS=wheels), ready.run("test")]
     log = ready.log
-    remove = [ready.project / ".venv" / machine.VENV_PYTHON, "-m", "pip", "uninstall", "-y", "absent_audio"]
+    remove = [str(ready.project / ".venv" / machine.VENV_PYTHON), "-m", "pip", "uninstall", "-y", "absent_audio"]
     subprocess.run(remove, env=ready.environ, capture_output=True, check=True, timeout=GUARD)
 
     skipped = "Unavailable, what needs it is skipped by name: "

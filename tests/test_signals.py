@@ -61,7 +61,7 @@ class TestSignals:
         called: list[int] = []
         receivers = [lambda sender, event, n=n: called.append(n) for n in range(4)]
         for n, receiver in enumerate(receivers):
-            with_sender = {"sender": client} if n % 2 == 0 else {}
+            with_sender: dict[str, Any] = {"sender": client} if n % 2 == 0 else {}
             signals.server_message.connect(receiver, **with_sender)
         say(client, "x")
         settle(client)

@@ -89,7 +89,7 @@ def flask_app(url: str) -> None:
     while state.get("state") != "ready":
         state = page.get("/bot/session", headers={"Sec-Fetch-Site": "same-origin"}).json or {}
         assert state.get("state") not in ("error", "disconnected"), state
-    app.blueprints["rtvi"].close()  # type: ignore[attr-defined]
+    app.blueprints["rtvi"].close()
 
 
 def notebook(url: str) -> None:

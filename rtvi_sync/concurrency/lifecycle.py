@@ -187,7 +187,11 @@ def _copied(generation: int) -> bool:
 
 def is_exiting() -> bool:
     """Tell whether the interpreter shuts down: it refuses new threads, or is about to."""
-    return sys.is_finalizing() or not threading.main_thread().is_alive()
+    main = threading.main_thread()
+    # Before Python 3.13 not by is_alive(): if Ctrl-C interrupts that method, it marks the main thread as ended for good
+    # (the handler of bpo-45274 in `Thread._wait_for_tstate_lock()`).
+    has_ended = getattr(main, "_is_stopped", None)
+    return sys.is_finalizing() or (not main.is_alive() if has_ended is None else bool(has_ended))
 
 
 def fork_generation() -> int:

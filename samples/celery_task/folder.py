@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from celery import Celery  # type: ignore[import-untyped]
+from celery import Celery
 from kombu.transport import filesystem
 from kombu.utils.json import dumps
 

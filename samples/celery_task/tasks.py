@@ -2,7 +2,7 @@
 
 import os
 
-from celery import Celery  # type: ignore[import-untyped]
+from celery import Celery
 
 from rtvi_sync import RTVIClient, RTVIEvent, TransportStartError
 from rtvi_sync.media import NullSink

@@ -17,7 +17,7 @@ from typing import Any
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import device_probe, portaudio
-from rtvi_sync.media.devices.pyaudio_backend import PyAudioInput, PyAudioOutput, backend
+from rtvi_sync.media.devices.pyaudio_backend import backend
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
@@ -62,7 +62,7 @@ class Reader:
     def _open(self, device_id: str | None) -> Any:
         return backend().open_input(device_id, HEARD_HZ, 0.02)
 
-    def _period(self, stream: PyAudioInput) -> None:
+    def _period(self, stream: Any) -> None:
         assert len(stream.read()) == 640
 
     def wait(self, periods: int = 10) -> None:
@@ -82,7 +82,7 @@ class Writer(Reader):
     def _open(self, device_id: str | None) -> Any:
         return backend().open_output(device_id, SPEECH_HZ, 0.04)
 
-    def _period(self, stream: PyAudioOutput) -> None:
+    def _period(self, stream: Any) -> None:
         stream.write(b"\x00\x10\x00\x10\x00\xf0\x00\xf0" * 240)
 
 
@@ -261,12 +261,12 @@ def underrun() -> None:
     time.sleep(0.1)
     stream.write(bytes(1920))
     stream.close()
-    stream = backend().open_input(None, HEARD_HZ, 0.02)
-    stream.read()
+    source = backend().open_input(None, HEARD_HZ, 0.02)
+    source.read()
     time.sleep(0.5)
-    backlog = stream.backlog()
-    stream.read()
-    stream.close()
+    backlog = source.backlog()
+    source.read()
+    source.close()
     done(backlog=backlog)
 
 

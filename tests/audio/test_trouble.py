@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -31,7 +31,7 @@ def works(client: RTVIClient) -> bool:
     return answer in (1, {"pong": 1})
 
 
-def ids(devices: list[object]) -> set[str]:
+def ids(devices: Iterable[object]) -> set[str]:
     """Of a list of devices."""
     return {str(getattr(info, "device_id", None)) for info in devices}
 
@@ -85,7 +85,8 @@ def test_the_sound_server_is_killed(pulse: PulseServer, pipecat_echo: BotServer)
         failed = {next(errors).data.devices for _ in range(2)}
         assert failed == {("mic",), ("speaker",)}
         assert client.state == "ready"
-        assert client.media_state.mic.state == "error"
+        mic = client.media_state.mic
+        assert mic.state == "error"
 
         pulse.start()
         pulse.play(tone(880, 30))

@@ -23,6 +23,8 @@ from tests.support.wavs import quiet, tone
 class FakeScreen:
     """A screen that records lines and partial texts."""
 
+    live = True
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.partials: list[str] = []
@@ -35,8 +37,12 @@ class FakeScreen:
         """Record a partial text."""
         self.partials.append(text)
 
-    def print_table(self, title: str, headers: Any, rows: Any) -> None:
+    def print_table(self, title: str, headers: Any, rows: Any, texts: int = 1) -> None:
         """Fail: a demo session prints no table."""
+        raise AssertionError("a conversation shows no table")
+
+    def show_partial_table(self, headers: Any, rows: Any, texts: int = 1) -> None:
+        """Fail: a demo session shows no table."""
         raise AssertionError("a conversation shows no table")
 
     def __enter__(self) -> FakeScreen:

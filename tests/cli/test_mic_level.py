@@ -73,6 +73,7 @@ def test_a_microphone_that_fails_and_works_again() -> None:
         handlers["local_audio_level"](AudioLevel(level=0.1, dbfs=-20.0))
         handlers["device_error"](DeviceError("unplugged", devices=("mic",)))
         assert (monitor.current_dbfs, monitor.loudest_dbfs) == (SILENCE_DBFS, -20.0)
-        assert monitor.problem is not None
+        problem = monitor.problem
+        assert problem is not None
         handlers["local_audio_level"](AudioLevel(level=0.1, dbfs=-30.0))
         assert (monitor.current_dbfs, monitor.problem) == (-30.0, None)

@@ -186,7 +186,7 @@ def test_a_key_mutes_and_unmutes(console: FakeConsole) -> None:
     def script() -> Script:
         for muted in (True, False):
             yield Key.MUTE
-            yield from console.until(lambda muted=muted: console.statuses[-1].muted is muted)
+            yield from console.until(partial(lambda muted: console.statuses[-1].muted is muted, muted))
             assert client.is_mic_enabled is not muted
         yield Key.END
 

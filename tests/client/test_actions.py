@@ -237,9 +237,9 @@ class TestAnswers:
         """Answers find their calls by id."""
         bot.results["slow"] = None
         calls = []
-        for n in range(5):
+        for _ in range(5):
             calls.append(InThread(lambda: client.action({"service": "llm", "action": "slow"})))
-            until(lambda n=n: len(bot.asked) == n + 1)
+            until(lambda: len(bot.asked) == len(calls))
         ids = [m.id for m in transport_of(client).sent if m.type == "action"]
         for n in reversed(range(5)):
             bot_says(client, "action-response", {"result": n}, ids[n])

@@ -30,7 +30,7 @@ class TestQuietConstructor:
             raise AssertionError("the constructor does something")
 
         class Source(SilenceSource):
-            sample_rate_hz = property(refuse)  # type: ignore[assignment]
+            sample_rate_hz = property(refuse)
             read = refuse
 
         before = threading.enumerate()

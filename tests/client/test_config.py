@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -124,7 +124,8 @@ class TestConnecting:
         """A bot of RTVI 0.3 tells its config when it is ready; it is not asked, and no event fires."""
         client = memory_client(ConfigBot())
         heard = told(client)
-        assert client.config is None
+        offline = client.config
+        assert offline is None
         with client:
             assert client.config == config_of("a")
             assert sent(client) == ["client-ready"]
@@ -312,7 +313,8 @@ class TestConfigProperty:
         client = memory_client(bot)
         with client:
             client.update_config(update("b"))
-        assert client.config == config_of("b")
+        kept = client.config
+        assert kept == config_of("b")
         bot.version, bot.tells = "2.2.0", False
         with client:
             assert client.config is None
@@ -384,7 +386,7 @@ class TestAsking:
         """Each call has its own; the late answer is an event, and the session goes on."""
         silence = dict.fromkeys(ANSWERS, None)
         with memory_client(ConfigBot(says=silence), request_timeout=0.1) as client:
-            calls = (
+            calls: tuple[Callable[..., object], ...] = (
                 client.get_config,
                 client.describe_config,
                 functools.partial(client.update_config, update("b")),
@@ -416,7 +418,7 @@ class TestAsking:
     def test_not_ready(self) -> None:
         """Without a ready bot each call says so: before, while connecting, and after the end."""
         client = memory_client(ConfigBot(says={"client-ready": None}))
-        calls = [
+        calls: list[Callable[[], object]] = [
             client.get_config,
             client.describe_config,
             lambda: client.update_config(update("b")),
@@ -586,10 +588,12 @@ class TestUpdating:
         heard: list[Any] = []
         client.on("config", lambda: heard.append("config"))
         client.on("config_updated", lambda: heard.append("updated"))
+
+        def change(n: int) -> list[RTVIMessage]:
+            return [client.update_config(update(f"{n}.{k}")) for k in range(20)]
+
         with client:
-            threads = [
-                InThread(lambda n=n: [client.update_config(update(f"{n}.{k}")) for k in range(20)]) for n in range(5)
-            ]
+            threads = [InThread(functools.partial(change, n)) for n in range(5)]
             answers = [thread.get() for thread in threads]
             assert len({answer.id for each in answers for answer in each}) == 100
             settle(client)

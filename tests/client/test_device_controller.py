@@ -39,7 +39,8 @@ def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: Emb
     levels: list[AudioLevel] = []
     client.on("local_audio_level", levels.append)
     assert client.media_state.mic.state == "uninitialized"
-    assert client.selected_mic is None
+    selected = client.selected_mic
+    assert selected is None
     client.init_devices()
     assert (client.media_state.mic.state, client.media_state.speaker.state) == ("granted", "granted")
     assert (client.selected_mic, client.selected_speaker) == (backend.there[0], backend.there[2])
@@ -245,7 +246,7 @@ def test_nothing_is_opened_after_the_end(
     if call != "connect":
         client.connect()
     monkeypatch.setattr(MediaManager, name, late)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "connect": client.connect,
         "init_devices": client.init_devices,
         "enable_mic": lambda: client.enable_mic(True),
@@ -266,10 +267,10 @@ def slow_speaker(backend: FakeBackend) -> tuple[threading.Event, threading.Event
     """From now on a speaker opens when the second event says so; the first says that it is about to."""
     opening, go_on, open_output = threading.Event(), threading.Event(), backend.open_output
 
-    def slowly(*args: Any) -> Any:
+    def slowly(*args: Any, **options: Any) -> Any:
         opening.set()
         assert go_on.wait(SOON)
-        return open_output(*args)
+        return open_output(*args, **options)
 
     backend.open_output = slowly  # type: ignore[method-assign]
     return opening, go_on

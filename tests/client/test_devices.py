@@ -6,6 +6,7 @@ import array
 import struct
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -318,7 +319,8 @@ def test_levels_of_the_bot(client_of: Callable[..., RTVIClient], bot: EmbeddedBo
     with client:
         say(bot.wait_for_session(), struct.pack("<h", 16384) * 24000)
         until(lambda: bool(levels) and levels[-1].level == 0.0)
-        assert levels[0] == AudioLevel(level=0.5, dbfs=pytest.approx(-6.02, abs=0.01))
+        half: Any = pytest.approx(-6.02, abs=0.01)
+        assert levels[0] == AudioLevel(level=0.5, dbfs=half)
         assert levels[-1].dbfs == -100.0
 
 
@@ -439,7 +441,7 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
                 client.update_speaker(f"fake/speaker_{'ab'[(number + turn) % 2]}")
                 client.enable_mic(bool((number + turn) % 3))
 
-        switching = [InThread(lambda number=number: switch(number)) for number in range(4)]
+        switching = [InThread(partial(switch, number)) for number in range(4)]
         for each in switching:
             each.get()
         client.enable_mic(True)
@@ -484,18 +486,19 @@ def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeB
     with client_of() as client, client.events("device_error", "track_stopped", timeout=SOON) as events:
         open_input = backend.open_input
 
-        def once_more(*args: Any) -> Any:
+        def once_more(*args: Any, **options: Any) -> Any:
             backend.open_input = broken  # type: ignore[method-assign]
-            return open_input(*args)
+            return open_input(*args, **options)
 
-        def broken(*args: Any) -> Any:
+        def broken(*args: Any, **options: Any) -> Any:
             raise DeviceError("Gone", devices=("mic",), type="unknown")
 
         backend.open_input = once_more  # type: ignore[method-assign]
         with pytest.raises(DeviceError, match="Gone"):
             client.update_mic("fake/mic_b")
         assert {next(events).type.snake for _ in range(2)} == {"device_error", "track_stopped"}
-        assert client.media_state.mic.state == "error"
+        mic = client.media_state.mic
+        assert mic.state == "error"
         assert client.tracks().local.audio is None
         backend.open_input = open_input  # type: ignore[method-assign]
         client.update_mic("fake/mic_b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -236,7 +237,8 @@ class TestRequests:
     def test_answers(self) -> None:
         """The result is the data of the answer, any JSON, or None without one."""
         with memory_client() as client:
-            for data in (1, "x", {"a": [None]}, [], False):
+            values: tuple[Any, ...] = (1, "x", {"a": [None]}, [], False)
+            for data in values:
                 assert client.send_client_request("echo", data) == data
             assert client.send_client_request("echo") is None
 
@@ -336,12 +338,12 @@ class TestRequests:
 
     def test_many_threads(self) -> None:
         """Requests of many threads at once all get their own answers."""
+
+        def ask(n: int) -> list[Any]:
+            return [client.send_client_request("echo", [n, k]) for k in range(100)]
+
         with memory_client() as client:
-            threads = [
-                # type: ignore[misc]
-                InThread(lambda n=n: [client.send_client_request("echo", [n, k]) for k in range(100)])
-                for n in range(8)
-            ]
+            threads = [InThread(partial(ask, n)) for n in range(8)]
             for number, thread in enumerate(threads):
                 assert thread.get() == [[number, k] for k in range(100)]
             assert waiting(client) == {}

@@ -216,4 +216,4 @@ class TestCallbacks:
     def test_not_a_function(self) -> None:
         """A callback that cannot be called is refused when the client is made."""
         with pytest.raises(TypeError, match=r"callbacks\['on_bot_ready'\] must be a function, not None"):
-            RTVIClient(callbacks={"on_bot_ready": None})
+            RTVIClient(callbacks={"on_bot_ready": None})  # type: ignore[dict-item]

@@ -42,8 +42,13 @@ def test_a_session_is_counted_and_the_next_begins_at_zero() -> None:
 def test_what_threads_send_is_counted_together() -> None:
     """None of the messages that several threads send at once is missed."""
     client = memory_client()
+
+    def send() -> None:
+        for _ in range(200):
+            client.send_text("x")
+
     with client:
-        threads = [InThread(lambda: [client.send_text("x") for _ in range(200)]) for _ in range(5)]
+        threads = [InThread(send) for _ in range(5)]
         for thread in threads:
             thread.get()
         assert client.stats().messages_sent == 1000

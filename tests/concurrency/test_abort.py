@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import selectors
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -175,8 +177,12 @@ def test_callbacks_are_called_in_order_on_the_aborting_thread(controller):
     """Callbacks run in the order of their registration, on the thread that aborts, when `aborted` is true already."""
     calls: list[object] = []
     signal: AbortSignal = controller.signal
+
+    def called(n: int) -> None:
+        calls.append((n, threading.current_thread(), signal.aborted))
+
     for n in range(3):
-        signal.on_abort(lambda n=n: calls.append((n, threading.current_thread(), signal.aborted)))
+        signal.on_abort(functools.partial(called, n))
     aborting = threading.Thread(target=controller.abort)
     aborting.start()
     aborting.join(LIMIT)
@@ -254,7 +260,7 @@ def test_attach_and_abort_race():
         controller = AbortController(Deadline(None), AbortedError)
         pairs = [socket.socketpair() for _ in range(4)]
         start = threading.Barrier(3)
-        outcome: dict[int, object] = {}
+        outcome: dict[int, Callable[[], None] | None] = {}
 
         def attach(numbers, controller=controller, pairs=pairs, start=start, outcome=outcome):
             start.wait(LIMIT)
@@ -273,12 +279,13 @@ def test_attach_and_abort_race():
             thread.join(LIMIT)
         for n, (left, right) in enumerate(pairs):
             right.setblocking(False)
-            if outcome[n] is None:
+            detach = outcome[n]
+            if detach is None:
                 with pytest.raises(BlockingIOError):
                     right.recv(1)
             else:
                 assert right.recv(1) == b""
-                outcome[n]()
+                detach()
             left.close()
             right.close()
 

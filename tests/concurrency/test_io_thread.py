@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -11,13 +12,14 @@ import socket
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rtvi_sync.concurrency import io_thread as module
 from rtvi_sync.concurrency.descriptors import DONT_WAIT, DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
-from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.loopback import LIMIT
@@ -195,14 +197,21 @@ def test_a_command_that_raises_is_logged(io, caplog, error):
 
 def test_timers(io):
     """Timers run in the order of their times, not before them, on the I/O thread; a cancelled one does not."""
-    seen: list[object] = []
+    seen: list[tuple[str, float, bool]] = []
     done = threading.Event()
+
+    def see(name: str) -> None:
+        seen.append((name, time.monotonic(), io.is_current))
+
+    def see_last() -> None:
+        see("late")
+        done.set()
 
     def plan() -> float:
         now = time.monotonic()
-        io.call_later(0.04, lambda: (seen.append(("late", time.monotonic(), io.is_current)), done.set()))
-        io.call_later(0.02, lambda: seen.append(("soon", time.monotonic(), io.is_current)))
-        io.call_later(0.01, lambda: seen.append("cancelled")).cancel()
+        io.call_later(0.04, see_last)
+        io.call_later(0.02, lambda: see("soon"))
+        io.call_later(0.01, lambda: see("cancelled")).cancel()
         return now
 
     began = on(io, plan)
@@ -240,11 +249,17 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
 def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
     """A timer that is cancelled before it is due does nothing, on whichever thread it is cancelled."""
     seen: list[str] = []
-    timers = on(io, lambda: [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)])
-    on(io, lambda: io.call_later(0.0, timers[0].cancel))
-    timers[1].cancel()
     done = threading.Event()
-    on(io, lambda: io.call_later(0.03, done.set))
+
+    def plan() -> None:
+        timers = [io.call_later(0.02, lambda: seen.append("never")) for _ in range(2)]
+        io.call_later(0.0, timers[0].cancel)
+        other = threading.Thread(target=timers[1].cancel)
+        other.start()
+        other.join()  # on the io thread, which cannot run the timer meanwhile
+        io.call_later(0.03, done.set)
+
+    on(io, plan)
     assert done.wait(LIMIT)
     assert seen == []
 
@@ -312,7 +327,7 @@ def test_a_channel_that_raises_hurts_no_other(io, caplog):
     assert "mine" in caplog.text
 
 
-def test_a_channel_that_cannot_even_fail(io, caplog):
+def test_a_channel_that_cannot_even_fail(io, caplog, monkeypatch):
     """An error while a channel is being ended is logged too."""
 
     def fail(line: Line, data: bytes) -> None:
@@ -320,7 +335,7 @@ def test_a_channel_that_cannot_even_fail(io, caplog):
         raise ValueError("mine")
 
     with caplog.at_level(logging.ERROR), Line(io, fail) as bad, Line(io) as good:
-        bad.on_failure = lambda error: 1 / 0
+        monkeypatch.setattr(bad, "on_failure", lambda error: 1 / 0)
         bad.peer.sendall(b"x")
         good.peer.sendall(b"y")
         good.wait(lambda: good.received == b"y")
@@ -441,7 +456,7 @@ def test_a_finalizer_inside_the_wake_up_itself(io):
             io.call(lambda: inner.append(1))
             return real.wake()
 
-    io._waker = Interrupted()  # type: ignore[assignment]
+    io._waker = Interrupted()
     with running(lambda: io.call(int)) as calling:
         calling.get()
     on(io, int)
@@ -453,10 +468,15 @@ def test_close_runs_what_was_given_before():
     io = IOThread()
     seen: list[int] = []
     blocked, go_on = threading.Event(), threading.Event()
-    io.call(lambda: (blocked.set(), go_on.wait(LIMIT)))
+
+    def block() -> None:
+        blocked.set()
+        go_on.wait(LIMIT)
+
+    io.call(block)
     assert blocked.wait(LIMIT)
     for n in range(100):
-        io.call(lambda n=n: seen.append(n))
+        io.call(functools.partial(seen.append, n))
     io.close()
     go_on.set()
     io.thread.join(LIMIT)
@@ -483,7 +503,8 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     monkeypatch.setattr(module._Waker, "send", slow)
     with running(lambda: io.call(io._stop)):
         assert sending.wait(LIMIT)
-        send(io._waker, b"\0")
+        waker: Any = io._waker
+        send(waker, b"\0")
         io.thread.join(LIMIT)
         assert not io.thread.is_alive()
         assert io._waker is None
@@ -529,10 +550,10 @@ def test_struck_while_it_begins(monkeypatch):
     begun = []
 
     def start_struck(role, target):
-        begun.append(start_late(role, lambda: (go.wait(LIMIT), target())))
+        begun.append(start_thread(role, lambda: (go.wait(LIMIT), target())))
         raise SystemExit
 
-    start_late, go = module.start_thread, threading.Event()
+    go = threading.Event()
     monkeypatch.setattr(module, "start_thread", start_struck)
     with pytest.raises(SystemExit):
         IOThread()
@@ -605,13 +626,17 @@ def test_steps_are_made_at_their_times(io):
 def test_steps_are_exact_though_epoll_counts_milliseconds(monkeypatch):
     """Where the descriptor is not too high for select(), steps come within a fifth of a millisecond, if the machine has
     time for them."""
+
+    def is_exact(io: IOThread, limit: float) -> bool:
+        return min(now - due for due, now in every_20_ms(io, 30)) < limit
+
     monkeypatch.setattr(selectors, "DefaultSelector", selectors.EpollSelector)
     for most, exact in ((module._MOST_DESCRIPTORS, True), (0, False)):
         monkeypatch.setattr(module, "_MOST_DESCRIPTORS", most)
         io = IOThread()
         try:
             limit = 0.0002 if exact else 0.003
-            until(lambda io=io, limit=limit: min(now - due for due, now in every_20_ms(io, 30)) < limit)
+            until(functools.partial(is_exact, io, limit))
         finally:
             io.close()
             io.thread.join(LIMIT)

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -65,7 +65,7 @@ def interrupting(number: int, interrupt: Callable[[], None]) -> Iterator[list[in
 @contextmanager
 def monitored(step: Callable[[], None], number: int, count: list[int]) -> Iterator[None]:
     """Call `step()` before each instruction of latch.py, until it was called `number` times. From Python 3.12 on."""
-    monitoring: Any = sys.monitoring
+    monitoring = cast(Any, sys).monitoring
     tool, instruction = monitoring.DEBUGGER_ID, monitoring.events.INSTRUCTION
 
     def called(code: types.CodeType, offset: int) -> None:
@@ -109,13 +109,13 @@ def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[
 
 
 def interrupt_everywhere(
-    scene: Callable[[Callable[[Callable[[], None]], None]], None], interrupt: Callable[[], None]
+    scene: Callable[[Callable[[Callable[[], object]], None]], None], interrupt: Callable[[], None]
 ) -> int:
     """Play `scene(act)` once for each instruction of what it gives to `act()`, interrupted there. Return how many."""
     for number in itertools.count(1):
-        interrupted = []
+        interrupted: list[bool] = []
 
-        def act(call: Callable[[], None], number: int = number, interrupted: list[bool] = interrupted) -> None:
+        def act(call: Callable[[], object], number: int = number, interrupted: list[bool] = interrupted) -> None:
             with interrupting(number, interrupt) as count, suppress(StruckError):
                 call()
             interrupted.append(count[0] >= number)
@@ -211,9 +211,9 @@ def test_no_notification_is_lost():
 def test_ctrl_c_at_any_instruction_of_wait():
     """An exception anywhere in a wait breaks nothing: another thread's wait ends when the latch opens."""
 
-    def scene(act: Callable[[Callable[[], None]], None]) -> None:
+    def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
-        act(lambda: bool(latch.wait(Deadline(0.0))))
+        act(lambda: latch.wait(Deadline(0.0)))
         with running(lambda: latch.wait(Deadline(LIMIT))) as other:
             latch.set()
             assert other.get() is True
@@ -225,7 +225,7 @@ def test_ctrl_c_at_any_instruction_of_wait():
 def test_ctrl_c_at_any_instruction_of_set():
     """An exception anywhere in `set()` leaves no thread asleep before an open latch, and the next `set()` opens it."""
 
-    def scene(act: Callable[[Callable[[], None]], None]) -> None:
+    def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
         with (
             waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier) as one,
@@ -243,11 +243,12 @@ def test_ctrl_c_at_any_instruction_of_set():
 def test_set_in_a_signal_handler_at_any_instruction(within: str):
     """A signal handler may open the latch that the interrupted thread waits for, or opens, at that moment."""
 
-    def scene(act: Callable[[Callable[[], None]], None]) -> None:
-        latches.append(Latch())
-        with running(lambda latch=latches[-1]: latch.wait(Deadline(LIMIT))) as other:
+    def scene(act: Callable[[Callable[[], object]], None]) -> None:
+        latch = Latch()
+        latches.append(latch)
+        with running(lambda: latch.wait(Deadline(LIMIT))) as other:
             if within == "wait":
-                act(lambda: bool(latches[-1].wait(Deadline(0.0))))
+                act(lambda: latches[-1].wait(Deadline(0.0)))
                 latches[-1].set()
             else:
                 act(latches[-1].set)
@@ -325,8 +326,13 @@ def test_a_wait_on_a_sleepless_thread():
 
 def test_a_child_has_no_such_thread():
     """In a forked child the identity of the thread is free for others, on which one may wait."""
+
+    def wait() -> bool:
+        forget_sleepless()
+        return Latch().wait(Deadline(0.01))
+
     with sleepless():
-        assert in_child(lambda: (forget_sleepless(), Latch().wait(Deadline(0.01)))) == (None, False)
+        assert in_child(wait) is False
 
 
 COLLECT = """

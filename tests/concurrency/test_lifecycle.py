@@ -253,6 +253,41 @@ def test_the_interpreter_tells_at_its_exit():
     assert run.stderr == ""
 
 
+def test_an_interrupted_question_does_not_end_the_main_thread():
+    """Ctrl-C at any line below `is_exiting()`: the process does not take itself for one that exits."""
+    script = """
+        import sys, threading
+        from rtvi_sync.concurrency.lifecycle import is_exiting
+
+        def interrupts_at(line):
+            count = 0
+            def trace(frame, event, argument):
+                nonlocal count
+                count += event == "line"
+                if event == "line" and count == line:
+                    raise KeyboardInterrupt
+                return trace
+            return trace
+
+        lines = 0
+        while True:
+            lines += 1
+            sys.settrace(interrupts_at(lines))
+            try:
+                is_exiting()
+                break
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+        print(lines > 3, threading.main_thread().is_alive(), is_exiting())
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=GUARD, check=True
+    )
+    assert run.stdout == "True True False\n"
+
+
 def test_the_stacks_of_late_threads_are_logged(caplog):
     """The log tells for each thread that is over its limit where it is; one that ended meanwhile is no trouble."""
     stop = threading.Event()

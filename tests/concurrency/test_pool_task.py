@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 import threading
 import weakref
+from collections import deque
+from typing import Any
 
 import pytest
 
@@ -126,14 +128,14 @@ def test_a_free_thread_leaves_after_a_while(monkeypatch):
 
 def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
     """The garbage collector may run a finalizer on a thread that is about to be idle: its task goes to another one."""
-    outcome = []
+    outcome: list[object] = []
 
     def finalizer(offer) -> None:
         task = PoolTask("call", outcome.append, "made")
         task.start()
         outcome.append(task.done.wait(Deadline(LIMIT)))
 
-    class Offers(type(module._pool.idle_threads)):
+    class Offers(deque[Any]):
         def appendleft(self, offer) -> None:
             super().appendleft(offer)
             if not outcome:
@@ -159,6 +161,8 @@ def test_at_the_exit_of_the_interpreter(monkeypatch):
     monkeypatch.setattr(module, "start_thread", refuse)
     made(lambda: None)
     ended = threading.Thread()
+    ended.start()
+    ended.join()
     monkeypatch.setattr(threading, "main_thread", lambda: ended)
     with pytest.raises(NoThreadError):
         PoolTask("call", lambda: None).start()
@@ -184,7 +188,7 @@ def test_in_a_forked_child():
 
 def test_a_task_that_forked(monkeypatch):
     """In the child its thread ends with it, so it is not offered to others."""
-    forks = []
+    forks: list[str] = []
     monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
     made(lambda: forks.append("now"))
     assert not module._pool.idle_threads
@@ -199,7 +203,7 @@ def test_from_many_threads(monkeypatch):
     def use(number: int) -> None:
         begin.wait(LIMIT)
         for _ in range(200):
-            count = []
+            count: list[int] = []
             made(count.append, 1)
             made_by[number] += len(count)
 

@@ -85,7 +85,12 @@ def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(lifecycle, "_IDLE_LIMIT", 0.05)
     runtime = acquire_runtime()
     queue, begun, let_go = SerialQueue(), threading.Event(), threading.Event()
-    queue.post(lambda: (begun.set(), let_go.wait(LIMIT)), runtime.workers)
+
+    def hang() -> None:
+        begun.set()
+        let_go.wait(LIMIT)
+
+    queue.post(hang, runtime.workers)
     assert begun.wait(LIMIT)
     runtime.release()
     stop_idle_threads()
@@ -183,11 +188,17 @@ def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
     both = threading.Barrier(2)
     free = []
 
+    def is_free() -> bool:
+        lock = module._slot._lock
+        if not lock.acquire(blocking=False):
+            return False
+        lock.release()
+        return True
+
     class Slow(module.Runtime):
         def __init__(self) -> None:
             both.wait(LIMIT)
-            lock = module._slot._lock
-            with running(lambda: lock.acquire(blocking=False) and (lock.release(), True)[1]) as asked:
+            with running(is_free) as asked:
                 free.append(asked.get())
             super().__init__()
             both.wait(LIMIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 import threading
@@ -13,7 +14,7 @@ from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.latch import sleepless
-from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.concurrency.serial_queue import QueueOverflow, SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
@@ -65,7 +66,7 @@ def test_items_run_in_order_one_at_a_time(workers):
         running_now[0] -= 1
 
     for n in range(1000):
-        queue.post(lambda n=n: item(n), workers)
+        queue.post(functools.partial(item, n), workers)
     drained(queue, workers)
     assert seen == list(range(1000))
 
@@ -166,7 +167,6 @@ def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count)
 def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
     """`threads()` has a thread that was started and has not begun."""
     begin = threading.Event()
-    start_thread = module.start_thread
 
     def start_late(role: str, target, *args) -> threading.Thread:
         return start_thread(role, lambda: (begin.wait(LIMIT), target(*args)))
@@ -251,7 +251,8 @@ def test_items_posted_after_close_still_run(workers):
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, error):
     """Whatever an item raises, later items run, in order, and other queues are not concerned."""
-    queue, seen, blocker = SerialQueue(), [], Blocker()
+    queue, blocker = SerialQueue(), Blocker()
+    seen: list[int] = []
 
     def fail() -> None:
         raise error("mine")
@@ -260,7 +261,7 @@ def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, er
         queue.post(blocker, workers)
         for n in range(3):
             queue.post(fail, workers)
-            queue.post(lambda n=n: seen.append(n), workers)
+            queue.post(functools.partial(seen.append, n), workers)
         blocker.let_go.set()
         drained(queue, workers)
     assert seen == [0, 1, 2]
@@ -270,11 +271,12 @@ def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, er
 
 def test_too_many_items(workers):
     """The queue takes `max_items` and then raises; `force` queues all the same; what has run makes room."""
-    queue, blocker, seen = SerialQueue(max_items=3), Blocker(), []
+    queue, blocker = SerialQueue(max_items=3), Blocker()
+    seen: list[object] = []
     queue.post(blocker, workers)
     assert blocker.begun.wait(LIMIT)
     for n in range(3):
-        queue.post(lambda n=n: seen.append(n), workers)
+        queue.post(functools.partial(seen.append, n), workers)
     with pytest.raises(QueueOverflow):
         queue.post(lambda: seen.append("refused"), workers)
     queue.post(lambda: seen.append("forced"), workers, force=True)
@@ -308,16 +310,19 @@ def test_when_decides_together_with_the_place_in_the_queue(workers):
     value = [0]
     seen: list[int] = []
 
+    def post_one() -> None:
+        mine: list[int] = []
+
+        def step() -> bool:
+            value[0] += 1
+            mine.append(value[0])
+            return True
+
+        assert queue.post_if(step, lambda: seen.append(mine[0]), workers)
+
     def post() -> None:
         for _ in range(200):
-            mine: list[int] = []
-
-            def step(mine=mine) -> bool:
-                value[0] += 1
-                mine.append(value[0])
-                return True
-
-            assert queue.post_if(step, lambda mine=mine: seen.append(mine[0]), workers)
+            post_one()
 
     threads = [threading.Thread(target=post) for _ in range(4)]
     for thread in threads:
@@ -386,7 +391,7 @@ def test_many_posters_and_many_queues(workers):
         rng = random.Random(poster)
         for n in range(each):
             queue = rng.randrange(count)
-            queues[queue].post(lambda queue=queue, n=n: item(queue, poster, n), workers)
+            queues[queue].post(functools.partial(item, queue, poster, n), workers)
 
     threads = [threading.Thread(target=post, args=(n,)) for n in range(posters)]
     for thread in threads:
@@ -409,8 +414,12 @@ def test_many_posters_and_many_queues(workers):
 def test_a_manual_queue_runs_where_it_is_told_to(workers):
     """Only `run_queued()` runs the items of a manual queue, on the calling thread; no worker is started."""
     queue, seen = SerialQueue(manual=True), []
+
+    def item(n: int) -> None:
+        seen.append((n, threading.current_thread()))
+
     for n in range(3):
-        queue.post(lambda n=n: seen.append((n, threading.current_thread())), workers)
+        queue.post(functools.partial(item, n), workers)
     assert workers.threads() == []
     assert len(queue) == 3
     assert queue.run_queued(Deadline(0.0)) == 3
@@ -437,7 +446,7 @@ def test_waiting_for_a_first_item(workers):
     queue, seen = SerialQueue(manual=True), []
     assert queue.run_queued(Deadline(0.01)) == 0
     for deadline in (Deadline(None), Deadline(LIMIT)):
-        with running(lambda deadline=deadline: queue.run_queued(deadline)) as waiting:
+        with running(functools.partial(queue.run_queued, deadline)) as waiting:
             queue.post(lambda: seen.append(1), workers)
             assert waiting.get() == 1
     assert seen == [1, 1]
@@ -541,15 +550,15 @@ def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
 
 def test_a_thread_that_the_system_has_later_drains_the_queues(monkeypatch):
     """Where there is no thread to be had just now, and nothing more is posted, the queue is drained all the same."""
-    queue, seen, refused = SerialQueue(), threading.Event(), []
+    queue, seen = SerialQueue(), threading.Event()
+    refused: list[object] = []
 
     def refuse_twice(*args):
         if len(refused) < 2:
             refused.append(args)
             raise NoThreadError("can't start new thread")
-        return start(*args)
+        return start_thread(*args)
 
-    start = module.start_thread
     io = IOThread()
     workers = WorkerPool(io)
     monkeypatch.setattr(module, "start_thread", refuse_twice)
@@ -654,11 +663,12 @@ def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
 
 def test_posts_while_the_worker_is_on_its_way(workers):
     """However often a queue is submitted before its worker has come: each item runs once, in order, on one thread."""
-    queues, seen = [SerialQueue() for _ in range(20)], []
+    queues = [SerialQueue() for _ in range(20)]
+    seen: list[tuple[int, int]] = []
     done = threading.Semaphore(0)
     for n in range(50):
         for index, queue in enumerate(queues):
-            queue.post(lambda index=index, n=n: seen.append((index, n)), workers)
+            queue.post(functools.partial(seen.append, (index, n)), workers)
     for queue in queues:
         queue.post(done.release, workers)
     for _ in queues:
@@ -670,16 +680,15 @@ def test_posts_while_the_worker_is_on_its_way(workers):
 @pytest.mark.parametrize("room", [0, 1, 3])
 def test_what_comes_together_fills_the_queue(workers, room):
     """Of items that come together, as many are queued as there is room for, in order."""
-    blocked, go_on, done = SerialQueue(max_items=room + 1), threading.Event(), threading.Event()
-    there, seen = threading.Event(), []
-    blocked.post(lambda: (there.set(), go_on.wait(LIMIT)), workers)
-    assert there.wait(LIMIT)
+    blocked, blocker, done, seen = SerialQueue(max_items=room + 1), Blocker(), threading.Event(), []
+    blocked.post(blocker, workers)
+    assert blocker.begun.wait(LIMIT)
     blocked.post(lambda: None, workers)
     with pytest.raises(QueueOverflow):
         blocked.post_all([(lambda item: seen.append(item[1]), n, 1) for n in range(room + 2)], workers, room + 2)
     assert (len(blocked), blocked.bytes_queued) == (room + 1, room)
     blocked.post(done.set, workers, force=True)
-    go_on.set()
+    blocker.let_go.set()
     assert done.wait(LIMIT)
     assert seen == list(range(room))
     assert blocked.bytes_queued == 0

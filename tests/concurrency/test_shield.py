@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
 import signal
@@ -169,6 +170,9 @@ def test_nothing_is_kept():
     class Thing:
         pass
 
+    def same(thing: Thing) -> Thing:
+        return thing
+
     def fail(thing: Thing) -> None:
         raise ValueError
 
@@ -176,9 +180,9 @@ def test_nothing_is_kept():
     try:
         thing = Thing()
         gone = weakref.ref(thing)
-        assert shielded(lambda thing=thing: thing) is thing
+        assert shielded(functools.partial(same, thing)) is thing
         with suppress(ValueError):
-            shielded(lambda thing=thing: fail(thing))
+            shielded(functools.partial(fail, thing))
         until(lambda: not package_threads())
         del thing
         assert gone() is None

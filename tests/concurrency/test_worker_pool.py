@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 import time
@@ -30,7 +31,12 @@ class Pool:
 
     def post(self, *items: tuple[SerialQueue, Callable[[], object]]) -> None:
         """Queue functions in their queues, on the I/O thread and all before it waits again."""
-        self.io.call(lambda: [queue.post(item, self.workers) for queue, item in items])
+
+        def post() -> None:
+            for queue, item in items:
+                queue.post(item, self.workers)
+
+        self.io.call(post)
 
     def rest(self) -> None:
         """Wait until one worker rests."""
@@ -85,7 +91,7 @@ def test_a_thread_is_named_by_its_role(pool):
         reader, other = turn % 2, 1 - turn % 2
         ran_on: list[str] = []
         pool.post((SerialQueue(), lambda ran_on=ran_on: ran_on.append(threading.current_thread().name)))
-        until(lambda ran_on=ran_on: ran_on)
+        until(functools.partial(bool, ran_on))
         assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
         assert on(pool.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
         until(lambda: pool.workers._idle)
@@ -149,14 +155,14 @@ def test_a_worker_that_was_awake_was_faster(pool):
         with pool.workers._lock:
             pool.workers._ready.clear()
         queue.drain()
-        pool.workers.promote = promote  # type: ignore[method-assign]
+        pool.workers.promote = promote
         return promote()
 
     ran_on: list[threading.Thread] = []
 
     def post() -> None:
         queue.post(lambda: ran_on.append(threading.current_thread()), pool.workers)
-        pool.workers.promote = late  # type: ignore[method-assign]
+        pool.workers.promote = late
 
     pool.io.call(post)
     until(lambda: ran_on)
@@ -171,6 +177,10 @@ def test_an_item_that_blocks_holds_up_its_queue_only(pool):
     blocker, slow, other = Blocker(), SerialQueue(), SerialQueue()
     seen: list[int] = []
     reader = pool.io.thread
+
+    def is_last(n: int) -> bool:
+        return seen[-1] == n
+
     pool.post((slow, blocker), (other, lambda: seen.append(0)))
     assert blocker.begun.wait(LIMIT)
     assert pool.io.thread is not reader
@@ -181,7 +191,7 @@ def test_an_item_that_blocks_holds_up_its_queue_only(pool):
     assert late.wait(LIMIT)
     for n in range(1, 10):
         pool.post((other, lambda n=n: seen.append(n)))
-        until(lambda n=n: seen[-1] == n)
+        until(functools.partial(is_last, n))
     assert seen == list(range(10))
     blocker.let_go.set()
     until(lambda: seen[-1] == -1)
@@ -224,7 +234,7 @@ def test_items_keep_their_order(pool):
             pool.post((queue, lambda n=n: item(n)))
         else:
             on(pool.io, int)
-            queue.post(lambda n=n: item(n), pool.workers)
+            queue.post(functools.partial(item, n), pool.workers)
     on(pool.io, int)
     drained(queue, pool.workers)
     assert seen == list(range(2000))

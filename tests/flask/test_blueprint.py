@@ -51,7 +51,7 @@ def test_a_page_of_another_origin_is_refused(relay: Relay, bot: EmbeddedBot, hea
     user.start()
     for method, route in [(method, route) for method, routes in ROUTES.items() for route in routes]:
         answer = user.http.open(f"/bot/{route}", method=method, json={"text": "x", "type": "x"}, headers=headers)
-        assert (answer.status_code, answer.json["error"]) == (403, "cross_origin"), route
+        assert (answer.status_code, answer.get_json()["error"]) == (403, "cross_origin"), route
         assert "Access-Control-Allow-Origin" not in answer.headers
     session = bot.wait_for_session()
     assert session.ended is None
@@ -74,7 +74,7 @@ def test_a_form_is_refused(relay: Relay, type_: str) -> None:
     """What a page of another origin may send without asking first is not JSON."""
     user = User(relay())
     answer = user.http.post("/bot/session", data="{}", content_type=type_)
-    assert (answer.status_code, answer.json["error"]) == (415, "not_json")
+    assert (answer.status_code, answer.get_json()["error"]) == (415, "not_json")
 
 
 @pytest.mark.parametrize("asked", [("GET", "session"), ("GET", "events"), ("POST", "end"), ("POST", "text")])
@@ -93,13 +93,14 @@ def test_a_session_that_is_not_here(relay: Relay, asked: tuple[str, str], cookie
     app = relay()
     user = User(app)
     blueprint = app.blueprints["rtvi"]
+    assert isinstance(blueprint, RTVIBlueprint)
     with user.http.session_transaction() as session:
         if cookie is not None:
             own = blueprint._process
             session["_rtvi_session"] = cookie.replace("{own}", own) if isinstance(cookie, str) else cookie
     method, route = asked
     answer = user.http.open(f"/bot/{route}", method=method, json={"text": "x"}, headers=user.headers)
-    assert (answer.status_code, answer.json["error"]) == (status, error)
+    assert (answer.status_code, answer.get_json()["error"]) == (status, error)
 
 
 def test_a_cookie_cannot_be_made_up(relay: Relay) -> None:
@@ -111,7 +112,7 @@ def test_a_cookie_cannot_be_made_up(relay: Relay) -> None:
     assert cookie is not None
     for forged in (cookie.value[:-4] + "AAAA", "x" + cookie.value, cookie.value.partition(".")[0]):
         thief.http.set_cookie("session", forged)
-        assert thief.get("session").json["error"] == "no_session"
+        assert thief.get("session").get_json()["error"] == "no_session"
 
 
 NOT_UNDERSTOOD = {
@@ -147,7 +148,7 @@ def test_a_body_that_is_not_understood(relay: Relay, bot: EmbeddedBot, route: st
     user.start()
     for body in NOT_UNDERSTOOD[route]:
         answer = user.http.post(f"/bot/{route}", data=body, headers=user.headers, content_type="application/json")
-        assert (answer.status_code, answer.json["error"]) == (400, "bad_request"), body
+        assert (answer.status_code, answer.get_json()["error"]) == (400, "bad_request"), body
     assert user.get("session").json == {"state": "ready"}
     assert [message["type"] for message in bot.wait_for_session().messages] == ["client-ready"]
     user.post("end")
@@ -167,7 +168,7 @@ def test_a_body_that_is_too_large(relay: Relay, told: bool) -> None:
     else:
         answer = user.http.post("/bot/text", headers=headers, environ_overrides=chunked)
         assert body.tell() < 200_000
-    assert (answer.status_code, answer.json["error"]) == (413, "too_large")
+    assert (answer.status_code, answer.get_json()["error"]) == (413, "too_large")
 
 
 def test_what_the_bot_does_not_take(bot: EmbeddedBot) -> None:
@@ -180,7 +181,7 @@ def test_what_the_bot_does_not_take(bot: EmbeddedBot) -> None:
         user.start()
         answer = user.post("text", {"text": "x" * 1000})
         blueprint.close()
-        return answer.status_code, answer.json["error"]
+        return answer.status_code, answer.get_json()["error"]
 
     assert told(bot.ws_url) == (413, "too_large")
     with EmbeddedBot(version="0.3.0") as old:
@@ -195,7 +196,7 @@ def test_before_the_bot_is_ready(relay: Relay, bot: EmbeddedBot) -> None:
     bot.wait_for_session().drop()
     stream.until("reconnecting")
     answer = user.post("text", {"text": "x"})
-    assert (answer.status_code, answer.json["error"]) == (409, "not_ready")
+    assert (answer.status_code, answer.get_json()["error"]) == (409, "not_ready")
     assert user.post("end").status_code == 202
     assert "relayText" not in [told["event"] for told in stream.until("relayEnd")]
     stream.close()
@@ -286,10 +287,12 @@ def test_a_forked_worker_has_sessions_of_its_own(relay: Relay) -> None:
     user.start()
 
     def child() -> tuple[Any, ...]:
-        before = user.get("session").json["error"]
+        before = user.get("session").get_json()["error"]
         user.start()
         after = user.get("session").json
-        app.blueprints["rtvi"].close()
+        blueprint = app.blueprints["rtvi"]
+        assert isinstance(blueprint, RTVIBlueprint)
+        blueprint.close()
         return before, after
 
     assert in_child(child) == ("other_worker", {"state": "ready"})

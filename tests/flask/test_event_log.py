@@ -13,7 +13,7 @@ import flask
 import pytest
 
 from rtvi_sync import RTVIEvent, TransportState, messages
-from rtvi_sync.flask import event_log
+from rtvi_sync.flask import RTVIBlueprint, event_log
 from rtvi_sync.flask.event_log import EventLog, Position, as_json
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import takes
@@ -91,13 +91,15 @@ def test_a_signal_ends_the_streams(relay: Relay, bot: EmbeddedBot) -> None:
     user = User(app)
     user.start()
     stream = user.stream()
+    blueprint = app.blueprints["rtvi"]
+    assert isinstance(blueprint, RTVIBlueprint)
     first = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
     try:
-        app.blueprints["rtvi"].end_streams_on(signal.SIGUSR1)
+        blueprint.end_streams_on(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR1)
         assert [each["event"] for each in stream][-1:] in ([], ["botReady"])
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        app.blueprints["rtvi"].end_streams_on(signal.SIGUSR1)
+        blueprint.end_streams_on(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR1)
         assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
     finally:
@@ -115,7 +117,7 @@ def test_too_many_pages_of_one_user(relay: Relay) -> None:
         user.stream().close()
     one, two = user.stream(), user.stream()
     refused = user.get("events")
-    assert (refused.status_code, refused.json["error"]) == (429, "too_many_pages")
+    assert (refused.status_code, refused.get_json()["error"]) == (429, "too_many_pages")
     one.until("botReady")
     one.close()
     user.stream().close()
@@ -162,7 +164,7 @@ def test_markup_stays_text(relay: Relay, bot: EmbeddedBot) -> None:
     evil = "<img src=x onerror=alert(1)></script><!--&lt;\u2028\u2029\r\n\ndata: {}\n\nid: 5\nevent: x \ud83d\ude00"
     bot.wait_for_session().send({"label": "rtvi-ai", "type": "bot-transcription", "data": {"text": evil}})
     stream = user.stream()
-    chunks = []
+    chunks: list[bytes] = []
     while b"botTranscript" not in b"".join(chunks):
         chunks.append(next(stream.parts))
     line = next(line for line in b"".join(chunks).split(b"\n") if b"botTranscript" in line)
@@ -236,7 +238,7 @@ def test_a_reader_waits_and_is_woken() -> None:
     with running(lambda: log.read(Position(), 10.0)) as reading:
         assert reading.goes_on(0.05)
         log.add("1")
-        assert events_in(reading.get()[1]) == [1]  # type: ignore[index]
+        assert events_in(reading.get()[1]) == [1]
     with running(lambda: log.read(Position(1), 10.0)) as reading:
         assert reading.goes_on(0.05)
         log.close()
@@ -254,7 +256,8 @@ def test_many_readers_and_writers(monkeypatch: pytest.MonkeyPatch) -> None:
             log.add(f"[{name}, {number}]")
 
     def read() -> list[Any]:
-        place, found = Position(), []
+        place = Position()
+        found: list[Any] = []
         while len(found) < 2000:
             place, chunk = log.read(place, 5.0)
             found += events_in(chunk)
@@ -268,7 +271,6 @@ def test_many_readers_and_writers(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.join()
         found = one.get()
         assert found == other.get()
-    # type: ignore[attr-defined]
     assert [[number for name, number in found if name == who] for who in range(4)] == [list(range(500))] * 4
 
 

@@ -102,7 +102,7 @@ def test_the_user_ends_the_session(relay: Relay, bot: EmbeddedBot) -> None:
     assert list(stream) == []
     assert bot.wait_for_session().wait_ended().initiator == "client"
     for answer in (user.get("session"), user.post("text", {"text": "?"}), user.post("end")):
-        assert (answer.status_code, answer.json["error"]) == (410, "ended")
+        assert (answer.status_code, answer.get_json()["error"]) == (410, "ended")
     user.start()
     again = user.stream(stream.last_id)
     assert "the first session" not in str(again.until("botReady"))
@@ -198,7 +198,7 @@ def test_the_bot_ends_the_session(relay: Relay, bot: EmbeddedBot, how: str, reas
     getattr(bot.wait_for_session(), how)()
     assert stream.until("relayEnd")[-1]["data"] == {"reason": reason}
     assert user.stream().until("relayEnd")[-1]["data"] == {"reason": reason}
-    assert user.get("session").json["error"] == "ended"
+    assert user.get("session").get_json()["error"] == "ended"
 
 
 def test_a_bot_that_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,7 +213,7 @@ def test_a_bot_that_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
     assert "could not be started: " in caplog.text
     assert "127.0.0.1" in caplog.text
     assert "token=secret" not in caplog.text
-    assert user.get("session").json["error"] == "ended"
+    assert user.get("session").get_json()["error"] == "ended"
     blueprint.close()
 
 
@@ -288,8 +288,8 @@ def test_a_browser_is_known_before_it_may_start(relay: Relay, bot: EmbeddedBot) 
     for _ in range(2):
         user.http.delete_cookie("session")
         refused = user.post("session")
-        assert (refused.status_code, refused.json["error"]) == (428, "no_cookie")
-    assert user.get("session").json["error"] == "no_session"
+        assert (refused.status_code, refused.get_json()["error"]) == (428, "no_cookie")
+    assert user.get("session").get_json()["error"] == "no_session"
     assert (user.post("session").status_code, user.post("session").status_code) == (201, 200)
     assert eager.ask().status_code == 201
     cookie = eager.http.get_cookie("session")
@@ -369,7 +369,7 @@ def test_a_full_worker_says_so(relay: Relay) -> None:
     one, other = User(app), User(app)
     one.start()
     answer = other.ask()
-    assert (answer.status_code, answer.json["error"]) == (503, "busy")
+    assert (answer.status_code, answer.get_json()["error"]) == (503, "busy")
     assert one.post("session").status_code == 200
     one.post("end")
     other.start()

@@ -144,7 +144,7 @@ found: dict[str, Any] = {
         "flapping": sum(kill(flap, good, 0.02) for _ in range(5)),
     },
 }
-with gevent.Timeout(SOON, False):
+with gevent.Timeout(SOON, False):  # type: ignore[arg-type]  # False: it raises nothing
     while left() != before:
         gevent.sleep(0.1)
 json.dump({**found, "left": [line for line in left() if line not in before]}, sys.stdout)

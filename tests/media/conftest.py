@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -89,8 +90,8 @@ class Talk:
 
     def __init__(self, timer, **options) -> None:
         self.timer = timer
-        options = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices()} | options
-        self.manager = MediaManager(**options)
+        given: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices(), **options}
+        self.manager = MediaManager(**given)
         self.manager.status_reporter.event_sink = self
         self.chunks: list[bytes] = []
         self.rates: list[int] = []
@@ -128,7 +129,8 @@ class Talk:
         return b"".join(self.chunks)
 
     def prepare(self, *, audio: bool = True, timer=None) -> Talk:
-        self.manager.expect(SimpleNamespace(timer=timer or self.timer))
+        runtime: Any = SimpleNamespace(timer=timer or self.timer)
+        self.manager.expect(runtime)
         self.manager.prepare(audio=audio, video=False)
         return self
 

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -394,9 +395,12 @@ def test_wait_ends_when_the_source_fails(talk, timer):
 
 def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
     """An exception in close() is reported to the application, too."""
-    source = UserSource()
-    source.close = lambda: 1 / 0
-    session = talk(mic=source).begin()
+
+    class Source(UserSource):
+        def close(self) -> None:
+            raise ZeroDivisionError("division by zero")
+
+    session = talk(mic=Source()).begin()
     assert session.reported.wait(LIMIT)
     assert "division" in str(session.events[0][1])
 
@@ -472,7 +476,8 @@ def test_two_seconds_in_real_time(tmp_path):
     manager = MediaManager(mic=source, speaker=NullSink())
     timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
-    manager.expect(SimpleNamespace(timer=timer))
+    runtime: Any = SimpleNamespace(timer=timer)
+    manager.expect(runtime)
     manager.prepare(audio=True, video=False)
     began = time.monotonic()
     manager.start(lambda pcm, rate: sent.append((time.monotonic(), pcm)))

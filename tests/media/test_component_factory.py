@@ -13,8 +13,12 @@ from tests.support.threads import media_threads
 def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
     """If the speaker cannot be opened, the source is closed and its thread ends before prepare() raises."""
     closes: list[str] = []
-    source = CallbackSource(lambda frames: b"")
-    source.close = lambda: closes.append("close")
+
+    class Source(CallbackSource):
+        def close(self) -> None:
+            closes.append("close")
+
+    source = Source(lambda frames: b"")
     with pytest.raises(DeviceError):
         talk(mic=source, speaker="nowhere").prepare()
     assert closes == ["close"]

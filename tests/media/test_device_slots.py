@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
-from rtvi_sync.media.session import MediaCounters
+from rtvi_sync.media.device_slots import MediaCounters
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
 
@@ -130,8 +130,12 @@ def test_a_replaced_source_that_ends_late_is_not_reported(talk, timer, monkeypat
 def test_what_was_not_played_is_logged(talk, caplog):
     """Audio that a slow sink has lost is logged when the losses begin, and all of it at the end."""
     entered, hang = threading.Event(), threading.Event()
-    sink = CallbackSink(lambda pcm, rate: (entered.set(), hang.wait(GUARD)))
-    session = talk(speaker=sink, max_queued_audio_bytes=20_000).begin()
+
+    def play(pcm: bytes, rate: int) -> None:
+        entered.set()
+        hang.wait(GUARD)
+
+    session = talk(speaker=CallbackSink(play), max_queued_audio_bytes=20_000).begin()
     session.hear(bytes(9600))
     assert entered.wait(GUARD)
     for _ in range(7):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
 from rtvi_sync.events import RTVIEvent
+from rtvi_sync.media import AudioLevel
 from rtvi_sync.media import levels as levels_module
 from rtvi_sync.media.levels import LevelMeter, level_of
 from rtvi_sync.media.status_reporter import DeviceStatusReporter
@@ -18,7 +20,7 @@ class EventSink:
     """An event sink that keeps the levels."""
 
     def __init__(self) -> None:
-        self.published = []
+        self.published: list[Any] = []
         self.listening = True
 
     def has_listener(self, type_):
@@ -77,8 +79,13 @@ def test_a_later_listener_gets_the_level_of_new_audio(meter, event_sink):
 
 def test_of_a_long_frame_the_end_is_measured(meter, event_sink, monkeypatch):
     """A bot may send a minute at once, which must not block the I/O thread."""
-    measured = []
-    monkeypatch.setattr(levels_module, "level_of", lambda pcm: measured.append(len(pcm)) or level_of(b""))
+    measured: list[int] = []
+
+    def measure(pcm: bytes) -> AudioLevel:
+        measured.append(len(pcm))
+        return level_of(b"")
+
+    monkeypatch.setattr(levels_module, "level_of", measure)
     meter.feed(bytes(24000 * 2 * 60), 0.0)
     assert measured == [9600]
 

@@ -303,8 +303,13 @@ def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
     until(lambda: len(sink.calls) == 1)
     drain = QueuedSpeaker.drain
     release = threading.Timer(0.7, sink.latch.release)  # while the manager waits for the sink
+
+    def released_drain(*arguments):
+        release.start()
+        return drain(*arguments)
+
     with monkeypatch.context() as patch:
-        patch.setattr(QueuedSpeaker, "drain", lambda *arguments: release.start() or drain(*arguments))
+        patch.setattr(QueuedSpeaker, "drain", released_drain)
         session.manager.select("speaker", successor)
     session.hear(frame(5))
     assert "close" not in sink.calls

@@ -44,9 +44,16 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
 def test_stop_without_start(talk):
     """A session that never became ready is stopped as usual, and its source is closed unread."""
     calls: list[str] = []
-    source = CallbackSource(lambda frames: calls.append("read") or b"")
-    source.close = lambda: calls.append("close")
-    session = talk(mic=source).prepare()
+
+    def read(frames: int) -> bytes:
+        calls.append("read")
+        return b""
+
+    class Source(CallbackSource):
+        def close(self) -> None:
+            calls.append("close")
+
+    session = talk(mic=Source(read)).prepare()
     assert session.manager.stop(GUARD) == []
     assert calls == ["close"]
 

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import wave
+from typing import Any, cast
 
 import pytest
 
@@ -76,9 +77,9 @@ def test_callback_sink_calls_on_drop():
     CallbackSink(lambda pcm, rate: None, on_drop=lambda: calls.append("drop")).drop()
     assert calls == ["drop"]
     with pytest.raises(TypeError, match="fn must be"):
-        CallbackSink(None)
+        CallbackSink(cast(Any, None))
     with pytest.raises(TypeError, match="on_drop must be"):
-        CallbackSink(print, on_drop=0)
+        CallbackSink(print, on_drop=cast(Any, 0))
 
 
 def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):
@@ -234,6 +235,7 @@ def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path, monkeypatch):
     """An incomplete write is removed again."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
+    assert sink._file is not None
     fd = sink._file.fileno()
 
     def write_half(file, data):
@@ -252,6 +254,7 @@ def test_a_write_that_failed_leaves_no_gap(tmp_path, monkeypatch):
     """An application that continues after an error has the audio before and after it side by side."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
+    assert sink._file is not None
     fd = sink._file.fileno()
 
     def write_some(file, data):
@@ -290,6 +293,7 @@ def test_a_wav_sink_whose_descriptor_is_not_its_own_any_more(tmp_path):
     """If the application has closed it and has opened a file with the same number, that file is not touched."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"ab" * 24000, 24000)
+    assert sink._file is not None
     number = sink._file.fileno()
     os.close(number)
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)

@@ -30,4 +30,4 @@ def test_states_compare_by_value_and_do_not_change() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         state.mic = DeviceStatus()  # type: ignore[misc]
     with pytest.raises(TypeError):
-        AudioLevel(0.5, -6.0)  # type: ignore[misc]
+        AudioLevel(0.5, -6.0)  # type: ignore[call-arg]

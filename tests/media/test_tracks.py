@@ -143,7 +143,12 @@ def test_a_reader_can_be_closed(talk):
     session = talk().prepare()
     frames = session.manager.tracks().bot.audio.frames()
     ended = threading.Event()
-    reader = threading.Thread(target=lambda: (list(frames), ended.set()))
+
+    def read_all() -> None:
+        list(frames)
+        ended.set()
+
+    reader = threading.Thread(target=read_all)
     reader.start()
     assert not ended.wait(0.02)
     frames.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import threading
@@ -16,6 +17,18 @@ from rtvi_sync.media.video import Pace
 from tests.support.fake_camera import LIMIT, Shoot
 from tests.support.real_video import opencv, write_film, xvfb
 from tests.support.slowness import Stopwatch, takes
+
+
+def image_of(source: FileVideoSource | ScreenSource) -> VideoFrame:
+    """Return the next image."""
+    frame = source.read()
+    assert frame is not None
+    return frame
+
+
+def has_published(shoot: Shoot, count: int) -> bool:
+    """Tell whether `count` images were published."""
+    return len(shoot.published) >= count
 
 
 def shade(frame: VideoFrame) -> int:
@@ -51,6 +64,7 @@ def test_pace_goes_on_after_a_long_stop():
     """A process that was stopped for seconds continues where it was."""
     pace = Pace(100)
     pace.wait()
+    assert pace._due is not None
     pace._due -= 5
     assert pace.wait() == 0
 
@@ -90,28 +104,28 @@ def test_a_file_plays_in_real_time(film):
 def test_a_file_ends(film, hurried):
     """Without `loop` None follows the last image, until the source is closed."""
     source = FileVideoSource(film, loop=False)
-    assert [shade(source.read()) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert [shade(image_of(source)) for _ in range(5)] == [0, 1, 2, 3, 4]
     assert (source.read(), source.read()) == (None, None)
     source.close()
-    assert shade(source.read()) == 0
+    assert shade(image_of(source)) == 0
     source.close()
 
 
 def test_a_file_begins_again(film, hurried):
     """By default a video has no end, as a camera has none."""
     source = FileVideoSource(film)
-    assert [shade(source.read()) for _ in range(12)] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+    assert [shade(image_of(source)) for _ in range(12)] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
     source.close()
-    assert shade(source.read()) == 0
+    assert shade(image_of(source)) == 0
     source.close()
 
 
 def test_a_slow_reader_misses_images(film):
     """The video's time passes while it is not read."""
     source = FileVideoSource(film, loop=False)
-    assert shade(source.read()) == 0
+    assert shade(image_of(source)) == 0
     threading.Event().wait(0.25)
-    assert shade(source.read()) >= 2
+    assert shade(image_of(source)) >= 2
     source.close()
 
 
@@ -123,13 +137,13 @@ def test_a_picture_stays(tmp_path, hurried):
     for number in (1, 2):
         cv2.imwrite(str(tmp_path / f"photo{number}.png"), numpy.full((4, 6, 3), 40 * number, numpy.uint8))
     source = FileVideoSource(tmp_path / "photo1.png")
-    assert shade(source.read()) == 1
+    assert shade(image_of(source)) == 1
     aside = (tmp_path / "photo1.png").rename(tmp_path / "aside.png")  # the file is not read again for each frame
-    assert [shade(source.read()) for _ in range(4)] == [1, 1, 1, 1]
+    assert [shade(image_of(source)) for _ in range(4)] == [1, 1, 1, 1]
     source.close()
     aside.rename(tmp_path / "photo1.png")
     series = FileVideoSource(tmp_path / "photo%d.png")
-    assert [shade(series.read()) for _ in range(4)] == [1, 2, 1, 2]
+    assert [shade(image_of(series)) for _ in range(4)] == [1, 2, 1, 2]
     series.close()
 
 
@@ -142,7 +156,7 @@ def test_colours_are_red_first(tmp_path):
     image[:, :] = (10, 20, 30)
     cv2.imwrite(str(tmp_path / "photo.png"), image)
     source = FileVideoSource(tmp_path / "photo.png")
-    frame = source.read()
+    frame = image_of(source)
     source.close()
     assert frame.image[:3] == bytes([30, 20, 10])
     assert frame.to_numpy()[0, 0].tolist() == [30, 20, 10]
@@ -189,7 +203,7 @@ def test_opencv_is_never_released_by_another_thread(film):
     source = FileVideoSource(film, fps=120)
     for number in range(40):
         shoot = Shoot(source)
-        shoot.until(lambda shoot=shoot: shoot.published)
+        shoot.until(functools.partial(has_published, shoot, 1))
         if number % 2:
             shoot.turn(False)
             shoot.turn(True)
@@ -226,7 +240,7 @@ def test_a_screen(screen):
     """The images show the screen, at the requested rate."""
     source = ScreenSource(fps=50)
     with takes(2, at_least=0.1):
-        frames = [source.read() for _ in range(6)]
+        frames = [image_of(source) for _ in range(6)]
         source.close()
     assert {(frame.width, frame.height, frame.format, frame.image) for frame in frames} == {
         (320, 240, "RGB", bytes(3 * 320 * 240))
@@ -238,7 +252,7 @@ def test_a_screen_on_the_threads_of_sessions(screen):
     source = ScreenSource(fps=50)
     for _ in range(5):
         shoot = Shoot(source, role="screen")
-        shoot.until(lambda shoot=shoot: len(shoot.published) >= 2)
+        shoot.until(functools.partial(has_published, shoot, 2))
         assert shoot.end() is None
         assert shoot.errors == []
 

@@ -12,6 +12,7 @@ import weakref
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -49,7 +50,7 @@ def talk() -> Iterator[Conversation]:
         yield talk
 
 
-def client_of(bot: EmbeddedBot, **options: object) -> RTVIClient:
+def client_of(bot: EmbeddedBot, **options: Any) -> RTVIClient:
     """Return a client of the bot without a speaker."""
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=GUARD, **options)
 
@@ -122,7 +123,7 @@ def test_an_empty_conversation() -> None:
     client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
     talk = Conversation(client)
     assert repr(talk) == "(disconnected)"
-    assert talk.audio.turns == talk.latency.turns == ()
+    assert (talk.audio.turns, talk.latency.turns) == ((), ())
     assert "<table>" in talk.audio._repr_html_() + talk.latency._repr_html_()
 
 
@@ -175,7 +176,7 @@ def test_a_reconnected_session_continues_the_transcript() -> None:
     assert re.fullmatch(r"\(Reconnecting has failed: .*no more.*\)", told[-1])
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: Any, **__: Any) -> None:
     """Replace a transport's `connect()`."""
     raise TransportStartError("no more")
 

@@ -88,7 +88,12 @@ def test_a_thousand_changes_are_few_updates_and_the_last_is_never_lost(kernel: K
 def test_one_change_is_published_without_a_flush(kernel: Kernel) -> None:
     """An update waits neither for the end of an interval nor for another event."""
     seen = threading.Event()
-    output = LiveOutput(lambda: {"text/plain": str(seen.set())})
+
+    def render() -> dict[str, str]:
+        seen.set()
+        return {"text/plain": ""}
+
+    output = LiveOutput(render)
     output.show()
     seen.clear()
     output.notify_changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import attrs
 from hypothesis import given
@@ -36,7 +37,7 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def turn(**fields: object) -> Turn:
+def turn(**fields: Any) -> Turn:
     """Return a turn with these fields."""
     return attrs.evolve(Turn(1, 0.0, 0.0), **fields)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import Event, RTVIClient, RTVIEvent, WebSocketTransport
+from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
@@ -27,6 +27,12 @@ def client_of(server: BotServer, **options: Any) -> RTVIClient:
             **options,
         }
     )
+
+
+def message_of(event: Event) -> RTVIMessage:
+    """Return the message that an event was made of."""
+    assert event.message is not None
+    return event.message
 
 
 class Watch:

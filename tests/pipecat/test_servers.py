@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,9 @@ from tests.support.slowness import GUARD
 from .conftest import BotServer
 
 
-def client(transport: WebSocketTransport | None = None, **options: object) -> RTVIClient:
+def client(transport: WebSocketTransport | None = None, **options: Any) -> RTVIClient:
     """A client for a bot that is reached in one way or another."""
-    given = {"connect_timeout": 20, "mic": SilenceSource(), "speaker": NullSink(), **options}
+    given: dict[str, Any] = {"connect_timeout": 20, "mic": SilenceSource(), "speaker": NullSink(), **options}
     return RTVIClient(transport=transport or WebSocketTransport(), **given)
 
 

@@ -5,6 +5,7 @@ Everything between the markers is written; what is around them is by hand.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,10 +25,15 @@ def page(text: str) -> str:
     """
     for name, table in TABLES.items():
         marked = re.compile(rf"(<!-- {name}: from the table of messages -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, places = marked.subn(lambda match, table=table: match[1] + table() + match[2], text)
+        text, places = marked.subn(functools.partial(_put, table()), text)
         if places != 1:
             raise ValueError(f"{PAGE.name} has {places} places for the table of {name}, not one")
     return text
+
+
+def _put(table: str, match: re.Match[str]) -> str:
+    """Return what was matched with `table` between its markers."""
+    return match[1] + table + match[2]
 
 
 def _versions() -> str:

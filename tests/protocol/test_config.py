@@ -29,7 +29,7 @@ def _option(name: str, value: Any, extra: dict[str, Any], kind: str) -> Any:
 
 def _entry(service: str, options: list[Any], extra: dict[str, Any], kind: str) -> Any:
     if kind == "object":
-        return RTVIClientConfigOption(service, options, extra=extra)  # type: ignore[arg-type]
+        return RTVIClientConfigOption(service, options, extra=extra)
     return {"service": service, "options": options, **extra}
 
 
@@ -64,7 +64,7 @@ class TestForms:
 
     def test_as_json(self) -> None:
         """It is what bots know; other fields that they sent go back to them."""
-        config = [
+        config: list[RTVIClientConfigOption | dict[str, Any]] = [
             RTVIClientConfigOption("llm", (ConfigOption("model", "large", extra={"type": "string"}),), extra={"on": 1}),
             {"service": "tts"},
         ]
@@ -235,7 +235,7 @@ class TestSetting:
             expected = [entry("llm", a=1)]
             assert with_options([], "llm", option) == expected
             assert with_options([], "llm", [option]) == expected
-            assert with_options([], "llm", (o for o in [option])) == expected  # type: ignore[misc]
+            assert with_options([], "llm", (o for o in [option])) == expected
 
     def test_an_option_twice(self) -> None:
         """Of two values for one option the last one counts."""

@@ -243,6 +243,7 @@ def test_what_a_bot_does_not_know_yet(type: str, first: str, last_before: str) -
     with pytest.raises(UnsupportedFeatureError) as caught:
         require_feature(type, last_before)
     assert caught.value.feature == type
+    assert caught.value.needed_version is not None
     assert caught.value.needed_version.startswith(f"{first[:3]} or later")
     assert caught.value.bot_version == last_before
     assert str(caught.value) == (
@@ -269,6 +270,7 @@ def test_what_a_bot_no_longer_knows(type: str, feature: str, instead: str) -> No
         with pytest.raises(UnsupportedFeatureError) as caught:
             require_feature(type, version)
         assert caught.value.feature == feature
+        assert caught.value.needed_version is not None
         assert caught.value.needed_version.endswith("before 2.0")
         assert caught.value.bot_version == version
         assert f"before 2.0; this one speaks {version}." in str(caught.value)

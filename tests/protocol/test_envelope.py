@@ -25,7 +25,7 @@ class Mood(enum.Enum):
 
     GOOD = "good"
     MIXED = (1, 2)
-    STRANGE = frozenset()
+    STRANGE = frozenset[Any]()
 
 
 class Level(enum.IntEnum):

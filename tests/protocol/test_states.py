@@ -76,10 +76,11 @@ def test_what_cannot_follow(state: TransportState, next_: TransportState) -> Non
 
 def test_states_are_strings() -> None:
     """A state is its name: it compares with it, prints as it, and can be written as JSON."""
-    assert S.READY == "ready"
-    assert str(S.READY) == f"{S.READY}" == "ready"
-    assert json.dumps(S.READY) == '"ready"'
-    assert S("ready") is S.READY
+    state = S("ready")
+    assert state == "ready"
+    assert str(state) == f"{state}" == "ready"
+    assert json.dumps(state) == '"ready"'
+    assert state is S.READY
 
 
 def test_active() -> None:

@@ -23,9 +23,9 @@ from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import TransportOptions
 from tests.support.clients import memory_client, silent_bot, transport_of
-from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
+from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, websocket_handshake
 from tests.support.slowness import takes
-from tests.support.threads import InThread
+from tests.support.threads import InThread, own_threads
 from tests.support.waiting import SOON, until
 
 LIMIT = 1.0
@@ -57,7 +57,7 @@ class TestEveryPhase:
             assert caught.value.phase == hung.phase
             assert LIMIT <= caught.value.elapsed <= watch.took
             assert isinstance(caught.value, TimeoutError)
-            assert hung.client.state is TransportState.ERROR
+            assert hung.client.state.value == "error"
             left = [] if hung.release is None else ["connect"]
             until(lambda: [name.split("-")[1] for name in own_threads()] == left)
             hung.heal()

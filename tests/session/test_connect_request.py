@@ -88,7 +88,7 @@ class TestDefaultRequest:
         entries = [
             RTVIClientConfigOption(service="tts", options=[rtvi_sync.ConfigOption(name="voice", value="a")]),
             {"service": "llm", "options": [rtvi_sync.ConfigOption("model", "large")]},
-            RTVIClientConfigOption("vad", [{"name": "params", "value": {}}]),
+            RTVIClientConfigOption("vad", [{"name": "params", "value": {}}]),  # type: ignore[list-item]
         ]
         with memory_client(params={"base_url": server.url, "config": entries}):
             pass
@@ -114,7 +114,7 @@ class TestDefaultRequest:
         client.params.request_data = {"n": 2}
         with client:
             pass
-        client.params = {  # type: ignore[assignment]
+        client.params = {
             "baseUrl": server.url,
             "endpoints": {"connect": "/other/"},
             "requestData": {"n": 3},
@@ -168,7 +168,7 @@ class TestDefaultRequest:
         with pytest.raises(StartBotError, match=message) as caught:
             client.connect()
         assert caught.value.status == 402
-        assert client.state is TransportState.ERROR
+        assert client.state.value == "error"
         assert threads_of_package() == []
         server.answers["/connect/"] = Answer({})
         with client:

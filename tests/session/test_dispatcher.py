@@ -184,7 +184,8 @@ class TestRegistration:
             def hear(self, data: Any) -> None:
                 self.heard.append(data)
 
-        one, two = Listener(), []
+        one = Listener()
+        two: list[Any] = []
         client.on("server_message", one.hear)
         client.on("server_message", two.append)
         client.off("server_message", one.hear)

@@ -117,8 +117,12 @@ class TestDisconnect:
         """A transport's own thread may end the session, and a callback of the program's on it may disconnect."""
         client = memory_client()
         client.connect()
-        thread = InThread(lambda: (transport_of(client).end(), client.disconnect()))
-        thread.get()
+
+        def end() -> None:
+            transport_of(client).end()
+            client.disconnect()
+
+        InThread(end).get()
         assert client.state is TransportState.DISCONNECTED
 
     def test_with_statement(self) -> None:
@@ -126,7 +130,7 @@ class TestDisconnect:
         client = memory_client()
         with client as same:
             assert same is client
-            assert client.state is TransportState.READY
+            assert client.state.value == "ready"
         assert client.state is TransportState.DISCONNECTED
         with pytest.raises(ZeroDivisionError), client:
             raise ZeroDivisionError
@@ -267,9 +271,12 @@ class TestLimits:
         assert entered.wait(SOON)
         with takes(0.7, at_least=0.3):
             client.disconnect()
-        logged = [r for r in caplog.records if "hang_here" in r.getMessage()]
-        assert len(logged) == 1
-        assert logged[0].levelno == logging.WARNING
+
+        def logged() -> list[int]:
+            return [record.levelno for record in caplog.records if "hang_here" in record.getMessage()]
+
+        until(logged)  # on a busy machine the log entry follows
+        assert logged() == [logging.WARNING]
         client.connect()
         bot_says(client, "server-message", "new")
         release.set()

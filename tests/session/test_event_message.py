@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage, signals
-from tests.support.clients import memory_client
+from tests.support.clients import memory_client, transport_of
 from tests.support.slowness import GUARD
 
 DATA = {"text": "Hello", "final": True, "new": [1, None]}
@@ -27,9 +27,9 @@ def heard(request):
         by_signal: list[Event] = []
         receive = signals.user_transcript.connect(lambda _, event: by_signal.append(event), sender=client, weak=False)
         with client.events("user-transcription", timeout=GUARD) as events:
-            client.transport.receive(request.param)
+            transport_of(client).receive(request.param)
             by_stream = next(iter(events))
-        client.transport.receive(request.param)
+        transport_of(client).receive(request.param)
         client.disconnect()
         signals.user_transcript.disconnect(receive, sender=client)
         return [*by_signal, by_stream]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rtvi_sync import (
     CloseInfo,
     DisconnectedError,
     Event,
+    EventStream,
     RequestTimeoutError,
     RTVIClient,
     RTVIEvent,
@@ -210,9 +212,13 @@ class TestEvents:
 
     def test_many_streams_on_many_threads(self) -> None:
         """Each gets every event in order."""
+
+        def read(stream: EventStream) -> list[Any]:
+            return [next(stream).data for _ in range(200)]
+
         with memory_client() as client:
             streams = [client.events("server_message", timeout=SOON) for _ in range(8)]
-            readers = [InThread(lambda s=s: [next(s).data for _ in range(200)]) for s in streams]  # type: ignore[misc]
+            readers = [InThread(partial(read, stream)) for stream in streams]
             say(client, *range(200))
             for reader in readers:
                 assert reader.get() == list(range(200))
@@ -351,7 +357,7 @@ def test_the_end_never_slips_by() -> None:
         client = memory_client()
         client.connect()
         event = "disconnected" if attempt % 2 else "server_message"
-        call = InThread(lambda client=client, event=event: client.wait_for(event))  # type: ignore[misc]
+        call = InThread(partial(client.wait_for, event))
         transport_of(client).end(CloseInfo(initiator="network"))
         call.thread.join(SOON)
         assert not call.thread.is_alive()

@@ -96,7 +96,12 @@ class TestResults:
         """A dict or a text goes back as it is, other JSON as an object, which is all that bots take; with the call's
         name, id and arguments."""
         calls: list[FunctionCall] = []
-        client.register_function_call_handler("tool", lambda call: calls.append(call) or value)
+
+        def function(call: FunctionCall) -> Any:
+            calls.append(call)
+            return value
+
+        client.register_function_call_handler("tool", function)
         call(client, "call_7", arguments={"q": [1]})
         assert results(client) == [result]
         assert answers(client) == [
@@ -187,6 +192,7 @@ class TestFailures:
         assert failure.error is error
         assert failure.handler is function
         assert failure.event.data.tool_call_id == "call_7"
+        assert failure.event.message is not None
         assert failure.event.message.type == IN_PROGRESS
         (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
         assert "'tool'" in record.message
@@ -250,7 +256,8 @@ class TestFailures:
 class TestBesideTheLane:
     def test_a_slow_one_delays_no_event(self, client: RTVIClient) -> None:
         """While a function runs, events are delivered and calls are answered."""
-        held, heard = Held(), []
+        held = Held()
+        heard: list[Any] = []
         client.on("server_message", heard.append)
         client.register_function_call_handler("tool", held)
         call(client)
@@ -343,12 +350,16 @@ class TestBesideTheLane:
     def test_blocking_calls(self, client: RTVIClient) -> None:
         """A function may ask the bot, and wait for events."""
 
+        def said() -> bool:
+            say(client, "three")
+            return done.is_set()
+
         def function(call: FunctionCall) -> dict[str, Any]:
             answer = client.send_client_request("ping", 1)
             with client.events("server_message", timeout=SOON) as stream:
                 say(client, "one", "two")
                 first = next(stream).data
-            waiting = InThread(lambda: until(lambda: say(client, "three") or done.is_set()))
+            waiting = InThread(lambda: until(said))
             found = client.wait_for("server_message", where=lambda e: e.data == "three", timeout=SOON).data
             done.set()
             waiting.get()
@@ -390,7 +401,7 @@ class TestAnnouncements:
 
     def test_long_names(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
         """Neither names nor ids have a limit of length; they fill no log, and are not kept."""
-        client.register_function_call_handler(None, lambda call: call.missing)  # type: ignore[attr-defined]
+        client.register_function_call_handler(None, lambda call: call.missing)
         transport_of(client).max_message_size = 10_000_000
         for n in range(3):
             call(client, f"{n}" * 1_000_000, "x" * 1_000_000, DEPRECATED)
@@ -773,7 +784,12 @@ def test_over_a_real_line(version: str) -> None:
     """The same over WebSocket, as bots of each generation announce a call; the function runs once."""
     with EmbeddedBot(version=version) as bot, websocket_client(bot) as client:
         calls: list[FunctionCall] = []
-        client.register_function_call_handler("tool", lambda call: calls.append(call) or {"city": "Oslo"})
+
+        def function(call: FunctionCall) -> dict[str, Any]:
+            calls.append(call)
+            return {"city": "Oslo"}
+
+        client.register_function_call_handler("tool", function)
         session = bot.wait_for_session()
         assert session.call_function("tool", {"of": "Norway"}) == {"city": "Oslo"}
         assert [call.arguments for call in calls] == [{"of": "Norway"}]

@@ -11,6 +11,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -100,7 +101,6 @@ class ActionServer(Server):
         super().__init__(self._serve_turn)
         self._respond = respond
         self.turns: list[Turn] = []
-        self.reached = threading.Event()
 
     def _serve_turn(self, peer: Peer) -> None:
         turn = Turn(peer)
@@ -123,7 +123,7 @@ def serving(respond: Callable[[Turn], object], **options: Any) -> Iterator[tuple
 
 def silent(turn: Turn) -> None:
     """Never answer."""
-    turn.peer.server.reached.set()  # type: ignore[attr-defined]
+    turn.peer.server.reached.set()
     turn.peer.hold()
 
 
@@ -131,7 +131,7 @@ def begun(turn: Turn) -> None:
     """Say something, and then nothing more."""
     turn.begin()
     turn.say(text("one"))
-    turn.peer.server.reached.set()  # type: ignore[attr-defined]
+    turn.peer.server.reached.set()
     turn.peer.hold()
 
 
@@ -668,7 +668,7 @@ def test_several_at_once() -> None:
         def act(number: int) -> Any:
             return client.action({**RUN, "arguments": [{"name": "n", "value": number}]}).data["result"]
 
-        acting = [InThread(lambda number=number: act(number)) for number in range(count)]  # type: ignore[misc]
+        acting = [InThread(partial(act, number)) for number in range(count)]
         assert [each.get() for each in acting] == list(range(count))
         until(lambda: len(heard) == count)
 
@@ -678,7 +678,7 @@ def test_beside_a_session() -> None:
     may_end = threading.Event()
 
     def respond(turn: Turn) -> None:
-        turn.peer.server.reached.set()  # type: ignore[attr-defined]
+        turn.peer.server.reached.set()
         assert may_end.wait(SOON)
         turn.stream(response(turn.id, "over HTTP"))
 

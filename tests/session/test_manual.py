@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,8 +92,13 @@ def test_timeout() -> None:
 def test_wait_for_delivers_meanwhile() -> None:
     """`wait_for()` runs the handlers of what comes before, on the calling thread."""
     client, heard = manual()
+
+    def speak() -> None:
+        say(client, 1, 2)
+        bot_says(client, "bot-llm-started")
+
     with client:
-        timer = threading.Timer(0.05, lambda: (say(client, 1, 2), bot_says(client, "bot-llm-started")))
+        timer = threading.Timer(0.05, speak)
         timer.start()
         client.wait_for("bot_llm_started", timeout=SOON)
         assert heard == [1, 2]
@@ -241,7 +247,7 @@ def test_two_threads() -> None:
             while not stop.is_set():
                 counts[index] += client.process_events(timeout=0.01)
 
-        threads = [InThread(lambda i=i: work(i)) for i in range(2)]  # type: ignore[misc]
+        threads = [InThread(partial(work, index)) for index in range(2)]
         say(client, *range(2000))
         until(lambda: len(heard) == 2000)
         stop.set()

@@ -31,7 +31,7 @@ class TestParams:
     def test_replaceable(self) -> None:
         """The whole may be replaced by a mapping or an object."""
         client = RTVIClient()
-        client.params = {"baseUrl": "http://a"}  # type: ignore[assignment]
+        client.params = {"baseUrl": "http://a"}
         assert client.params.base_url == "http://a"
         mine = RTVIClientParams(base_url="http://b")
         client.params = mine

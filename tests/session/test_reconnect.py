@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.protocol.about import about_this_client
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import deaf_bot, manager_of, memory_client, transport_of, websocket_client
@@ -413,7 +415,7 @@ def test_a_session_that_lasts_begins_a_new_count() -> None:
         client.connect()
         for times in (2, 3, 4):
             lose(client)
-            until(lambda times=times: telling.names.count("bot_ready") == times)
+            until(partial(lambda times: telling.names.count("bot_ready") == times, times))
             until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
         assert [data.attempt for data in telling.data("reconnecting")] == [1, 1, 1]
         until(lambda: client.stats().reconnects == 3)
@@ -548,12 +550,11 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
     of it.
     """
     begins, go_on = threading.Event(), threading.Event()
-    about = rtvi_sync.session.message_channel.about_this_client
 
     def slowly() -> dict[str, str]:
         begins.set()
         assert go_on.wait(SOON)
-        return about()
+        return about_this_client()
 
     with reconnecting_client() as client:
         telling = Telling(client)

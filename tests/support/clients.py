@@ -9,6 +9,7 @@ from typing import Any
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.base import Inbound
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.waiting import SOON
 
@@ -42,7 +43,7 @@ def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
     """A bot that never says anything."""
 
 
-def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
     """A bot that is ready and answers nothing."""
     if message.type == "client-ready":
         yield from ready_bot(transport, message)

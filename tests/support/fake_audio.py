@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import attrs
 
@@ -163,7 +164,7 @@ class FakeAudio:
             raise DeviceError(f"There is no mic {device_id!r}", devices=("mic",), type="not-found")
         return FakeInput(self, device, self.rate or sample_rate_hz, period)
 
-    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> None:
+    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> NoReturn:
         raise NotImplementedError
 
     def answer(self, after: float, failed: Callable[[], object] = lambda: False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import DeviceError
@@ -66,7 +67,7 @@ class FakeSpeakers:
     def default(self, kind: str) -> MediaDeviceInfo | None:
         return next((device for device in self.outputs if device.kind == kind), None)
 
-    def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> None:
+    def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> NoReturn:
         raise NotImplementedError
 
     def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> FakeOutput:

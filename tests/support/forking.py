@@ -31,10 +31,10 @@ def in_child(function: Callable[[], Any]) -> Any:
     if pid == 0:
         try:
             try:
-                report = (True, function())
+                outcome = (True, function())
             except BaseException:
-                report = (False, traceback.format_exc())
-            os.write(writer, pickle.dumps(report))
+                outcome = (False, traceback.format_exc())
+            os.write(writer, pickle.dumps(outcome))
         finally:
             os._exit(0)
     os.close(writer)

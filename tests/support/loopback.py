@@ -10,10 +10,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trustme
 
 from tests.support.slowness import GUARD
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LIMIT = GUARD
 
@@ -107,7 +111,8 @@ class Peer:
 class Server:
     """Serves each connection by `handler(peer)` on a thread of its own, until the `with` block ends.
 
-    What a handler raises fails the test at the end of the block, unless it is a broken connection.
+    What a handler raises fails the test at the end of the block, unless it is a broken connection. A handler may set
+    `reached`, to tell how far it has come.
     """
 
     def __init__(
@@ -117,13 +122,14 @@ class Server:
         self._tls = tls
         self.host = host
         self.stopping = threading.Event()
+        self.reached = threading.Event()
         self.connections = 0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._failures: list[str] = []
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         self._listening = socket.create_server((self.host, 0), family=family)
         self.port: int = self._listening.getsockname()[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gzip
 import select
-import threading
 
 from tests.support.loopback import Server
 
@@ -75,14 +74,6 @@ def dripping_refusal(peer, *_):
     """A refusal whose body comes byte by byte and never ends."""
     peer.send(b"HTTP/1.1 500 Oops\r\n\r\n")
     drip(peer)
-
-
-class Slow(Endpoint):
-    """A server that tells when it has begun to be slow."""
-
-    def __init__(self, respond, **options) -> None:
-        super().__init__(respond, **options)
-        self.reached = threading.Event()
 
 
 PHASES = [silent, silent_body, dripping_head, dripping_body, dripping_refusal]

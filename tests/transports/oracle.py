@@ -38,6 +38,7 @@ class OracleReader(frame_buffer):
                 return
             except WebSocketException as error:
                 raise FrameError(f"The server sent an invalid WebSocket frame: {error}", 1002) from None
+            assert isinstance(frame.data, bytes)
             if frame.opcode in CONTROL_OPCODES:
                 if frame.opcode == ABNF.OPCODE_CLOSE and not is_utf_8(frame.data[2:]):
                     raise FrameError("The server sent an invalid WebSocket frame: Invalid close frame.", 1002)
@@ -50,6 +51,8 @@ class OracleReader(frame_buffer):
     def recv_length(self) -> None:
         """Checks what the header says before any payload is waited for."""
         super().recv_length()
+        assert self.header is not None
+        assert self.length is not None
         fin, rsv1, rsv2, rsv3, opcode, has_mask, _ = self.header
         if rsv1 or rsv2 or rsv3:
             raise FrameError("The server set a reserved bit though no extension was agreed on", 1002)

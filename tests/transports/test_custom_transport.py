@@ -182,15 +182,16 @@ def test_media_is_refused() -> None:
 def test_its_state_and_expiry() -> None:
     """A transport may tell when its session will end; the client's state is the transport's too."""
     with lines_client() as client:
-        assert client.transport_expiry is None
+        before = client.transport_expiry
         transport = transport_of(client)
         assert transport is not None
         transport.expiry = 1_800_000_000.0
-        assert client.transport_expiry == 1_800_000_000.0
-        assert transport.state is TransportState.DISCONNECTED
+        assert (before, client.transport_expiry) == (None, 1_800_000_000.0)
+        states = [transport.state]
         with client:
-            assert transport.state is TransportState.READY
-        assert transport.state is TransportState.DISCONNECTED
+            states.append(transport.state)
+        states.append(transport.state)
+        assert states == [TransportState.DISCONNECTED, TransportState.READY, TransportState.DISCONNECTED]
 
 
 class Scripted(Transport):
@@ -263,11 +264,15 @@ def test_messages_from_a_thread_of_its_own() -> None:
         while (message := inbox.get()) is not None:
             ready(transport, message)
 
+    def end(transport: Scripted) -> None:
+        inbox.put(None)
+        pumps[-1].get()
+
     pumps: list[InThread] = []
     client, _ = scripted(
         connect=lambda t, _: pumps.append(InThread(lambda: pump(t))),
         send_message=lambda t, m: inbox.put(m),
-        disconnect=lambda t: (inbox.put(None), pumps[-1].get()),
+        disconnect=end,
     )
     for _ in range(3):
         with client:

@@ -208,9 +208,9 @@ def test_every_address_says_why(connect, sockets):
     with pytest.raises(ConnectionRefusedError) as caught:
         connect(REFUSED, ("::1", 9, 0, 0))
     assert str(caught.value) == f"127.0.0.1 port 9: {NOBODY_LISTENS}; ::1 port 9: {NOBODY_LISTENS}"
-    with pytest.raises(OSError, match=r"255\.255\.255\.255 port 9: .*; 127\.0\.0\.1 port 9: ") as caught:
+    with pytest.raises(OSError, match=r"255\.255\.255\.255 port 9: .*; 127\.0\.0\.1 port 9: ") as mixed:
         connect(("255.255.255.255", 9), REFUSED)
-    assert type(caught.value) is OSError
+    assert type(mixed.value) is OSError
     assert sockets.open == []
 
 

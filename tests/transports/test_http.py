@@ -16,13 +16,14 @@ from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.transports import http, net
-from rtvi_sync.transports.http import MAX_BODY_BYTES, MAX_REDIRECTS, origin_of, post_json
+from rtvi_sync.transports.http import MAX_REDIRECTS, origin_of, post_json
+from rtvi_sync.transports.http_answers import MAX_BODY_BYTES
 from rtvi_sync.transports.net import Network
-from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
 from tests.support.threads import running
 
 from .conftest import AbandonedError
-from .endpoint import PHASES, Endpoint, Slow, answering, bomb, drip, silent
+from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
 
 
 @pytest.fixture
@@ -460,7 +461,12 @@ def test_an_untrusted_certificate(post):
 
 def test_a_server_without_tls(post):
     """https to a plain server says so."""
-    server = Server(lambda peer: (peer.read_until(b"\0"), peer.answer("400 Bad")))
+
+    def refuse(peer: Peer) -> None:
+        peer.read_until(b"\0")
+        peer.answer("400 Bad")
+
+    server = Server(refuse)
     with server, pytest.raises(StartBotError, match="does not speak TLS"):
         post(f"https://{server.authority}/")
 
@@ -574,7 +580,7 @@ def test_respx(post):
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
-    with Slow(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
+    with Endpoint(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
         assert server.reached.wait(LIMIT)
         attempt.abort()
         with pytest.raises(AbandonedError):
@@ -672,7 +678,6 @@ def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
     answers = threading.Semaphore(0)
     hooks = {"response": [lambda _: answers.release()]}
     server = Server(respond, tls=serving() if tls else None)
-    server.reached = threading.Event()
     with server, httpx.Client(verify=trusting(), trust_env=False, event_hooks=hooks) as client:
         url = f"http{'s' if tls else ''}://{server.authority}/"
         assert post(url, client=client) == {}
@@ -691,7 +696,7 @@ def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
     monkeypatch.setattr(net, "_GRACE", 0.05)
     deadline = Deadline(0.3)
     signal = AbortController(deadline, AbandonedError).signal
-    with Slow(phase) as server, pytest.raises(StartBotError, match="timed out"):
+    with Endpoint(phase) as server, pytest.raises(StartBotError, match="timed out"):
         post(server.url, signal=signal)
     assert deadline.expired
 
@@ -700,7 +705,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     """At the limit the request still waits for its owner, whose reason it raises."""
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
-    with Slow(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
+    with Endpoint(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
         assert server.reached.wait(LIMIT)
         assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
@@ -721,7 +726,12 @@ def test_errors_without_a_text_have_a_name(post):
 
 def test_a_silent_address_holds_up_no_request(post, monkeypatch):
     """The next address of the server is tried beside one that does not answer."""
-    with Server(lambda peer: (peer.read_request(), peer.answer("200 OK", b"{}"))) as server, black_hole() as hole:
+
+    def respond(peer: Peer) -> None:
+        peer.read_request()
+        peer.answer("200 OK", b"{}")
+
+    with Server(respond) as server, black_hole() as hole:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in (hole, server.port)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with running(lambda: post("http://host.test/")) as posting:

@@ -76,7 +76,12 @@ def test_the_count_begins_again(attempt):
 
 def test_a_server_that_speaks_something_else(attempt):
     """The first bytes are enough to tell."""
-    with Server(lambda peer: (peer.read_request(), peer.send(b"SSH-2.0-x\r\n"))) as server:
+
+    def respond(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(b"SSH-2.0-x\r\n")
+
+    with Server(respond) as server:
         client = client_of(server, attempt)
         with pytest.raises(httpx.TransportError, match="speaks SSH, not HTTP"):
             request(client, f"http://{server.authority}/")
@@ -85,7 +90,12 @@ def test_a_server_that_speaks_something_else(attempt):
 
 def test_the_attempt_ends_a_wait(attempt):
     """A read that waits for a silent server ends when the attempt is abandoned."""
-    with Server(lambda peer: (peer.read_request(), peer.hold())) as server:
+
+    def respond(peer: Peer) -> None:
+        peer.read_request()
+        peer.hold()
+
+    with Server(respond) as server:
         client = client_of(server, attempt)
         with running(lambda: request(client, f"http://{server.authority}/")) as waiting:
             assert waiting.goes_on(0.1)

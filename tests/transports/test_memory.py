@@ -16,7 +16,7 @@ from rtvi_sync import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.media import BytesSink, BytesSource, VideoFrame
-from rtvi_sync.transports.base import TransportOptions
+from rtvi_sync.transports.base import Inbound, TransportOptions
 from tests.support.loopback import LIMIT
 
 
@@ -25,7 +25,8 @@ def connect(attempt):
     """Connects a memory transport; its messages and its ends."""
 
     def call(transport, bundle=None):
-        messages, ends = [], []
+        messages: list[Inbound] = []
+        ends: list[CloseInfo] = []
         options = TransportOptions(
             client_ready=RTVIMessage("client-ready", {}, "ready"),
             on_interruption=lambda: None,
@@ -57,7 +58,7 @@ def test_the_bot_of_its_own(connect):
 
 def test_a_bot_of_the_callers(connect):
     """The bot may answer with text, documents or messages, or with nothing."""
-    answers = ['{"type": "x"}', {"type": "y"}, RTVIMessage("z")]
+    answers: list[Inbound] = ['{"type": "x"}', {"type": "y"}, RTVIMessage("z")]
     transport = MemoryTransport(lambda transport, message: answers if message.id == "1" else None)
     messages, _ = connect(transport)
     transport.send_message(RTVIMessage("client-message", None, "1"))
@@ -178,7 +179,9 @@ def test_audio_both_ways():
     source, sink = BytesSource(speech, 16000), BytesSink()
     transport = MemoryTransport(audio=True)
     with RTVIClient(transport=transport, mic=source, speaker=sink) as client:
-        frames = client.tracks().bot.audio.frames()
+        track = client.tracks().bot.audio
+        assert track is not None
+        frames = track.frames()
         assert source.wait(LIMIT)
         transport.receive_audio(b"\1\0" * 240, 24000)
         transport.receive_audio(b"\2\0\4\0" * 240, 24000, 2)
@@ -205,14 +208,18 @@ def test_video_both_ways():
     transport = Watched(video=True)
     with RTVIClient(transport=transport, cam=film, enable_mic=False) as client:
         assert not client.is_cam_enabled
-        seen = client.tracks().local.video.frames()
+        mine = client.tracks().local.video
+        assert mine is not None
+        seen = mine.frames()
         client.enable_cam(True)
         assert [next(seen).timestamp for _ in range(3)] == [1.0, 2.0, 3.0]
         with client.events(RTVIEvent.TRACK_STARTED, timeout=LIMIT) as events:
             transport.receive_video(image(7))
             started = next(iter(events)).data
         assert (started.participant.id, started.track.kind) == ("bot", "video")
-        shown = client.tracks().bot.video.frames()
+        bots = client.tracks().bot.video
+        assert bots is not None
+        shown = bots.frames()
         transport.receive_video(image(8))
         assert next(shown) == image(8)
         assert arrived.wait(LIMIT)

@@ -24,12 +24,13 @@ from rtvi_sync.errors import (
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
+from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket as module
 from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket import WebSocketTransport
+from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.forking import in_child
 from tests.support.loopback import LIMIT, Server, serving, trusting
 from tests.support.threads import running
@@ -40,6 +41,13 @@ from .test_websocket_frames import BINARY, CLOSE, TEXT, frame
 from .test_websocket_handshake import lines_of, upgrade
 
 READY = RTVIMessage("client-ready", {"version": "2.2.0"}, "ready")
+
+
+def text_in(payload: bytes) -> str:
+    """Return the text of a message of the client."""
+    sent = decode(payload)
+    assert isinstance(sent, MessageFrame)
+    return sent.data
 
 
 class BotServer(Server):
@@ -286,9 +294,7 @@ def test_messages_both_ways(server, opened):
     transport.send_message(RTVIMessage("client-message", {"t": "ü"}, "id-1"))
     opcode, payload = bot.receive()
     assert opcode == BINARY
-    sent = decode(payload)
-    assert isinstance(sent, MessageFrame)
-    assert '"id-1"' in sent.data
+    assert '"id-1"' in text_in(payload)
     bot.send(frame(BINARY, encode(MessageFrame(data='{"label": "rtvi-ai"}'))))
     session.wait(lambda: session.messages == ['{"label": "rtvi-ai"}'])
 
@@ -299,9 +305,7 @@ def test_the_ready_message(plain, opened):
     session = opened(transport)
     bot = plain.bot()
     transport.send_ready_message()
-    sent = decode(bot.receive()[1])
-    assert isinstance(sent, MessageFrame)
-    assert '"client-ready"' in sent.data
+    assert '"client-ready"' in text_in(bot.receive()[1])
     bot.send(frame(BINARY, encode(MessageFrame(data="heard"))))
     session.wait(lambda: session.messages == ["heard"])
 
@@ -378,7 +382,7 @@ def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch
     pcm = [bytes([n, 0]) * 160 for n in range(3)]
     audio = [AudioRawFrame(audio=samples, sample_rate=16_000) for samples in pcm]  # from the second on it is usual
     message = [MessageFrame(data=text) for text in ("first", "second", "third")]
-    together = [message[0], audio[0], message[1], audio[1], message[2], InterruptionFrame(), audio[2]]
+    together: list[Frame] = [message[0], audio[0], message[1], audio[1], message[2], InterruptionFrame(), audio[2]]
 
     plain.bot().send(b"".join(frame(BINARY, encode(each)) for each in together))
 
@@ -535,7 +539,6 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(plain, runtime, attemp
     """A connection that is there when the attempt is over, and disconnect() has been called, is not kept."""
     transport = WebSocketTransport(plain.url)
     Session(runtime).begin(transport)
-    open_websocket = module.open_websocket
 
     def open_and_abort(*args):
         opened = open_websocket(*args)

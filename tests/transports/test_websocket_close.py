@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports import websocket as module
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
@@ -24,7 +24,7 @@ from tests.support.loopback import trusting
 from tests.support.threads import running
 from tests.support.waiting import until
 
-from .test_websocket import BotServer, server  # noqa: F401 - a fixture
+from .test_websocket import BotServer, server, text_in  # noqa: F401 - a fixture
 from .test_websocket_connection import MB, Bot, tcp_pair
 from .test_websocket_frames import BINARY, CLOSE, PONG, frame
 
@@ -43,7 +43,7 @@ def connected(to: BotServer, **options):
     with running(client.connect) as connecting:
         bot = to.arrival()[1]
         bot.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        id_ = json.loads(decode(bot.receive()[1]).data)["id"]
+        id_ = json.loads(text_in(bot.receive()[1]))["id"]
         ready = {"label": "rtvi-ai", "type": "bot-ready", "id": id_, "data": {"version": "2.2.0"}}
         bot.send(frame(BINARY, encode(MessageFrame(data=json.dumps(ready)))))
         connecting.get()
@@ -62,7 +62,7 @@ def number_in(received: tuple[int, bytes]) -> int:
     """Return which of `send_all()`'s messages a frame is."""
     opcode, payload = received
     assert opcode == BINARY
-    return json.loads(decode(payload).data)["data"]["d"][0]
+    return json.loads(text_in(payload))["data"]["d"][0]
 
 
 def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  # noqa: F811
@@ -90,7 +90,12 @@ def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
     """A server that reads nothing ends the close after the timeout. The messages that it did not take are the error
     of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
     asked: list[BaseException] = []
-    policy = ReconnectPolicy(retry_on=lambda error: not asked.append(error))
+
+    def retry_on(error: BaseException) -> bool:
+        asked.append(error)
+        return True
+
+    policy = ReconnectPolicy(retry_on=retry_on)
     with connected(server, reconnect=policy) as (client, _, ends), caplog.at_level(logging.WARNING):
         send_all(client)
         client.disconnect()
@@ -106,7 +111,8 @@ def test_a_transport_that_says_what_was_lost(caplog):
     """A transport of the application's says so by raising `DisconnectedError`; another session can follow."""
     from tests.support.clients import memory_client
 
-    client, ends = memory_client(), []
+    client = memory_client()
+    ends: list[CloseInfo] = []
     client.on("disconnected", ends.append)
     transport = transport_of(client)
     close = transport.disconnect
@@ -134,7 +140,12 @@ def test_the_exit_leaves_less_time():
     client, times = memory_client(), []
     transport = transport_of(client)
     close = transport.disconnect
-    transport.disconnect = lambda: (times.append(transport.options.time_to_close()), close())
+
+    def disconnect() -> None:
+        times.append(transport.options.time_to_close())
+        close()
+
+    transport.disconnect = disconnect
     client.connect()
     client.disconnect()
     client.connect()

@@ -149,9 +149,27 @@ class Client:
 def on(io: IOThread, function):
     """What `function()` returns on the I/O thread, after all that was given to it before."""
     done, results = threading.Event(), []
-    io.call(lambda: (results.append(function()), done.set()))
+
+    def call() -> None:
+        results.append(function())
+        done.set()
+
+    io.call(call)
     assert done.wait(LIMIT)
     return results[0]
+
+
+def hold(io: IOThread) -> threading.Event:
+    """Block the I/O thread until the returned event is set."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        reached.set()
+        go_on.wait(LIMIT)
+
+    io.call(block)
+    assert reached.wait(LIMIT)
+    return go_on
 
 
 def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
@@ -163,7 +181,7 @@ def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
         return ours, theirs
     with running(lambda: serving().wrap_socket(theirs, server_side=True)) as handshake:
         ours = trusting().wrap_socket(ours, server_hostname="127.0.0.1")
-        return ours, handshake.get()  # type: ignore[return-value]
+        return ours, handshake.get()
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -270,9 +288,7 @@ def test_what_shares_a_record_with_the_handshake(link):
 def test_many_records_at_once(pair):
     """What arrives in one burst is read to its end, though the selector tells of it only once."""
     client, bot = pair
-    blocked_io, go_on = threading.Event(), threading.Event()
-    client.io.call(lambda: (blocked_io.set(), go_on.wait(LIMIT)))
-    assert blocked_io.wait(LIMIT)
+    go_on = hold(client.io)
     with running(lambda: bot.send(b"".join(frame(BINARY, bytes(n)) for n in range(2000)))):
         go_on.set()
         assert [len(payload) for _, payload in client.received(2000)] == list(range(2000))
@@ -841,9 +857,7 @@ def test_closing_from_a_callback_of_another(link):
     one, one_bot = link(on_message=close_the_other)
     two, two_bot = link(on_message=close_the_other)
     victims += [one, two]
-    reached, go_on = threading.Event(), threading.Event()
-    one.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
-    assert reached.wait(LIMIT)
+    go_on = hold(one.io)
     one_bot.send(frame(BINARY, b"x"))
     two_bot.send(frame(BINARY, b"x"))
     go_on.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -422,7 +423,7 @@ def test_keys_come_from_the_system(monkeypatch):
         blocks.append(random.Random(len(blocks)).randbytes(size))
         return blocks[-1]
 
-    monkeypatch.setattr(module.os, "urandom", urandom)
+    monkeypatch.setattr(os, "urandom", urandom)
     monkeypatch.setattr(module, "_keys", module._Keys())
     keys = [key_of(masked_frame(BINARY, b"")) for _ in range(600)]
     assert b"".join(keys) == b"".join(blocks)[:2400]

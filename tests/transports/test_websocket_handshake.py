@@ -524,7 +524,6 @@ def drip(peer):
 def test_a_slow_answer_is_abandoned(shake, attempt, phase, tls):
     """An abort frees the thread at once, and its reason is raised."""
     server = Server(phase, tls=serving() if tls else None)
-    server.reached = threading.Event()
     with server, running(lambda: shake(f"ws{'s' if tls else ''}://{server.authority}/")) as opening:
         assert server.reached.wait(LIMIT)
         attempt.abort()
@@ -580,7 +579,6 @@ def test_whoever_set_the_limit_says_what_happened():
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     server = Server(silent)
-    server.reached = threading.Event()
     with server:
         url = parse_url(f"ws://{server.authority}/", "ws")
         assert url is not None

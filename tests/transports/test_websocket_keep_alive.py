@@ -15,16 +15,16 @@ import pytest
 
 from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.loopback import LIMIT
 from tests.support.processes import python
 from tests.support.threads import running
 from tests.support.waiting import until
 
-from .test_websocket import BotServer
-from .test_websocket_connection import BINARY, Bot, Client, blocked, on
-from .test_websocket_frames import CLOSE, PING, PONG, frame
+from .test_websocket import BotServer, text_in
+from .test_websocket_connection import Bot, Client, blocked, hold, on
+from .test_websocket_frames import BINARY, CLOSE, PING, PONG, frame
 
 MB = 1024 * 1024
 
@@ -80,7 +80,12 @@ def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
     """The timeout of a ping that was answered wakes no thread."""
     looks: list[float] = []
     look = WebSocketConnection._check_silence
-    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
+
+    def counted(connection: WebSocketConnection) -> None:
+        looks.append(0)
+        look(connection)
+
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", counted)
     _, bot = link(ping_interval=0.6, ping_timeout=0.3)
     for _ in range(3):
         answer(bot)
@@ -156,7 +161,12 @@ def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
     """`ping_timeout=None` means no limit: a peer that has not answered for many intervals is heard when it speaks."""
     looks: list[float] = []
     look = WebSocketConnection._check_silence
-    monkeypatch.setattr(WebSocketConnection, "_check_silence", lambda self: (looks.append(0), look(self)))
+
+    def counted(connection: WebSocketConnection) -> None:
+        looks.append(0)
+        look(connection)
+
+    monkeypatch.setattr(WebSocketConnection, "_check_silence", counted)
     client, bot = link(ping_interval=0.02, ping_timeout=None)
     opcode, payload = bot.receive()
     assert opcode == PING
@@ -183,9 +193,7 @@ def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):
 @contextlib.contextmanager
 def held_up(client: Client):
     """Keep the I/O thread from everything, as a stopped process or a busy interpreter does."""
-    reached, go_on = threading.Event(), threading.Event()
-    client.io.call(lambda: (reached.set(), go_on.wait(LIMIT)))
-    assert reached.wait(LIMIT)
+    go_on = hold(client.io)
     try:
         yield
     finally:
@@ -268,8 +276,10 @@ STOPPED = """
 def test_a_process_that_was_stopped_goes_on():
     """A client process that is stopped while its ping is out, for longer than the timeout, keeps its session."""
     with BotServer() as server, python(STOPPED, server.url) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         _, bot = server.arrival()
-        ready = json.loads(decode(bot.receive()[1]).data)
+        ready = json.loads(text_in(bot.receive()[1]))
         bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
         opcode, payload = bot.receive()
         assert opcode == PING

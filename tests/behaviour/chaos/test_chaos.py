@@ -98,10 +98,14 @@ def endure(client: RTVIClient, threads: int) -> None:
     stop.set()
     for thread in crowd:
         assert thread.get() > 0
+
+    def at_rest() -> bool:
+        client.disconnect()
+        return not own_threads()
+
     with takes(10):
         client.disconnect()
-        # A handler of `disconnected` may connect again.
-        until(lambda: client.disconnect() or not own_threads())  # type: ignore[func-returns-value]
+        until(at_rest)  # a handler of `disconnected` may connect again
     assert client.state in (TransportState.DISCONNECTED, TransportState.ERROR)
 
 

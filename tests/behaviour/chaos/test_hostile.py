@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import CloseInfo, ConnectionTimeoutError, RTVIClient, RTVIEvent, WebSocketTransport, signals
-from rtvi_sync.client.options import snake_case
 from rtvi_sync.media import NullSink
+from rtvi_sync.protocol.validation import snake_case
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import memory_client, say, transport_of, websocket_client
 from tests.support.processes import python, rest_of

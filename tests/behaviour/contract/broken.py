@@ -117,6 +117,8 @@ class ConnectsOnce(MemoryTransport):
 
 
 class HoldsALockWhileItTells(LineTransport):
+    _sock: Any
+
     def initialize(self, options: Any, on_message: Any) -> None:
         def tell(message: Any) -> None:
             sock, self._sock = self._sock, None

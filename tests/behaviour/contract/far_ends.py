@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rtvi_sync import CloseInfo, MemoryTransport, RTVIMessage, WebSocketTransport
@@ -116,4 +116,8 @@ def lines(bot: Bot, hanging_port: int, kind: type[LineTransport] = LineTransport
         yield end
 
 
-FAR_ENDS = {"memory": memory, "websocket": websocket, "lines": lines}
+FAR_ENDS: dict[str, Callable[[Bot, int], AbstractContextManager[FarEnd]]] = {
+    "memory": memory,
+    "websocket": websocket,
+    "lines": lines,
+}

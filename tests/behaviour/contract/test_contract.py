@@ -28,7 +28,7 @@ class TestMemory(Ours):
     """`MemoryTransport`."""
 
     make = staticmethod(memory)
-    test_given_up_while_connect_waits = None  # its connect() never waits
+    test_given_up_while_connect_waits = None  # type: ignore[assignment]  # its connect() never waits
 
 
 class TestWebSocket(Ours):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ LIMIT = GUARD
 
 
 @contextmanager
-def connected(end: LineEnd, **options: float) -> Iterator[RTVIClient]:
+def connected(end: LineEnd, **options: Any) -> Iterator[RTVIClient]:
     client = RTVIClient(transport=end.transport, request_timeout=LIMIT, connect_timeout=LIMIT, **options)
     client.connect(end.auth_bundle)
     try:

@@ -116,14 +116,14 @@ class Situation:
 
     Attributes:
         name: of the test.
-        run: does it.
+        run: does it with a rig; the values of a loop are defaults of further parameters.
         error: class of the error.
         parts: what its text contains; names of the rig stand for what is known only when it runs.
         status: of the error.
     """
 
     name: str
-    run: Callable[[Rig], object]
+    run: Callable[..., object]
     error: type[Exception]
     parts: tuple[str, ...]
     status: int | None = None

@@ -329,4 +329,5 @@ def _measure(secure: bool) -> tuple[int, int, int, int]:
     scenario = Scenario(Moment("clean", lambda scenario: scenario.on("client-ready", count)), NOTHING, secure=secure)
     assert scenario.run() == "works"
     http = scenario.http.connections[0]
-    return http.received_bytes("to_server"), http.received_bytes("to_client"), *counts
+    to_server, to_client = counts
+    return http.received_bytes("to_server"), http.received_bytes("to_client"), to_server, to_client

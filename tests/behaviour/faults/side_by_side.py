@@ -63,8 +63,8 @@ def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
         wrong = "".join(traceback.format_exception(error)) if error is not None else _wrong_ending(scenario, ending)
         tally[str(scenario.moment), scenario.harm.name, ending, bool(wrong)] += 1
         if wrong:
-            secure = ", over TLS" if scenario.secure else ""
-            failures.append(f"{scenario.moment.name}, {scenario.harm}{secure}: {wrong}")
+            over_tls = ", over TLS" if scenario.secure else ""
+            failures.append(f"{scenario.moment.name}, {scenario.harm}{over_tls}: {wrong}")
     return failures, tally
 
 

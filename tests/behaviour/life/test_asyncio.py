@@ -131,8 +131,9 @@ def test_a_loop_that_runs_for_ever(bot: EmbeddedBot) -> None:
     loop = asyncio.new_event_loop()
     results: list[Any] = []
 
-    def cell(run: Callable[[], Any]) -> None:
+    def cell(run: Callable[[], Any], done: threading.Event) -> None:
         results.append(run())
+        done.set()
 
     client = websocket_client(bot)
     cells: list[Callable[[], Any]] = [
@@ -146,7 +147,7 @@ def test_a_loop_that_runs_for_ever(bot: EmbeddedBot) -> None:
     try:
         for run in cells:
             done = threading.Event()
-            loop.call_soon_threadsafe(lambda run=run, done=done: (cell(run), done.set()))
+            loop.call_soon_threadsafe(cell, run, done)
             assert done.wait(SOON)
     finally:
         loop.call_soon_threadsafe(loop.stop)

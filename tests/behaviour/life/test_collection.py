@@ -75,7 +75,7 @@ class TestCollection:
         """Handlers, callbacks and signals that close over the client do not keep it."""
 
         def build() -> RTVIClient:
-            client = memory_client(callbacks={"on_bot_ready": lambda: client.version})
+            client: RTVIClient = memory_client(callbacks={"on_bot_ready": lambda: client.version})
             client.on("server_message", lambda: client.send_text("x"))
             client.once("metrics", client.disconnect)
             stream = client.events("server_message")
@@ -196,11 +196,16 @@ class TestCollection:
 
         clients[0].on("server_message", drop)
         clients[0].connect()
+
+        def collected() -> bool:
+            collect()
+            return gone() is None
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             transport.receive(server_message("drop me"))
             until(lambda: not clients)
-            until(lambda: (collect(), gone() is None)[1])
+            until(collected)
             until(lambda: not threads_of_package())
 
     def test_collected_on_the_thread_that_reads_the_network(self) -> None:
@@ -211,12 +216,17 @@ class TestCollection:
             gone = weakref.ref(clients[0])
             clients[0].me = clients[0]  # type: ignore[attr-defined]
             done = threading.Event()
+
+            def command() -> None:
+                collect()
+                done.set()
+
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.disable()
                 try:
                     clients.clear()
-                    session_of(other).runtime.io.call(lambda: (collect(), done.set()))
+                    session_of(other).runtime.io.call(command)
                     assert done.wait(SOON)
                 finally:
                     gc.enable()

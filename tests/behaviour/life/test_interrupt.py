@@ -204,7 +204,7 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
         assert go_on.wait(SOON)
         return begin_session(*arguments, **keywords)
 
-    manager._begin_session = slowly  # type: ignore[method-assign]
+    manager._begin_session = slowly
     connecting = InThread(client.connect)
     assert entered.wait(SOON)
     disconnecting = InThread(client.disconnect)
@@ -214,7 +214,7 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     assert isinstance(connecting.error(), DisconnectedError)
     assert not manager._under_way
     assert client.state is TransportState.DISCONNECTED
-    manager._begin_session = begin_session  # type: ignore[method-assign]
+    manager._begin_session = begin_session
     with client:
         assert client.send_client_request("echo", 1) == 1
 

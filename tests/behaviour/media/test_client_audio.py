@@ -76,7 +76,8 @@ def test_mute(bot: EmbeddedBot) -> None:
     """A muted microphone sends no sound, and its source stands still until it is unmuted."""
     source = ToneSource(440, duration=0.3, sample_rate_hz=16000)
     client = client_of(bot, mic=source, enable_mic=False)
-    assert client.is_mic_enabled is False
+    enabled = client.is_mic_enabled
+    assert enabled is False
     with client:
         session = bot.wait_for_session()
         assert source.wait(0.4) is False
@@ -217,4 +218,5 @@ def test_what_a_slow_sink_cannot_take_in_time(bot: EmbeddedBot) -> None:
     assert sink.taken == [bytes([number]) * 960 for number in range(len(sink.taken))]
     assert sink.closed == 1
     assert loss.type is RTVIEvent.AUDIO_DROPPED
-    assert by_callback == by_signal == [loss.data] == [AudioDroppedData(seconds=pytest.approx(lost), sink=sink)]
+    about: Any = pytest.approx(lost)
+    assert by_callback == by_signal == [loss.data] == [AudioDroppedData(seconds=about, sink=sink)]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
-from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame
+from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame, VideoTrack
 from rtvi_sync.media.devices import opencv_backend
 from tests.media.test_video import screen, shade  # noqa: F401 - a fixture
 from tests.support.fake_camera import LIMIT, WEBCAM, FakeCameras, number_of, picture
@@ -53,6 +53,13 @@ def cameras(monkeypatch):
     return both
 
 
+def video_of(user: RTVIClient) -> VideoTrack:
+    """Return the track of the user's camera."""
+    track = user.tracks().local.video
+    assert track is not None
+    return track
+
+
 def client(transport: MemoryTransport, **options) -> RTVIClient:
     """Return a client that only sends and receives video."""
     return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), **options)
@@ -71,7 +78,7 @@ def test_a_camera_from_off_to_on_to_another(cameras):
             assert user.is_cam_enabled
             assert user.selected_cam == WEBCAM
             assert user.media_state.cam.state == "granted"
-            frames = user.tracks().local.video.frames()
+            frames = video_of(user).frames()
             webcam.pictures.put(picture(1))
             assert any(number_of(frame) == 1 for frame in frames)
             user.update_cam(OTHER.device_id)
@@ -87,7 +94,7 @@ def test_a_camera_from_off_to_on_to_another(cameras):
         user.enable_cam(False)
         other.wait_for("close", 1)
         assert other.opened == 0
-        assert not user.tracks().local.video.enabled
+        assert not video_of(user).enabled
 
 
 def test_a_camera_that_is_not_there(cameras):
@@ -95,7 +102,7 @@ def test_a_camera_that_is_not_there(cameras):
     transport = Screening()
     webcam = cameras[WEBCAM.device_id]
     with client(transport, enable_cam=True) as user:
-        frames = user.tracks().local.video.frames()
+        frames = video_of(user).frames()
         with pytest.raises(DeviceError, match="no camera 'Fake/None'") as caught:
             user.update_cam("Fake/None")
         assert caught.value.type == "not-found"
@@ -136,8 +143,9 @@ def test_a_film_in_place_of_a_camera(tmp_path):
     user = client(transport, enable_cam=True, cam=film)
     for _ in range(2):
         with user:
-            frames = user.tracks().local.video.frames()
-            assert user.tracks().local.video.label == "FileVideoSource"
+            track = video_of(user)
+            frames = track.frames()
+            assert track.label == "FileVideoSource"
             assert (next(frames).width, next(frames).height) == (64, 48)
             assert transport.camera.wait(LIMIT)
         transport.camera.clear()
@@ -154,8 +162,10 @@ def test_a_screen_is_shared(screen):  # noqa: F811
         user.enable_screen_share(True)
         assert user.is_sharing_screen
         started = next(events)
-        assert started.data.track is user.tracks().local.screen_video
-        frame = next(started.data.track.frames())
+        track = user.tracks().local.screen_video
+        assert track is not None
+        assert started.data.track is track
+        frame = next(track.frames())
         assert (frame.width, frame.height) == (320, 240)
         assert transport.screen.wait(LIMIT)
         user.enable_screen_share(False)

@@ -51,6 +51,8 @@ class TestCallsInsideHandlers:
         from rtvi_sync.media import NullSink, SilenceSource
         from rtvi_sync.testing import EmbeddedBot
 
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        client: RTVIClient
         with (
             EmbeddedBot() as bot,
             RTVIClient(
@@ -61,7 +63,6 @@ class TestCallsInsideHandlers:
                 connect_timeout=SOON,
             ) as client,
         ):
-            answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
             client.on("user_input", lambda: answers.put(client.send_client_request("ping", 8)))
             client.send_text("hello")
             assert answers.get(timeout=SOON) == 8

@@ -19,7 +19,8 @@ from tests.support.slowness import GUARD
 @pytest.fixture
 def connected() -> Iterator[tuple[RTVIClient, list[Any]]]:
     """A connected client, whose events stay queued until the test asks for them, and what was heard of them."""
-    client, heard = memory_client(events="manual"), []
+    client = memory_client(events="manual")
+    heard: list[Any] = []
     client.on("server_message", heard.append)
     with client:
         assert client.stats().events_queued == 0

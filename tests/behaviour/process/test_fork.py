@@ -162,7 +162,12 @@ class TestLiveSession:
         client = memory_client(silent_bot)
         connecting = InThread(client.connect)
         until(lambda: client.state is TransportState.CONNECTED)
-        in_child(lambda: (refused(client.connect), client.disconnect()))
+
+        def child() -> None:
+            refused(client.connect)
+            client.disconnect()
+
+        in_child(child)
         client.disconnect()
         connecting.error()
 
@@ -194,7 +199,13 @@ class TestUnconnectedClient:
         failed = memory_client(silent_bot, connect_timeout=0.05)
         with pytest.raises(TimeoutError):
             failed.connect()
-        in_child(lambda: (client.disconnect(), client.connect(), client.disconnect()))
+
+        def connect_again() -> None:
+            client.disconnect()
+            client.connect()
+            client.disconnect()
+
+        in_child(connect_again)
 
         def child() -> None:
             with pytest.raises(TimeoutError):

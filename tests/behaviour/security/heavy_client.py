@@ -18,7 +18,9 @@ for event in RTVIEvent:
     client.on(event, lambda data: repr(data)[:100])
 with client.events("server-message", timeout=120.0) as marks:
     client.connect()
-    frames = client.tracks().bot.audio.frames()
+    track = client.tracks().bot.audio
+    assert track is not None
+    frames = track.frames()
     for mark in marks:
         if mark.data == "mark":
             sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}\n")

@@ -150,7 +150,7 @@ def test_bandit_finds_something(tmp_path: Path) -> None:
     pytest.importorskip("bandit", reason="`run.py lint` installs it")
     bad = tmp_path / "bad.py"
     bad.write_text("import subprocess\nsubprocess.run(input(), shell=True)\n")
-    bandit = [sys.executable, "-m", "bandit", "-q", "-c", ROOT / "pyproject.toml", "-r"]
-    done = subprocess.run([*bandit, bad], capture_output=True, text=True, timeout=GUARD)
+    bandit = [sys.executable, "-m", "bandit", "-q", "-c", str(ROOT / "pyproject.toml"), "-r"]
+    done = subprocess.run([*bandit, str(bad)], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
     assert "B602" in done.stdout

@@ -34,7 +34,7 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.session.connect_request import Bundle
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
-from tests.support.loopback import Proxy, Server, serving, trusting
+from tests.support.loopback import Peer, Proxy, Server, serving, trusting
 from tests.support.slowness import GUARD
 
 SECRET = "canary5f3a"
@@ -217,16 +217,25 @@ def test_what_a_program_makes_clients_with(eyes: Eyes) -> None:
 
 ECHO = {"detail": [{"loc": ["body", "api_key"], "msg": "Bad key", "input": SECRET, "ctx": {"given": SECRET}}]}
 
+
+def speaking(text: str) -> Callable[[Peer], None]:
+    """Return a handler that reads a request and sends a text."""
+
+    def handle(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(text.encode())
+
+    return handle
+
+
 ANSWERS: dict[str, Callable[[], Server]] = {
     "unauthorized": lambda: Answering("401 Unauthorized", {"nothing": SECRET}),
     "a validation error that repeats the input": lambda: Answering("422 Unprocessable", ECHO),
     "not JSON": lambda: Answering("200 OK", f"<p>{SECRET}".encode()),
     "too much": lambda: Answering("200 OK", SECRET.encode() * 150_000),
     "compressed": lambda: Answering("200 OK", SECRET.encode(), "Content-Encoding: gzip"),
-    "no HTTP": lambda: Server(lambda peer: (peer.read_request(), peer.send(f"{SECRET}\r\n\r\n".encode()))),
-    "a broken header": lambda: Server(
-        lambda peer: (peer.read_request(), peer.send(f"HTTP/1.1 200 OK\r\nSet Cookie: {SECRET}\r\n\r\n".encode()))
-    ),
+    "no HTTP": lambda: Server(speaking(f"{SECRET}\r\n\r\n")),
+    "a broken header": lambda: Server(speaking(f"HTTP/1.1 200 OK\r\nSet Cookie: {SECRET}\r\n\r\n")),
     "nothing": lambda: Server(lambda peer: peer.read_request()),
     "a redirect elsewhere": lambda: Answering(
         "307 There", {}, f"Location: http://{LOGIN}@elsewhere.example/?token={SECRET}"
@@ -271,8 +280,12 @@ def test_a_server_that_cannot_be_reached(eyes: Eyes, kind: str, phase: str) -> N
         where = "127.0.0.1:9"
         if kind in ("certificate", "plain"):
             tls = serving("elsewhere.test") if kind == "certificate" else None
-            plain = Server(lambda peer: (peer.sock.recv(1), peer.answer("400 Bad", SECRET.encode())), tls=tls)
-            where = stack.enter_context(plain).authority
+
+            def answer(peer: Peer) -> None:
+                peer.sock.recv(1)
+                peer.answer("400 Bad", SECRET.encode())
+
+            where = stack.enter_context(Server(answer, tls=tls)).authority
         elif kind == "no such host":
             where = "no-such-name.invalid"
         elif kind == "no URL":

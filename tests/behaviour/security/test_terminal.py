@@ -22,7 +22,7 @@ from rtvi_sync.cli import CleanFormatter, main
 from rtvi_sync.cli.screen import PlainScreen
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.loopback import Server
+from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 
 # Clears the screen, sets the title of the window, rings, goes back to the beginning of the line, writes from right to
@@ -102,8 +102,12 @@ def test_what_an_endpoint_answers(answer: str, logged: Callable[[], list[str]]) 
 )
 def test_what_a_handshake_is_answered(answer: str, logged: Callable[[], list[str]]) -> None:
     """Nor has that of a WebSocket which does not come to be."""
-    server = Server(lambda peer: (peer.read_head(), peer.send(answer.encode("latin-1"))))
-    with server, pytest.raises(RTVIError) as caught:
+
+    def refuse(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(answer.encode("latin-1"))
+
+    with Server(refuse) as server, pytest.raises(RTVIError) as caught:
         client_of(WebSocketTransport(f"ws://{server.authority}/")).connect()
     assert str(caught.value).isprintable()
     assert all(map(harmless, logged()))

@@ -213,7 +213,12 @@ def test_the_environment_names_the_usual_authorities(
     monkeypatch.setenv(variable, str(place))
     asked: list[dict[str, object]] = []
     make = ssl.create_default_context
-    monkeypatch.setattr(ssl, "create_default_context", lambda **given: asked.append(given) or make(**given))
+
+    def record(**given: Any) -> ssl.SSLContext:
+        asked.append(given)
+        return make(**given)
+
+    monkeypatch.setattr(ssl, "create_default_context", record)
     context = default_context.__wrapped__()
     assert {name: value for name, value in asked[0].items() if value is not None} == {argument: str(place)}
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -254,7 +259,7 @@ def test_the_name_is_sent_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         transport = WebSocketTransport(f"wss://media.example:{port}")
         with quiet_client(transport, params={"base_url": base_url}, ssl_context=trusting()) as client:
             assert client.connected
-        outer.sni_callback = None  # type: ignore[assignment]  # now the server has no trusted certificate for any name
+        outer.sni_callback = None  # now the server has no trusted certificate for any name
         with pytest.raises(TransportStartError, match=r"not valid for 'media\.example'"):
             quiet_client(WebSocketTransport(f"wss://media.example:{port}"), ssl_context=trusting()).connect()
     assert asked == ["api.example", "media.example"]

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -45,10 +46,14 @@ def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
         for number, seconds in enumerate(range(20, 3600, 20))
     ]
     live = attrs.evolve(quiet[90], moment="live", rss_bytes=90_000_000, fds=50, sockets=40, threads=30, gc_objects=0)
-    grown = [
-        attrs.evolve(s, **{name: int(getattr(s, name) + more(s.seconds / 3600)) for name, more in changes.items()})
-        for s in quiet
-    ]
+
+    def grow(sample: Sample) -> Sample:
+        more: dict[str, Any] = {
+            name: int(getattr(sample, name) + change(sample.seconds / 3600)) for name, change in changes.items()
+        }
+        return attrs.evolve(sample, **more)
+
+    grown = [grow(sample) for sample in quiet]
     return sorted([*grown, live], key=lambda sample: sample.seconds)
 
 
@@ -112,13 +117,15 @@ def test_nothing_measured_is_not_good() -> None:
 def test_errors_of_the_package_are_counted_and_others_blamed() -> None:
     """An exported error with a text is counted; any other is a violation."""
     ledger = Ledger()
-    with ledger.call("send_text", 1.0):
-        raise BotNotReadyError("call connect() first")
+
+    def fail(error: Exception) -> None:
+        with ledger.call("send_text", 1.0):
+            raise error
+
+    fail(BotNotReadyError("call connect() first"))
     assert (ledger.wrong, ledger.errors.total(), ledger.calls.total()) == ([], 1, 1)
-    with ledger.call("send_text", 1.0):
-        raise BotNotReadyError("")
-    with ledger.call("send_text", 1.0):
-        raise OSError("bad descriptor")
+    fail(BotNotReadyError(""))
+    fail(OSError("bad descriptor"))
     assert ["has no text" in ledger.wrong[0], "bad descriptor" in ledger.wrong[1]] == [True, True]
 
 

@@ -6,6 +6,7 @@ import math
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,11 @@ class AsyncSink:
     def drop(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+def _method(name: str, targets: Targets) -> Callable[..., object]:
+    method: Callable[..., object] = getattr(targets.client(), name)
+    return method
 
 
 def _set_params(targets: Targets) -> Callable[..., None]:
@@ -332,7 +338,7 @@ TABLE: dict[str, Call] = {
     ),
     **{
         f"RTVIClient.{name}": call(
-            lambda targets, name=name: getattr(targets.client(), name),  # type: ignore[misc]
+            partial(_method, name),
             {"endpoint": "http://bot.example/start"},
             endpoint=NOT_REQUEST,
             request_data=(*NOT_MAPPING, {5: "value"}),

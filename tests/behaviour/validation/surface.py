@@ -55,9 +55,10 @@ def _public(module: ModuleType) -> list[object]:
 
 
 def _of_class(cls: type, seen: set[object]) -> Iterator[str]:
-    if cls not in seen and cls.__init__ is not object.__init__ and "no_init_or_replace" not in cls.__init__.__name__:
+    constructor = cls.__init__  # type: ignore[misc]  # mypy takes the class for an instance
+    if cls not in seen and constructor is not object.__init__ and "no_init_or_replace" not in constructor.__name__:
         seen.add(cls)
-        yield from _of(cls.__name__, cls.__init__, set(), skip=1)
+        yield from _of(cls.__name__, constructor, set(), skip=1)
     for name in dir(cls):
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if name.startswith("_") or not owner.__module__.startswith("rtvi_sync"):

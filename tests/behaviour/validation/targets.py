@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, RTVIError
@@ -19,13 +19,18 @@ from rtvi_sync.testing.fault_injection.fault_connection import TargetAddress
 from rtvi_sync.testing.faults import Reset
 
 
+def perform(change: Callable[[], object]) -> None:
+    """Make a change at once, as the thread of a proxy does."""
+    change()
+
+
 class NoLink:
     """The connection of a session that has none."""
 
     path = "/"
     headers: Mapping[str, str] = {}
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | str) -> None:
         raise DisconnectedError("there is no connection")
 
     def receive(self, timeout: float | None) -> bytes | str:
@@ -75,14 +80,14 @@ class Targets(ExitStack):
         return FaultProxy("127.0.0.1", 9)
 
     def injection(self) -> Injection:
-        return Injection(Reset(), (), lambda change: change())
+        return Injection(Reset(), (), perform)
 
     def connection(self) -> ProxyConnection:
         client, _ = pair = socket.socketpair()
         server = self.enter_context(socket.create_server(("127.0.0.1", 0)))
         selector = self.enter_context(selectors.DefaultSelector())
         address = TargetAddress(socket.AF_INET, server.getsockname())
-        connection = ProxyConnection(client, address, selector, lambda change: change())
+        connection = ProxyConnection(client, address, selector, perform)
         self.callback(connection.close)
         for end in pair:
             self.enter_context(end)

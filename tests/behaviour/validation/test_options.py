@@ -107,7 +107,7 @@ def test_wrong_values_are_refused_where_they_are_given(name: str, targets: Targe
         named = parameter
         if inspect.signature(function).parameters[parameter].kind is inspect.Parameter.VAR_KEYWORD:
             named = next(iter(wrong))
-        _refused(lambda wrong=wrong: _call(function, {**row.valid, parameter: wrong}), named)
+        _refused(functools.partial(_call, function, {**row.valid, parameter: wrong}), named)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -133,7 +133,7 @@ def test_assignments_are_validated(name: str) -> None:
     made = row.function(Targets())()
     before = getattr(made, option)
     for wrong in row.wrong[option]:
-        _refused(lambda wrong=wrong: setattr(made, option, wrong), option)
+        _refused(functools.partial(setattr, made, option, wrong), option)
         assert getattr(made, option) is before
 
 
@@ -143,16 +143,17 @@ def test_an_option_is_named_as_it_was_given(client: type[RTVIClient], option: st
     """The client takes its options as keywords or in a mapping, in two spellings; an error has the one in use."""
     camel = re.sub(r"_(\w)", lambda match: match[1].upper(), option)
     for wrong in ROWS["RTVIClientOptions"].wrong[option]:
-        _refused(lambda wrong=wrong: client(**{option: wrong}), option)
-        _refused(lambda wrong=wrong: client({option: wrong}), option)
-        _refused(lambda wrong=wrong: client({camel: wrong}), camel)
+        _refused(functools.partial(client, **{option: wrong}), option)
+        _refused(functools.partial(client, {option: wrong}), option)
+        _refused(functools.partial(client, {camel: wrong}), camel)
 
 
 def test_options_in_nested_mappings() -> None:
     """Parameters, endpoints, requests and callbacks given as mappings are named by their keys."""
     assert "baseUrl must be" in _refused(lambda: RTVIClient(params={"baseUrl": 5}), "baseUrl")
     assert "connect must be" in _refused(lambda: RTVIClient(params={"endpoints": {"connect": 5}}), "connect")
-    _refused(lambda: RTVIClient(callbacks={"onBotReady": "greet"}), "callbacks")
+    greet: Any = "greet"
+    _refused(lambda: RTVIClient(callbacks={"onBotReady": greet}), "callbacks")
     _refused(lambda: RTVIClient(callbacks={"on_bot_ready": lambda one, two: None}), "on_bot_ready")
     client = RTVIClient()
     _refused(lambda: client.start_bot({"endpoint": "http://bot.example", "requestData": 5}), "requestData")
@@ -167,22 +168,27 @@ def test_a_time_limit_in_the_place_of_a_condition() -> None:
         RTVIClient().wait_for("bot_ready", 5)  # type: ignore[arg-type]
 
 
+def wrong(value: object) -> Any:
+    """Return a value for an option of another type."""
+    return value
+
+
 @pytest.mark.parametrize(
     "give",
     [
-        lambda secret: WebSocketTransport(token=[secret]),
-        lambda secret: WebSocketTransport(headers={"Authorization": [secret]}),
-        lambda secret: WebSocketTransport(headers=[secret]),
-        lambda secret: RTVIClient(proxy=[f"http://user:{secret}@proxy.example"]),
+        lambda secret: WebSocketTransport(token=wrong([secret])),
+        lambda secret: WebSocketTransport(headers={"Authorization": wrong([secret])}),
+        lambda secret: WebSocketTransport(headers=wrong([secret])),
+        lambda secret: RTVIClient(proxy=wrong([f"http://user:{secret}@proxy.example"])),
         lambda secret: RTVIClientParams(headers={"Authorization": secret.encode()}),
-        lambda secret: RTVIClientParams(request_data=[secret]),
-        lambda secret: RTVIClientParams(base_url=[f"http://user:{secret}@bot.example"]),
+        lambda secret: RTVIClientParams(request_data=wrong([secret])),
+        lambda secret: RTVIClientParams(base_url=wrong([f"http://user:{secret}@bot.example"])),
         lambda secret: RTVIClientParams(services={"llm": [secret]}),
-        lambda secret: RTVIClientOptions(params=[secret]),
-        lambda secret: APIRequest(endpoint=f"http://{secret}".encode()),
-        lambda secret: RTVIClient().start_bot("http://bot.example", headers={"X-Key": [secret]}),
+        lambda secret: RTVIClientOptions(params=wrong([secret])),
+        lambda secret: APIRequest(endpoint=wrong(f"http://{secret}".encode())),
+        lambda secret: RTVIClient().start_bot("http://bot.example", headers={"X-Key": wrong([secret])}),
         lambda secret: RTVIClient().start_bot("http://bot.example", request_data=secret),
-        lambda secret: EmbeddedBot(headers={"Authorization": [secret]}),
+        lambda secret: EmbeddedBot(headers={"Authorization": wrong([secret])}),
     ],
 )
 def test_no_secret_is_shown(give: Callable[[str], object]) -> None:

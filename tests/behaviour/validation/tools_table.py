@@ -55,6 +55,7 @@ NOT_TEXTS = (5, {"a": "b"}, [5], ["text", None], b"text")
 NOT_FAULT = (5, None, "reset", faults.Reset)
 NOT_DIRECTION = (5, "client", ["to_client"])
 NOT_SIZE = (*NOT_INTEGER, 0, -1)
+BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 
 BOT = construct(
     EmbeddedBot,
@@ -268,9 +269,9 @@ TABLE: dict[str, Call] = {
         max_streams=NOT_COUNT,
         max_events=NOT_COUNT,
     ),
-    "RTVIBlueprint.close": construct(RTVIBlueprint(print).close, timeout=(*NOT_WAIT, None)),
+    "RTVIBlueprint.close": construct(BLUEPRINT.close, timeout=(*NOT_WAIT, None)),
     "RTVIBlueprint.end_streams_on": construct(
-        RTVIBlueprint(print).end_streams_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)
+        BLUEPRINT.end_streams_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)
     ),
     "Conversation": construct(
         Conversation, {"client": RTVIClient()}, client=(5, None, RTVIClient), keep=(*NOT_SECONDS, None)

@@ -26,7 +26,7 @@ KINDS = [
     for worker in ("sync", "gthread", "gevent")
     for preload in (False, True)
 ]
-PRELOADED = [kind for kind in KINDS if kind.values[0][1]]
+PRELOADED = [kind for kind in KINDS if str(kind.id).endswith("-preload")]
 
 Sessions = Callable[[], list[BotSession]]
 

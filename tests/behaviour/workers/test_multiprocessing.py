@@ -65,7 +65,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
     told = json.loads(program.stdout)
     parent, answer = told["parent"]
     assert answer == "d"
-    of_children = {}
+    of_children: dict[str, list[Any]] = {}
     for child in told["children"]:
         assert child["pid"] != parent
         of_children.setdefault(child["view"], []).append(child["answer"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -91,8 +92,13 @@ def test_short_calls_and_a_suspended_process_are_no_hang(rig: Rig) -> None:
     """Each call is timed by itself, and a gap between two checks is the process's own."""
     rig.device._on_opened(INFO)
     for step in range(8):
-        rig.device._call_library(lambda step=step: rig.device.check(100.0 + step * HANGS_AFTER / 2))  # type: ignore[misc]
-    rig.device._call_library(lambda: [rig.device.check(now) for now in (200.0, 260.0)])
+        rig.device._call_library(functools.partial(rig.device.check, 100.0 + step * HANGS_AFTER / 2))
+
+    def check_twice() -> None:
+        rig.device.check(200.0)
+        rig.device.check(260.0)
+
+    rig.device._call_library(check_twice)
     assert rig.told == ["opened Desk"]
 
 

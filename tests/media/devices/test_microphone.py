@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -26,6 +27,8 @@ GONE = DeviceError("It is gone", devices=("mic",), type="not-found")
 class Rig:
     """One microphone on a machine in manual time, with all its calls of `report` and `opened`."""
 
+    mic: DeviceMic  # only after `make()`
+
     def __init__(self, *, enabled: bool = True, device_id: str | None = None) -> None:
         self.world = World()
         self.audio = FakeAudio(self.world)
@@ -37,7 +40,6 @@ class Rig:
         self.errors: list[DeviceError] = []
         self.sending = lambda: None
         self.timer = TimerThread()  # never started
-        self.mic: DeviceMic | None = None
 
     def make(self) -> Rig:
         self.mic = DeviceMic(
@@ -82,6 +84,11 @@ class Rig:
     def pcm(self) -> list[bytes]:
         return [pcm for pcm, _, _ in self.sent]
 
+    def repair(self) -> None:
+        """Let the device open and work."""
+        self.audio.open_error = None
+        self.audio.fail(None)
+
     def halt(self) -> None:
         """Halt the microphone and let its thread end, after the period that it is reading."""
         self.mic.halt()
@@ -90,7 +97,7 @@ class Rig:
 
     def end(self) -> None:
         self.audio.hangs = False
-        if self.mic is not None:
+        if hasattr(self, "mic"):
             self.halt()
         assert self.audio.open == []
         assert self.audio.most_open <= 1
@@ -345,7 +352,12 @@ def test_a_slow_device_is_waited_for(rig):
     mic.audio.open_takes = 3.0
     mic.make().watch(2.0)
     outcome: list[str] = []
-    thread = threading.Thread(target=lambda: (mic.mic.wait_opened(Deadline(LIMIT)), outcome.append("opened")))
+
+    def wait() -> None:
+        mic.mic.wait_opened(Deadline(LIMIT))
+        outcome.append("opened")
+
+    thread = threading.Thread(target=wait)
     thread.start()
     assert outcome == []
     mic.watch(1.0)
@@ -848,12 +860,12 @@ def test_failures_are_waited_out_on_the_real_clock(rig, monkeypatch):
 
 # -- anything in any order -------------------------------------------------------------------------------------------
 
-ACTIONS = {
+ACTIONS: dict[str, Callable[[Rig], object]] = {
     "mute": lambda rig: rig.enable(False),
     "unmute": lambda rig: rig.enable(True),
     "fail": lambda rig: rig.audio.fail(GONE),
     "gone": lambda rig: setattr(rig.audio, "open_error", GONE),
-    "repair": lambda rig: (setattr(rig.audio, "open_error", None), rig.audio.fail(None)),
+    "repair": lambda rig: rig.repair(),
     "hang": lambda rig: setattr(rig.audio, "hangs", True),
     "wake": lambda rig: setattr(rig.audio, "hangs", False),
     "start": lambda rig: rig.mic.start(rig.timer, rig.send),

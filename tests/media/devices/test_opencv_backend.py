@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_why_a_camera_does_not_open(machine, monkeypatch, number, type_, advice)
 def test_on_other_platforms_the_reason_is_unknown(machine, monkeypatch, platform, advice):
     """The error lists the likely reasons."""
     machine("a")
-    cv2 = sys.modules["cv2"]
+    cv2: Any = sys.modules["cv2"]
     cv2.CAP_AVFOUNDATION = cv2.CAP_DSHOW = V4L2
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(FakeCapture, "opens", False)

@@ -27,6 +27,8 @@ _PERIOD = 30011  # prime, so that a sample is not confused with an earlier one o
 class Rig:
     """One speaker on a machine in manual time, a bot whose samples count up, and the calls of `report` and `opened`."""
 
+    speaker: DeviceSpeaker  # only after `make()`
+
     def __init__(self, *, device_id: str | None = None) -> None:
         self.world = World()
         self.speakers = FakeSpeakers(self.world)
@@ -35,7 +37,6 @@ class Rig:
         self.statuses: list[str] = []
         self.errors: list[DeviceError] = []
         self.numbers = itertools.count()
-        self.speaker: DeviceSpeaker | None = None
 
     def make(self) -> Rig:
         self.speaker = DeviceSpeaker(
@@ -123,7 +124,7 @@ def rig():
     rig = Rig()
     yield rig
     rig.speakers.hang(False)
-    if rig.speaker is not None:
+    if hasattr(rig, "speaker"):
         rig.end(200.0)
 
 
@@ -669,6 +670,7 @@ def test_audio_not_played_at_the_deadline_is_cut_off(rig):
     """join() returns at its deadline though a minute is queued, and the device is closed then."""
     rig.begin()
     rig.say(60 * RATE)
+    rig.world.advance(0.5)
     rig.speaker.halt()
     given_up: list[object] = []
     joining = threading.Thread(target=lambda: given_up.append(rig.speaker.join(Deadline(0.4))))

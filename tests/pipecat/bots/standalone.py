@@ -63,7 +63,7 @@ def serve_on_listener(handler: Any, _host: str, _port: int, **options: Any) -> A
 
 async def main() -> None:
     host = StandaloneHost()
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]  # since Python 3.11
         group.create_task(host.serve_clients())
         await host.serve()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -97,7 +98,7 @@ def show_everything(server: BotServer, version: str) -> list[Event]:
             watch.until(scene.last, scene.where)
         for level in LEVELS[version]:
             type_in(f'call {level} {{"level": "{level}"}}')
-            watch.until(RTVIEvent.BOT_TRANSCRIPT, lambda data, level=level: f'"{level}"' in data.text)
+            watch.until(RTVIEvent.BOT_TRANSCRIPT, partial(lambda quoted, data: quoted in data.text, f'"{level}"'))
         type_in('call old_client_tool {"q": 1}')
         watch.until(RTVIEvent.LLM_FUNCTION_CALL)
         if version != "1.14.0":

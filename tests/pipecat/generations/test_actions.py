@@ -18,7 +18,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from tests.pipecat.clients import Watch, as_list, client_of
+from tests.pipecat.clients import Watch, as_list, client_of, message_of
 from tests.pipecat.conftest import BotServer
 from tests.support.slowness import GUARD, takes
 
@@ -48,7 +48,7 @@ def test_action(client: RTVIClient) -> None:
         answer = client.action(action("bot:add", a=1, b=2))
         assert (answer.label, answer.type, answer.data) == ("rtvi-ai", "action-response", {"result": 3})
         event = next(events)
-    assert (event.data.result, event.message.id) == (3, answer.id)
+    assert (event.data.result, message_of(event).id) == (3, answer.id)
     arguments = [ActionArgument("a", 1), ActionArgument("b", 0.5)]
     assert client.action(RTVIActionRequestData("bot", "add", arguments)).data == {"result": 1.5}
 
@@ -112,7 +112,7 @@ def test_actions_wait_for_each_other(client: RTVIClient) -> None:
     with client.events(RTVIEvent.ACTION_RESPONSE, RTVIEvent.CONFIG, timeout=GUARD) as events:
         for message in (slow, quick, config):
             client.send_message(message)
-        answered = [next(events).message.id for _ in range(3)]
+        answered = [message_of(next(events)).id for _ in range(3)]
     assert answered == [config.id, slow.id, quick.id]
 
 
@@ -150,7 +150,7 @@ def test_single_turn(pipecat_configured_0_3: BotServer) -> None:
     assert "".join(tokens) == "You said: Hello over HTTP."
     assert watch.data(RTVIEvent.USER_LLM_TEXT)[0].text == "Hello over HTTP"
     # The server's own way to end a turn is an action too, with an id of no request.
-    ids = [event.message.id for event in watch.seen if event.type is RTVIEvent.ACTION_RESPONSE]
+    ids = [message_of(event).id for event in watch.seen if event.type is RTVIEvent.ACTION_RESPONSE]
     assert len(ids) == 2
     assert ids[1] == "END"
 

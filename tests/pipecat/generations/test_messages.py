@@ -40,6 +40,7 @@ from rtvi_sync.messages import (
     UIJobUpdateEnvelope,
 )
 from rtvi_sync.protocol.dialects import INBOUND, MessageSpec
+from tests.pipecat.clients import message_of
 from tests.pipecat.conftest import Shared
 
 from .showing import KINDS, show_everything
@@ -93,7 +94,7 @@ def test_every_message(version: str, shown: Callable[[str], list[Event]], show_t
     events = [event for event in shown(version) if event.message is not None]
     table: Counter[Any] = Counter()
     for type_, spec in INBOUND.items():
-        of_type = [event for event in events if event.message.type == type_]
+        of_type = [event for event in events if message_of(event).type == type_]
         state = "seen" if of_type else "no" if (type_, version) in UNSENT else "-"
         table[type_, version, state] += 1
         for event in of_type:
@@ -266,9 +267,11 @@ def test_spoken_progress(shown: Callable[[str], list[Event]]) -> None:
     assert [output.spoken_status for output in spoken] == ["in-progress", "new", *["in-progress"] * 2, "completed"]
     assert len({output.segment_id for output in spoken}) == 1
     assert {output.output_type for output in spoken} == {"sentence"}
-    words = [output.spoken_progress.accumulated_text for output in spoken if output.spoken_status != "new"]
+    progress = [output.spoken_progress for output in spoken if output.spoken_status != "new"]
+    words = [step.accumulated_text for step in progress if step is not None]
     assert words == ["You", "You said:", "You said: hello", "You said: hello bot."]
-    assert spoken[-1].spoken_progress.remaining_text == ""
+    assert progress[-1] is not None
+    assert progress[-1].remaining_text == ""
     assert (outputs[-1].text, outputs[-1].will_be_spoken) == ("You said: Stop.", False)
     assert (outputs[-1].spoken_status, outputs[-1].spoken_progress) == ("new", None)
 

@@ -26,7 +26,7 @@ def with_hints(
     raise NotImplementedError
 
 
-def with_defaults(flag=True, count=1, text="", parts=(), table={}, unknown=None, *more, **rest):  # type: ignore[no-untyped-def] # noqa: B006
+def with_defaults(flag=True, count=1, text="", parts=(), table={}, unknown=None, *more, **rest):  # noqa: B006
     raise NotImplementedError
 
 

@@ -53,7 +53,7 @@ def test_actions_are_described_from_their_signatures(talk: Talk) -> None:
         (add, {}, ("error-response", {"error": "missing a required argument: 'a'"})),
         (add, {"a": 1, "c": 1}, ("error-response", {"error": "got an unexpected keyword argument 'c'"})),
         (add, {"a": "1"}, ("error-response", {"error": 'can only concatenate str (not "int") to str'})),
-        (lambda: {}[0], {}, ("error-response", {"error": "0"})),
+        (lambda: {1: 1}[0], {}, ("error-response", {"error": "0"})),
         (lambda: next(iter(())), {}, ("error-response", {"error": "StopIteration"})),
         (lambda: {1, 2}, {}, ("error-response", {"error": "Object of type set is not JSON serializable"})),
     ],
@@ -129,7 +129,7 @@ def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
     assert running == ["first", "second"]
 
 
-@pytest.mark.parametrize("function", [lambda: None, lambda: {}[0]])
+@pytest.mark.parametrize("function", [lambda: None, lambda: {1: 1}[0]])
 def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]) -> None:
     """As with real bots, an action that fails is never answered, nor is any later one; the session stays open."""
     with EmbeddedBot(version="0.3.0", actions={"my:own": function, "my:good": add}, quirks=True) as bot:

@@ -12,7 +12,7 @@ from rtvi_sync.testing import EmbeddedBot
 from .bot_client import Client, Talk, names
 from .test_http_endpoint import ask
 
-CONFIG = [
+CONFIG: list[dict[str, Any]] = [
     {"service": "vad", "options": [{"name": "params", "value": {"stop_secs": 0.3}}]},
     {"service": "tts", "options": [{"name": "voice", "value": "tone"}, {"name": "speed", "value": 1.5}]},
     {"service": "llm", "options": [{"name": "messages", "value": []}, {"name": "run_on_config", "value": False}]},
@@ -33,7 +33,7 @@ def changed(service: str, name: str, value: Any) -> list[dict[str, Any]]:
             "service": entry["service"],
             "options": [
                 {**option, "value": value} if (entry["service"], option["name"]) == (service, name) else option
-                for option in entry["options"]  # type: ignore[attr-defined]
+                for option in entry["options"]
             ],
         }
         for entry in CONFIG

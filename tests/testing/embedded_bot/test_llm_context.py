@@ -31,7 +31,7 @@ def test_the_context_of_a_session(talk: Talk) -> None:
 
 def test_a_run_that_fails_is_an_error(talk: Talk) -> None:
     """The action is answered before the language model fails; the error is general, and later actions are answered."""
-    with EmbeddedBot(version="0.3.0", replies=lambda text: {}[text]) as bot:  # type: ignore[call-overload]
+    with EmbeddedBot(version="0.3.0", replies=lambda text: {"known": ""}[text]) as bot:
         client = talk(bot)
         client.act("llm:run")
         items = client.until("error")

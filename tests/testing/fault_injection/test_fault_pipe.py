@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -279,8 +281,7 @@ def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | 
         elif isinstance(step, tuple):
             injected = Injected(step[0])
             all_injected.append(injected)
-            # type: ignore[misc]
-            pipe.add_trigger(pipe.received + step[1], lambda now, injected=injected: pipe.strike(injected, now), now)
+            pipe.add_trigger(pipe.received + step[1], partial(pipe.strike, injected), now)
         elif isinstance(step, float):
             now += step
         else:
