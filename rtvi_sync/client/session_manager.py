@@ -118,9 +118,15 @@ class SessionManager:
 
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
+        deadline = Deadline(self._limit_of(start))
+        if self._reconnector is None:
+            return self._connect(given, start, deadline)
+        return self._reconnector.connect(lambda: self._connect(given, start, deadline), deadline)
+
+    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline) -> BotReadyData:
         self._check_process()
         before = self._session
-        attempt = self._attempt(given, start)
+        attempt = self._attempt(given, start, deadline)
 
         def begin_and_run() -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(attempt.deadline))
@@ -173,16 +179,20 @@ class SessionManager:
 
     def reconnect(self, stopped: Latch) -> Session:
         """Connect as the application did last, with a new request. See `Sessions`."""
-        attempt = self._attempt(*self._last_start)
+        given, start = self._last_start
+        attempt = self._attempt(given, start, Deadline(self._limit_of(start)))
         session = attempt.begin(lambda: self._begin_session(attempt.deadline, is_replacement=True))
         if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
 
-    def _attempt(self, given: Any, start: APIRequest | None) -> ConnectAttempt:
-        request, deadline = self._request(given=given, start=start), Deadline(self._limit_of(start))
-        return ConnectAttempt(request, deadline, self._options.request_timeout)
+    def _attempt(self, given: Any, start: APIRequest | None, deadline: Deadline) -> ConnectAttempt:
+        policy = self._options.reconnect
+        limit = policy.attempt_timeout if policy is not None else None
+        if limit is not None and deadline.at_most(limit) == limit:
+            deadline = Deadline(limit)
+        return ConnectAttempt(self._request(given=given, start=start), deadline, self._options.request_timeout)
 
     def announce(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -265,6 +275,8 @@ class SessionManager:
 
     def disconnect(self) -> None:
         """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
+        if self._reconnector is not None:
+            self._reconnector.stop_connect()
         session = self._session
         if session is not None and session.in_other_process:
             return
@@ -301,6 +313,10 @@ class SessionManager:
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
+
+    def dismiss_bot(self) -> None:
+        """Let the end of the session be no loss: the application requests the bot to leave."""
+        self.session().ending.bot_dismissed = True
 
     def close(self) -> None:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
