@@ -78,7 +78,7 @@ usage: python3 run.py COMMAND ...
 Every command first sets up what it needs, in .venv/ and .cache/ of this folder."""
 
 # Names of tables in pyproject.toml, which alone lists packages.
-DEMO_PARTS = ("testing", "cli")
+DEMO_PARTS = ("cli",)
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # samples that need more than the others
 SOAK_PARTS = (*DEMO_PARTS, "soak")

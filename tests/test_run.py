@@ -38,8 +38,7 @@ PYPROJECT = """
 name = "rtvi_sync"
 dependencies = ["throwaway>=1"]
 [project.optional-dependencies]
-testing = ["throwaway-testing"]
-cli = []
+cli = ["throwaway-testing"]
 resample = []
 screen = []
 speed = []

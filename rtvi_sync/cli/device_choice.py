@@ -8,33 +8,34 @@ from pathlib import Path
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, WavSink, WavSource
 
+DEFAULT = "default"
 NONE = "none"
 
 
-def select_mic(wanted: str | None) -> str | AudioSource | None:
+def select_mic(wanted: str) -> str | AudioSource | None:
     """Return what a client takes as its microphone.
 
     Args:
-        wanted: an id, a part of an id or of a name, or a WAV file; None or "none": the system's default, which is not
-            opened here.
+        wanted: an id, a part of an id or of a name, or a WAV file; "default": the system's; "none": the same, which the
+            client leaves closed while it is muted.
 
     Raises:
         RTVIError: No microphone or several match, or the file cannot be read.
     """
-    if wanted is None or wanted == NONE:
+    if wanted in (DEFAULT, NONE):
         return None
     if _is_file(wanted):
         return WavSource(wanted)
     return _find_device("microphone", wanted, RTVIClient().get_all_mics)
 
 
-def select_speaker(wanted: str | None) -> str | AudioSink | None:
+def select_speaker(wanted: str) -> str | AudioSink | None:
     """Return what a client takes as its speaker, as `select_mic()` does, but "none" is silence.
 
     Raises:
         RTVIError: No speaker or several match, or the file cannot be written.
     """
-    if wanted is None:
+    if wanted == DEFAULT:
         return None
     if wanted == NONE:
         return NullSink()

@@ -1,8 +1,9 @@
 """Talk to a bot, hands-free: by microphone and speaker, with transcript and meters; or type.
 
 On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin; each is sent after
-the bot has answered the one before, and the conversation ends after the last answer. Ctrl-C ends the conversation at
-any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the process.
+the bot has answered the one before, and the conversation ends after the last answer; only devices that --mic and
+--speaker name are used. Ctrl-C ends the conversation at any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end
+the session first, then the process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .arguments import header, limit, url
 from .bot_address import URL_HELP
 from .console import Console, LineConsole
 from .console_choice import console_for
-from .device_choice import NONE, select_mic, select_speaker
+from .device_choice import DEFAULT, NONE, select_mic, select_speaker
 from .log_filter import suppress_device_logs
 from .recording_file import save_recording, writable_path
 from .screen import PlainScreen
@@ -42,12 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mic",
         metavar="MIC",
         help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; a WAV file, which is "
-        f"played instead; or {NONE!r}, to start muted. Default: the system's default device",
+        f"played instead; {DEFAULT!r}, for the system's default, as on a terminal without this option; or {NONE!r}, to "
+        "start muted, as elsewhere",
     )
     parser.add_argument(
         "--speaker",
         metavar="SPEAKER",
-        help=f"a speaker, by id or name; a WAV file, which is written instead; or {NONE!r}, for no output",
+        help=f"a speaker, by id or name; a WAV file, which is written instead; {DEFAULT!r}; or {NONE!r}, for no output",
     )
     parser.add_argument(
         "--record",
@@ -88,14 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
         SystemExit: SIGTERM or SIGHUP was received.
     """
     record = writable_path(arguments.record, "--record") if arguments.record else None
-    mic, sink = select_mic(arguments.mic), select_speaker(arguments.speaker)
+    # In a pipeline or a service, where nothing was said about devices, none is looked for.
+    default = DEFAULT if sys.stdin is not None and sys.stdin.isatty() else NONE
+    mic_name, speaker_name = arguments.mic or default, arguments.speaker or default
+    mic, sink = select_mic(mic_name), select_speaker(speaker_name)
     client = RTVIClient.for_url(
         arguments.url,
         token=arguments.token,
         headers=dict(arguments.header),
         mic=mic,
         speaker=sink,
-        enable_mic=arguments.mic != NONE,
+        enable_mic=mic_name != NONE,
         connect_timeout=arguments.timeout,
     )
     recorder = Recorder(limit=_RECORDING_SECONDS)
@@ -106,14 +111,15 @@ def run(arguments: argparse.Namespace) -> int:
     def mic_ended() -> bool:
         if isinstance(mic, WavSource):
             return mic.wait(0)
-        return arguments.mic == NONE or client.media_state.mic.state == "error"
+        return mic_name == NONE or client.media_state.mic.state == "error"
 
     with _exit_on_signals(), suppress_device_logs():
         interruptions: Iterable[float] = ()
         try:
             with console_for() as console, contextlib.closing(client):
                 _print_introduction(console, mic, sink)
-                names = {"mic": _device_name(arguments.mic), "speaker": _device_name(arguments.speaker)}
+                # Until the client knows a device's own name; a file in its place keeps this one.
+                names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
                 session = TalkSession(client, console, **names, mic_ended=mic_ended)
                 interruptions = session.interruptions
                 session.run(client.connect)
@@ -127,11 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
                     PlainScreen(sys.stdout).print_line,
                 )
     return 0
-
-
-def _device_name(wanted: str | None) -> str:
-    """Return the name of a device, or of a file in its place, until the client knows the device's own name."""
-    return Path(wanted).name if wanted else "default"
 
 
 def _print_introduction(console: Console, mic: object, sink: object) -> None:

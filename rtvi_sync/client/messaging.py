@@ -148,7 +148,11 @@ class BotMessages(ClientPart):
         session.channel.send(cancel_message(job_id, reason, session.channel.engine.version))
 
     def disconnect_bot(self) -> None:
-        """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires."""
+        """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires.
+
+        The session is not replaced, whatever `ReconnectPolicy` there is.
+        """
+        self._manager.dismiss_bot()
         self.send_message(RTVIMessage("disconnect-bot", {}))
 
     # -- functions that the bot calls ---------------------------------------------------------------------------------

@@ -131,13 +131,19 @@ class SessionManager:
 
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
+        deadline = Deadline(self._limit_of(start))
+        if self._reconnector is None:
+            return self._connect(given, start, deadline)
+        return self._reconnector.connect(lambda: self._connect(given, start, deadline), deadline)
+
+    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline) -> BotReadyData:
         self._check_process()
         if not self.ways:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
         before = self._session
-        deadline = Deadline(self._limit_of(start))
+        deadline = self._limited(deadline)
         call = ConnectCall(self.ways, deadline, partial(self._attempt, given, start, deadline))
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
@@ -194,13 +200,19 @@ class SessionManager:
         way = self._way
         assert way is not None, "there was a session"
         given, start = self._last_start
-        deadline = Deadline(self._limit_of(start))
+        deadline = self._limited(Deadline(self._limit_of(start)))
         attempt = self._attempt(given, start, deadline, way, None)
         session = attempt.begin(lambda: self._begin_session(way, deadline, lambda _: True))
         if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
+
+    def _limited(self, deadline: Deadline) -> Deadline:
+        """Return the deadline of one attempt: `deadline`, or the limit of the reconnect policy if it is shorter."""
+        policy = self._options.reconnect
+        limit = policy.attempt_timeout if policy is not None else None
+        return Deadline(limit) if limit is not None and deadline.at_most(limit) == limit else deadline
 
     def _attempt(
         self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
@@ -285,6 +297,8 @@ class SessionManager:
 
     def disconnect(self) -> None:
         """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
+        if self._reconnector is not None:
+            self._reconnector.stop_connect()
         session = self._session
         if session is not None and session.in_other_process:
             return
@@ -321,6 +335,10 @@ class SessionManager:
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
         self.devices.hold.end()
+
+    def dismiss_bot(self) -> None:
+        """Let the end of the session be no loss: the application requests the bot to leave."""
+        self.session().ending.bot_dismissed = True
 
     def close(self) -> None:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""

@@ -83,6 +83,8 @@ class SessionEnd:
         self.closes_transport: bool = False
         #: The transport was open, so the state `disconnecting` is published.
         self.was_opened: bool = False
+        #: The application has requested the bot to leave, so the end of the session is no loss.
+        self.bot_dismissed: bool = False
         #: The session is to be replaced by a new one. Known once `closed` is set.
         self.is_replaced: bool = False
         #: The attempt to connect has ended: the bot is ready, or the session closed.
@@ -268,7 +270,7 @@ class SessionEnd:
     def _decide_on_replacement(self) -> None:
         """Find out whether the session is to be replaced. The application's own rule may decide, and take its time."""
         follows = self._replaces if self._parts.publisher.was_ready else self._is_followed
-        if follows is not None and not self.info.by_application:
+        if follows is not None and not (self.info.by_application or self.bot_dismissed):
             self.is_replaced = follows(self.info)
 
     def _await_functions(self, deadline: Deadline) -> None:

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import attrs
 
@@ -17,6 +18,7 @@ from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import BotAlreadyStartedError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
+from .attempt import was_disconnected
 from .reconnect_policy import ReconnectPolicy, is_transient
 from .session import Session
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +103,8 @@ class Reconnector:
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted: Session | None = None
+        # Set when the application ends the `connect()` that is repeated now.
+        self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
         self.count = 0
         #: Why the last lost session was not replaced; None if it was, or if the application has connected since.
@@ -121,6 +127,38 @@ class Reconnector:
         except BaseException:  # also an exit, because the calling thread has a session to end
             logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
             return False
+
+    def connect(self, attempt: Callable[[], T], deadline: Deadline) -> T:
+        """Return what `attempt()` returns; repeat it as the policy says, if that includes the first connect.
+
+        Raises:
+            DisconnectedError: the application has ended the call between two attempts.
+            RTVIError: of the last attempt.
+        """
+        if not self.policy.first_connect:
+            return attempt()
+        stopped = self._connect_stopped = Latch()
+
+        def should_retry(error: BaseException) -> bool:
+            return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
+
+        def announce(state: RetryCallState) -> None:
+            data = _reconnecting(self.policy, state, state.attempt_number + 1)
+            logger.warning("The bot is not ready (%s); %s", data.error, data.describe())
+            sessions = self._sessions()
+            if sessions is not None:
+                sessions.announce(RTVIEvent.RECONNECTING, data)
+
+        def sleep(seconds: float) -> None:
+            if stopped.wait(Deadline(seconds)):
+                raise was_disconnected()
+
+        left = deadline.remaining()
+        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)(attempt)
+
+    def stop_connect(self) -> None:
+        """End the `connect()` that is repeated now, if there is one. Any thread."""
+        self._connect_stopped.set()
 
     def lost(self, session: Session) -> None:
         """Replace `session`, unless the application has ended it. On its close thread, after `drained` is set."""
@@ -227,7 +265,10 @@ class _Run:
         with contextlib.suppress(NoThreadError, OSError):
             runtime = acquire_runtime()
         try:
-            self._retrying()(self._attempt)
+            # The loss counts as the first attempt.
+            _retrying(
+                self._owner.policy, losses=1, retry=self._goes_on, before_sleep=self._announce, sleep=self._sleep
+            )(self._attempt)
         except _Stopped:
             pass
         except BaseException as failure:  # noqa: BLE001 - a transport or handler may be the application's, and exit
@@ -236,24 +277,6 @@ class _Run:
             self._owner.leave(self)
             if runtime is not None:
                 runtime.release()
-
-    def _retrying(self) -> Retrying:
-        import tenacity  # imports asyncio, and most applications never reconnect
-
-        policy = self._owner.policy
-        stop: tenacity.stop.stop_base = tenacity.stop_never
-        if policy.max_attempts is not None:
-            stop = stop | tenacity.stop_after_attempt(policy.max_attempts + 1)  # the loss counts as the first
-        if policy.max_elapsed is not None:
-            stop = stop | tenacity.stop_before_delay(policy.max_elapsed)
-        return tenacity.Retrying(
-            stop=stop,
-            wait=tenacity.wait_random_exponential(multiplier=policy.initial_delay, max=policy.max_delay),
-            retry=tenacity.retry_if_exception(self._goes_on),
-            before_sleep=self._announce,
-            sleep=self._sleep,
-            reraise=True,
-        )
 
     def _attempt(self) -> None:
         """Replace the session, and wait until the new one is stable. The first call only raises the loss."""
@@ -279,17 +302,8 @@ class _Run:
             raise self._loss
 
     def _announce(self, state: RetryCallState) -> None:
-        assert state.outcome is not None
-        error = state.outcome.exception()
-        assert error is not None
-        self.pending = ReconnectingData(
-            attempt=state.attempt_number,
-            max_attempts=self._owner.policy.max_attempts,
-            delay=state.upcoming_sleep,
-            # a copy, because the frames of the error keep the client, which is to be collected if dropped
-            error=fresh_copy(error),
-        )
-        logger.info("The session is lost (%s); %s", error, self.pending.describe())
+        self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
+        logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
         sessions = self._sessions()
         if sessions is not None:
             sessions.announce(RTVIEvent.RECONNECTING, self.pending)
@@ -307,3 +321,45 @@ class _Run:
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
         sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
         sessions.give_up(CloseInfo(initiator="network", error=data.error))
+
+
+def _retrying(
+    policy: ReconnectPolicy,
+    *,
+    losses: int = 0,
+    left: float | None = None,
+    retry: Callable[[BaseException], bool],
+    before_sleep: Callable[[RetryCallState], None],
+    sleep: Callable[[float], None],
+) -> Retrying:
+    """Return the policy as tenacity has it; `losses` count as attempts, and none begins after `left` seconds."""
+    import tenacity  # imports asyncio, and most applications never reconnect
+
+    stop: tenacity.stop.stop_base = tenacity.stop_never
+    if policy.max_attempts is not None:
+        stop = stop | tenacity.stop_after_attempt(policy.max_attempts + losses)
+    for limit in (policy.max_elapsed, left):
+        if limit is not None:
+            stop = stop | tenacity.stop_before_delay(limit)
+    return tenacity.Retrying(
+        stop=stop,
+        wait=tenacity.wait_random_exponential(multiplier=policy.initial_delay, max=policy.max_delay),
+        retry=tenacity.retry_if_exception(retry),
+        before_sleep=before_sleep,
+        sleep=sleep,
+        reraise=True,
+    )
+
+
+def _reconnecting(policy: ReconnectPolicy, state: RetryCallState, attempt: int) -> ReconnectingData:
+    """Return the event before an attempt."""
+    assert state.outcome is not None
+    error = state.outcome.exception()
+    assert error is not None
+    return ReconnectingData(
+        attempt=attempt,
+        max_attempts=policy.max_attempts,
+        delay=state.upcoming_sleep,
+        # a copy, because the frames of the error keep the client, which is to be collected if dropped
+        error=fresh_copy(error),
+    )

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
-from ..errors import ConnectionTimeoutError, DisconnectedError, StartBotError, TransportStartError
+from ..errors import (
+    ConnectionTimeoutError,
+    DisconnectedError,
+    ForkedProcessError,
+    RTVIError,
+    StartBotError,
+    TransportStartError,
+    UsageError,
+)
 from ..protocol.validation import (
+    BOOL,
     COUNT,
     FUNCTION,
     SECONDS,
@@ -33,6 +43,11 @@ def is_transient(error: BaseException) -> bool:
             return False
         return error.status is None or error.status in _PASSING_STATUSES or error.status >= 500
     return isinstance(error, ConnectionTimeoutError)
+
+
+def _is_worth_waiting(error: BaseException) -> bool:
+    """Tell whether the same attempt may ever succeed: true unless the application, which gets the error, is wrong."""
+    return isinstance(error, RTVIError) and not isinstance(error, (UsageError, ForkedProcessError))
 
 
 def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
@@ -62,6 +77,10 @@ class ReconnectPolicy:
         retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether
             another attempt follows. None: `is_transient`. Called once for each, on a thread of the package; the
             `disconnected` of a lost session waits for the result.
+        attempt_timeout: seconds that one attempt may take, where the client's `connect_timeout` allows more. None: no
+            limit of its own.
+        first_connect: `connect()` is repeated as well, until a bot is ready or the client's `connect_timeout` passes,
+            which then limits all attempts of this call together.
     """
 
     max_attempts: int | None = attrs.field(
@@ -72,3 +91,20 @@ class ReconnectPolicy:
     max_delay: Seconds = attrs.field(default=30.0, validator=SECONDS)
     stable_after: Seconds = attrs.field(default=30.0, validator=SECONDS)
     retry_on: Callable[[BaseException], bool] | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    attempt_timeout: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
+    first_connect: bool = attrs.field(default=False, validator=BOOL)
+
+    @classmethod
+    def forever(cls, **changes: Any) -> ReconnectPolicy:
+        """Return the policy of an application that runs unattended, such as a kiosk.
+
+        Until the application calls `disconnect()`, `disconnect_bot()` or `close()`, each session is followed by another
+        one, however it ended: also if the bot has ended it, as Pipecat's do after a time without speech. The first
+        `connect()` is repeated, too, so the server may start later. Only errors of the application itself
+        (`UsageError`) are raised. An attempt may take 60 s.
+
+        Args:
+            changes: attributes that differ, such as ``max_delay=5``.
+        """
+        defaults = {"max_attempts": None, "retry_on": _is_worth_waiting, "attempt_timeout": 60.0, "first_connect": True}
+        return cls(**{**defaults, **changes})

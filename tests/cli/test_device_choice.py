@@ -52,10 +52,10 @@ def test_an_ambiguous_or_unknown_name_is_an_error(wanted: str, told: str) -> Non
 
 @pytest.mark.usefixtures("machine")
 def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
-    """A WAV file stands for each device; the default and "none" are special."""
+    """A WAV file stands for each device; "default" and "none" are special."""
     assert isinstance(choice.select_mic(str(one_word)), WavSource)
     assert isinstance(choice.select_speaker(str(tmp_path / "OUT.WAV")), WavSink)
-    assert choice.select_mic(None) is choice.select_speaker(None) is choice.select_mic("none") is None
+    assert choice.select_mic("default") is choice.select_speaker("default") is choice.select_mic("none") is None
     assert isinstance(choice.select_speaker("none"), NullSink)
     assert choice.select_speaker("built") == "ALSA/Built-in"
 

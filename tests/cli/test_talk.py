@@ -72,9 +72,17 @@ def test_an_unreachable_bot_is_one_line(
     assert re.fullmatch(r"rtvi-sync talk: .*127\.0\.0\.1:1.*\n", shown.err)
 
 
-def test_without_devices_it_is_a_conversation_in_text(tmp_path: Path, bot: EmbeddedBot) -> None:
-    """Each missing device is one line of the conversation, and is not logged."""
+def test_on_a_pipe_no_device_is_looked_for(tmp_path: Path, bot: EmbeddedBot) -> None:
+    """Lines are sent and answered, and nothing is printed about devices."""
     process = start(tmp_path, bot.ws_url)
+    shown, errors = process.communicate(b"Are you there?\n", timeout=GUARD)
+    assert (process.returncode, errors) == (0, b"")
+    assert shown.decode().splitlines() == [CONNECTED, "you  Are you there?", "bot  You said: Are you there?"]
+
+
+def test_devices_that_are_missing_leave_a_conversation_in_text(tmp_path: Path, bot: EmbeddedBot) -> None:
+    """Each missing device is one line of the conversation, and is not logged."""
+    process = start(tmp_path, bot.ws_url, "--mic", "default", "--speaker", "default")
     shown, errors = process.communicate(b"Are you there?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
     lines = shown.decode().splitlines()

@@ -11,10 +11,12 @@ from rtvi_sync import (
     BotNotReadyError,
     ConnectionTimeoutError,
     DisconnectedError,
+    ForkedProcessError,
     ProtocolError,
     ReconnectPolicy,
     StartBotError,
     TransportStartError,
+    UsageError,
     is_transient,
 )
 from tests.support.clients import memory_client
@@ -60,3 +62,23 @@ def test_reconnect_is_a_policy() -> None:
     """True is no policy; the message says what is."""
     with pytest.raises(TypeError, match=r"ReconnectPolicy\(\)"):
         memory_client(reconnect=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "repeated"),
+    [
+        (DisconnectedError("", initiator="network"), True),
+        (DisconnectedError("", initiator="server", code=1000), True),
+        (StartBotError("", status=404), True),
+        (BotError("", fatal=True), True),
+        (UsageError(""), False),
+        (ForkedProcessError(""), False),
+        (ValueError(), False),
+    ],
+)
+def test_forever_ends_only_by_the_application(error: BaseException, repeated: bool) -> None:
+    """Whatever bot, server and network do is followed by another attempt; mistakes of the application are not."""
+    policy = ReconnectPolicy.forever(max_delay=5)
+    assert policy.retry_on is not None
+    assert policy.retry_on(error) is repeated
+    assert (policy.max_attempts, policy.max_delay, policy.first_connect) == (None, 5, True)

@@ -43,7 +43,7 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[bytes]:
 class Terminal:
     """A process on a pseudo-terminal whose output is recorded. A context manager."""
 
-    def __init__(self, folder: Path, *arguments: object, columns: int = 80) -> None:
+    def __init__(self, folder: Path, *arguments: object, columns: int = 80, **variables: str) -> None:
         import fcntl
         import struct
         import termios
@@ -56,7 +56,7 @@ class Terminal:
         self.process = subprocess.Popen(
             command(*arguments),
             cwd=folder,
-            env=environment(),
+            env=environment() | variables,
             stdin=self._screen,
             stdout=self._screen,
             stderr=self._screen,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
-from rtvi_sync.errors import DisconnectedError, MissingExtraError, RequestTimeoutError
+from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
 from rtvi_sync.protocol.validation import NAME, PORT, WAIT, instance_of
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import LiveConfig
@@ -35,7 +35,7 @@ class EmbeddedBot(BotOptions):
 
     It listens, detects the end of the user's speech by level, and answers: transcripts and replies come from a script,
     and its voice is the user's own or a tone for each word. It serves any number of clients; each has a conversation
-    of its own. Use it as a context manager, or call `start()` and `stop()`. It needs the extra `testing`.
+    of its own. Use it as a context manager, or call `start()` and `stop()`.
 
         with EmbeddedBot(transcripts=["What time is it?"], replies=["Time to go."]) as bot:
             client.connect({"endpoint": f"{bot.base_url}/connect"})
@@ -104,14 +104,12 @@ class EmbeddedBot(BotOptions):
         """Start to listen; `base_url` and `ws_url` are set when this returns.
 
         Raises:
-            MissingExtraError: the extra `testing` is not installed.
             OSError: the port is in use.
             RuntimeError: the bot is running already.
         """
-        try:
-            from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("EmbeddedBot", "testing") from error
+        # The import of `websockets` takes longer than that of this package, whose other tools do without it.
+        from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
+
         if self._websocket_server is not None:
             raise RuntimeError("The bot is running already; call stop() before start()")
         secure = "s" if self.ssl_context else ""

@@ -1,4 +1,4 @@
-"""WebSocket server of the embedded bot, built on `websockets`. Import it late: the library is optional."""
+"""WebSocket server of the embedded bot, built on `websockets`. Import it late: the library takes long to import."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from rtvi_sync import (
     WebSocketTransport,
     errors,
 )
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.media import ScreenSource
 from tests.support.clients import bot_says, deaf_bot, memory_client, silent_bot, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, scripted_server
@@ -233,10 +233,8 @@ def a_forked_child() -> RTVIError:
 
 def a_package_that_is_not_installed() -> RTVIError:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(
-            sys.modules, "rtvi_sync.testing.embedded_bot.websocket_server", None
-        )  # as an import that fails leaves it
-        return raised_by(EmbeddedBot().start)
+        patch.setitem(sys.modules, "mss", None)  # as an import that fails leaves it
+        return raised_by(ScreenSource)
 
 
 #: Each class with what provokes it, and a word of what its message tells to do.
@@ -274,7 +272,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.ProtocolError, a_config_that_makes_no_sense, "See what in the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
     (errors.ForkedProcessError, a_forked_child, "connect a client in the child process"),
-    (errors.MissingExtraError, a_package_that_is_not_installed, r'pip install "rtvi_sync\[testing\]"'),
+    (errors.MissingExtraError, a_package_that_is_not_installed, r'pip install "rtvi_sync\[screen\]"'),
 ]
 
 #: What an error holds in addition to its text, by way; those that say nothing more are left out.
@@ -289,7 +287,7 @@ ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     a_feature_that_was_left_out: {"feature": "actions", "needed_version": None, "bot_version": "1.0.0"},
     a_camera_without_video: {"feature": "cam", "needed_version": None, "bot_version": None},
     a_microphone_that_is_not_there: {"devices": ("mic",), "type": "not-found"},
-    a_package_that_is_not_installed: {"extra": "testing"},
+    a_package_that_is_not_installed: {"extra": "screen"},
 }
 BUILT_IN = {
     errors.ConnectionTimeoutError: TimeoutError,

@@ -1,0 +1,107 @@
+"""`ReconnectPolicy.forever()`, as a kiosk has it, with a bot that is killed, restarted and ends by itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync import CloseInfo, ConnectError, DisconnectedError, ReconnectPolicy, RTVIClient
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
+
+ROOT = Path(__file__).parents[2]
+POLICY = ReconnectPolicy.forever(initial_delay=0.05, max_delay=0.2, stable_after=0.05)
+
+
+@pytest.fixture
+def port() -> int:
+    """Return a port at which no server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number: int = listening.getsockname()[1]
+    return number
+
+
+@pytest.fixture
+def kiosk(port: int) -> Iterator[RTVIClient]:
+    """Return a client of the bot at that port."""
+    client = client_at(port)
+    yield client
+    client.close()
+
+
+def client_at(port: int, **options: Any) -> RTVIClient:
+    """Return a client that never gives up, without devices."""
+    url = f"http://127.0.0.1:{port}"
+    return RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), reconnect=POLICY, **options)
+
+
+def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) -> None:
+    """It returns once the bot is there; each failed attempt is an event."""
+    attempts: list[int] = []
+    kiosk.on("reconnecting", lambda data: attempts.append(data.attempt))
+    connecting = InThread(kiosk.connect)
+    until(lambda: len(attempts) > 1, "the attempt was not repeated")
+    with EmbeddedBot(port=port):
+        connecting.get(GUARD)
+        assert kiosk.connected
+        kiosk.disconnect()
+    assert attempts == list(range(2, len(attempts) + 2))
+
+
+def test_a_bot_that_ends_and_a_server_that_restarts_are_replaced(port: int, kiosk: RTVIClient) -> None:
+    """Close code 1000 is followed by a new session, and so is a restart; `disconnect_bot()` by none."""
+    ends: list[CloseInfo] = []
+    kiosk.on("disconnected", ends.append)
+    with EmbeddedBot(port=port) as bot:
+        kiosk.connect()
+        with kiosk.events("bot-ready", timeout=GUARD) as ready:
+            bot.wait_for_session(GUARD).close(1000)
+            next(ready)
+            bot.stop()
+            bot.start()
+            next(ready)
+        kiosk.disconnect_bot()
+        until(lambda: len(ends) == 3, "the bot has not left")
+    assert [(end.code, end.reconnecting) for end in ends] == [(1000, True), (1012, True), (1000, False)]
+
+
+def test_disconnect_ends_the_first_connect(kiosk: RTVIClient) -> None:
+    """Between two attempts too."""
+    attempts: list[object] = []
+    kiosk.on("reconnecting", attempts.append)
+    connecting = InThread(kiosk.connect)
+    until(lambda: attempts, "the attempt was not repeated")
+    kiosk.disconnect()
+    assert isinstance(connecting.error(GUARD), DisconnectedError | ConnectError)
+
+
+def test_connect_timeout_limits_all_attempts_together(port: int) -> None:
+    """The last error is raised."""
+    client = client_at(port, connect_timeout=0.5)
+    with pytest.raises(ConnectError):
+        client.connect()
+    client.close()
+
+
+def test_the_sample_survives_the_end_of_a_session(port: int, tmp_path: Path) -> None:
+    """It starts before its bot, and has a second session after the bot has ended the first."""
+    words = [sys.executable, "-m", "samples.kiosk", "--url", f"http://127.0.0.1:{port}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    kiosk = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        with EmbeddedBot(port=port) as bot:
+            bot.wait_for_session(GUARD).close(1000)
+            bot.wait_for_session(GUARD)
+    finally:
+        kiosk.kill()
+        kiosk.communicate()
