@@ -61,6 +61,7 @@ if typing.TYPE_CHECKING:
     from .client.stats import ClientStats
     from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
     from .session.reconnect import ReconnectFailedData, ReconnectingData
+    from .transports.eval import EvalTransport
 
 __all__ = [
     "RTVIClient",
@@ -93,6 +94,7 @@ __all__ = [
     "TransportStats",
     "TransportState",
     "CloseInfo",
+    "EvalTransport",
     "MemoryTransport",
     "WebSocketTransport",
     # events
@@ -136,6 +138,7 @@ _LATER = {
     "ClientStats": "client.stats",
     "ReconnectFailedData": "session.reconnect",
     "ReconnectingData": "session.reconnect",
+    "EvalTransport": "transports.eval",
 }
 
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name

@@ -26,7 +26,7 @@ from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
-from rtvi_sync.transports import websocket as module
+from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket import WebSocketTransport

@@ -16,7 +16,7 @@ import pytest
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
 from rtvi_sync.protocol.frames import MessageFrame, decode, encode
-from rtvi_sync.transports import websocket as module
+from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.clients import session_of, transport_of
