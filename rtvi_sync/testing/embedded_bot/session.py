@@ -15,7 +15,6 @@ from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutErr
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
 from rtvi_sync.protocol.validation import (
-    BYTES,
     FUNCTION,
     MAPPING,
     NAME,
@@ -34,6 +33,7 @@ from rtvi_sync.testing.embedded_bot.script import Message
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = integer(0, 65535)
+_DATA = instance_of("bytes or a string", bytes, bytearray, memoryview, str)
 
 
 class Connection(Protocol):
@@ -240,7 +240,7 @@ class BotSession:
         Raises:
             DisconnectedError: the connection has ended.
         """
-        BYTES.check(data=data)
+        _DATA.check(data=data)
         self._connection.send(data)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
