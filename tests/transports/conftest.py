@@ -14,6 +14,7 @@ from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
+from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
 
 
 class AbandonedError(Exception):
