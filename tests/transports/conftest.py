@@ -13,12 +13,9 @@ from rtvi_sync.transports.net import Network
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 
+from .abandoned import AbandonedError
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
 from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
-
-
-class AbandonedError(Exception):
-    """The attempt of a test was abandoned."""
 
 
 @pytest.fixture

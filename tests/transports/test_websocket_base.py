@@ -24,7 +24,7 @@ from tests.support.forking import in_child
 from tests.support.loopback import LIMIT
 from tests.support.threads import running
 
-from .conftest import AbandonedError
+from .abandoned import AbandonedError
 from .test_websocket_frames import BINARY, CLOSE, frame
 from .test_websocket_handshake import lines_of
 from .websocket_bots import READY, Session, flush, message_frame
