@@ -62,6 +62,7 @@ if typing.TYPE_CHECKING:
     from .client.stats import ClientStats
     from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
     from .session.reconnect import ReconnectFailedData, ReconnectingData
+    from .transports.eval import EvalTransport
 
 __all__ = [
     "connect",
@@ -95,6 +96,7 @@ __all__ = [
     "TransportStats",
     "TransportState",
     "CloseInfo",
+    "EvalTransport",
     "MemoryTransport",
     "WebSocketTransport",
     # events
@@ -138,6 +140,7 @@ _LATER = {
     "ClientStats": "client.stats",
     "ReconnectFailedData": "session.reconnect",
     "ReconnectingData": "session.reconnect",
+    "EvalTransport": "transports.eval",
 }
 
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name

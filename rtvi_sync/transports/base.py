@@ -78,7 +78,10 @@ class TransportStats:
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
         round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
             bot sends.
-        text_frames_ignored: WebSocket text frames; only a bot with a JSON serializer sends them.
+        text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
+            them.
+        binary_frames_ignored: WebSocket binary frames that `EvalTransport` got; a bot with a protobuf serializer sends
+            them.
     """
 
     bytes_sent: int = 0
@@ -89,6 +92,7 @@ class TransportStats:
     audio_unsent: float = 0.0
     round_trip: float | None = None
     text_frames_ignored: int = 0
+    binary_frames_ignored: int = 0
 
 
 class Transport(abc.ABC):

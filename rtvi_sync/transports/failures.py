@@ -54,6 +54,6 @@ def _without_tls(url: SplitResult) -> str:
     if url.scheme == "https":
         return f"If the server has no TLS, use {plain}"
     return (
-        "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': pass the plain address, "
-        f"WebSocketTransport(ws_url={plain!r})"
+        "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': give the transport the plain "
+        f"address, ws_url={plain!r}"
     )

@@ -167,7 +167,7 @@ class FrameReader:
         elif size + len(self._fragments) > self._max_message_bytes:
             raise FrameError(
                 f"The server sent a message of more than {self._max_message_bytes} bytes; "
-                "WebSocketTransport(max_inbound_message_size=...) sets the limit",
+                "the transport's max_inbound_message_size sets the limit",
                 1009,
             )
 

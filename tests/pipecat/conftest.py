@@ -25,6 +25,7 @@ _KINDS = {
     "talk": ("1.14.0", "talk.py"),
     "standalone": ("1.14.0", "standalone.py"),
     "runner": ("1.14.0", "runner.py"),
+    "stock": ("1.14.0", "stock.py"),
     "showcase": ("1.14.0", "showcase.py"),
     "configured-1.2": ("0.0.108", "configured_1_2.py"),
     "configured-0.3": ("0.0.73", "configured_0_3.py"),
@@ -209,6 +210,12 @@ def pipecat_standalone(shared_bots: Shared) -> BotServer:
 def pipecat_runner(shared_bots: Shared) -> BotServer:
     """The talking bot in Pipecat's development runner, `-t websocket`, without tokens."""
     return shared_bots.server("runner")
+
+
+@pytest.fixture
+def pipecat_stock(shared_bots: Shared) -> BotServer:
+    """The talking bot in Pipecat's development runner, with the entries eval, twilio and webrtc: `ws_url` is /ws."""
+    return shared_bots.server("stock")
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_token_in_a_header(pipecat_process: Callable[..., BotServer]) -> None:
 def test_runner_that_advertises_tls_it_does_not_speak(pipecat_process: Callable[..., BotServer]) -> None:
     """The runner's wss:// without TLS gets an error that says so, and how to go on; going on so works."""
     server = pipecat_process("runner", "--host", "127.0.0.1")
-    with pytest.raises(TransportStartError, match=r"does not speak TLS.*WebSocketTransport\(ws_url='ws://") as refused:
+    with pytest.raises(TransportStartError, match=r"does not speak TLS.*ws_url='ws://") as refused:
         client().start_bot_and_connect(f"{server.base_url}/start")
     advice = str(refused.value).rpartition("ws_url='")[2].partition("'")[0]
 

@@ -13,11 +13,9 @@ from rtvi_sync.transports.net import Network
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 
+from .abandoned import AbandonedError
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
-
-
-class AbandonedError(Exception):
-    """The attempt of a test was abandoned."""
+from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
 
 
 @pytest.fixture

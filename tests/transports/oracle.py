@@ -66,7 +66,7 @@ class OracleReader(frame_buffer):
         elif self.length + len(self._fragments) > self._max_message_bytes:
             raise FrameError(
                 f"The server sent a message of more than {self._max_message_bytes} bytes; "
-                "WebSocketTransport(max_inbound_message_size=...) sets the limit",
+                "the transport's max_inbound_message_size sets the limit",
                 1009,
             )
 

@@ -17,7 +17,7 @@ from rtvi_sync.transports.tls import explain
 from tests.support.loopback import LIMIT, Server, black_hole
 from tests.support.threads import running
 
-from .conftest import AbandonedError
+from .abandoned import AbandonedError
 
 REFUSED = ("127.0.0.1", 9)
 NOBODY_LISTENS = str(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))

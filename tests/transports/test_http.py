@@ -22,7 +22,7 @@ from rtvi_sync.transports.net import Network
 from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
 from tests.support.threads import running
 
-from .conftest import AbandonedError
+from .abandoned import AbandonedError
 from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
 
 

@@ -35,7 +35,7 @@ from rtvi_sync.transports.tls import NoTLSError
 from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
 from tests.support.threads import running
 
-from .conftest import AbandonedError
+from .abandoned import AbandonedError
 
 HOLE_ADDRESS = ("127.0.0.1", 9)
 

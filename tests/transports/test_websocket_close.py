@@ -15,8 +15,8 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.protocol.frames import MessageFrame, encode
-from rtvi_sync.transports import websocket as module
+from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.clients import session_of, transport_of
@@ -24,9 +24,9 @@ from tests.support.loopback import trusting
 from tests.support.threads import running
 from tests.support.waiting import until
 
-from .test_websocket import BotServer, server, text_in  # noqa: F401 - a fixture
 from .test_websocket_connection import MB, Bot, tcp_pair
 from .test_websocket_frames import BINARY, CLOSE, PONG, frame
+from .websocket_bots import BotServer
 
 MESSAGES, SIZE = 20, 500_000
 
@@ -65,7 +65,7 @@ def number_in(received: tuple[int, bytes]) -> int:
     return json.loads(text_in(payload))["data"]["d"][0]
 
 
-def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  # noqa: F811
+def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
     """A server that reads slowly, for longer than one that reads nothing is waited for, gets all, then the close."""
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 3.0)  # no busy machine reads nothing for so long
     monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 60.0)
@@ -86,7 +86,7 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):  
     assert ends == [CloseInfo(initiator="client")]
 
 
-def test_what_could_not_leave_is_told(server, caplog):  # noqa: F811
+def test_what_could_not_leave_is_told(server, caplog):
     """A server that reads nothing ends the close after the timeout. The messages that it did not take are the error
     of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
     asked: list[BaseException] = []

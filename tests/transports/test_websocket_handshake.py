@@ -26,7 +26,7 @@ from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
 from tests.support.threads import running
 
-from .conftest import AbandonedError
+from .abandoned import AbandonedError
 
 
 def accept_of(head: str) -> str:

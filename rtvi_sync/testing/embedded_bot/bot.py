@@ -81,7 +81,8 @@ class EmbeddedBot(BotOptions):
         port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
         ssl_context: server-side context; makes both HTTPS and WSS.
         base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
-        ws_url: "ws://host:port/ws", once started. Every other path works too.
+        ws_url: "ws://host:port/ws", once started. Every other path works too. A client whose first message is the text
+            `eval-connect` gets the eval route there, others protobuf.
     """
 
     host: str = attrs.field(default="127.0.0.1", validator=NAME)

@@ -10,14 +10,15 @@ from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, Transcription
 from rtvi_sync.testing.embedded_bot.actions import ActionHandlers, ActionRegistry
 from rtvi_sync.testing.embedded_bot.client_messages import ClientMessageHandlers
 from rtvi_sync.testing.embedded_bot.config import ConfigHandlers
+from rtvi_sync.testing.embedded_bot.eval_route import control_of, parse
 from rtvi_sync.testing.embedded_bot.handshake import Handshake
 from rtvi_sync.testing.embedded_bot.messenger import HandlerProvider, MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.session import BotSession, SessionState, parse
+from rtvi_sync.testing.embedded_bot.session import BotSession, SessionState
 from rtvi_sync.testing.embedded_bot.speech_input import SpeechInput
-from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError
+from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class BotConversation:
     def __init__(self, session: BotSession, state: SessionState, options: BotOptions, requested_config: Any) -> None:
         self._session = session
         self._options = options
-        context = state.context
+        self._context = context = state.context
         self._messenger = Messenger(state.bot_version, session.send)
         self._reply_player = ReplyPlayer(session, self._messenger, context, options)
         self._speech_input = SpeechInput(session, self._messenger, self._reply_player, context, options)
@@ -60,9 +61,6 @@ class BotConversation:
         Raises:
             DisconnectedError: the connection has ended; `run()` never returns.
         """
-        if self._options.metrics:
-            zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
-            self._messenger.emit("metrics", {"ttfb": zero, "processing": zero})
         while True:
             self._receive()
 
@@ -99,8 +97,13 @@ class BotConversation:
                 self._messenger.send_error(f"Invalid RTVI transport message: 1 validation error for Message\n{name}")
                 return
         try:
-            if self._options.handler is None or not self._options.handler(self._session, received):
+            if self._options.handler is not None and self._options.handler(self._session, received):
+                return
+            control = control_of(received) if self._session.eval_route is not None else None
+            if control is None:
                 self._handle(received)
+            else:
+                self._control(control, received["data"].get("d") or {})
         except DisconnectedError:
             raise
         except InvalidMessageError as error:
@@ -115,3 +118,10 @@ class BotConversation:
             self._messenger.send_error_response(received, f"Unsupported type {received['type']}")
         else:
             handler(received)
+
+    def _control(self, kind: str, data: Any) -> None:
+        """Handle a message to the eval route, which no bot answers. Those that have no effect here are only kept."""
+        if kind == "eval-context":
+            self._context.replace(entries(data, "messages"))
+        elif kind == "eval-cancel":
+            self._session.close()

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from rtvi_sync.errors import RequestTimeoutError
+from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.script import Message, message
-
-ReportLevel: TypeAlias = Literal["disabled", "none", "name", "arguments", "full"]
-"""How much bots from RTVI 1.2 on report of a call; each level reports more than the one before it."""
-
-#: From the least detailed one on.
-LEVELS: Final[tuple[ReportLevel, ...]] = ("disabled", "none", "name", "arguments", "full")
 
 
 class Caller(Protocol):

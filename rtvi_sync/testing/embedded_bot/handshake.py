@@ -42,6 +42,10 @@ class Handshake:
         return {"client-ready": self._client_ready}
 
     def _client_ready(self, received: Message) -> None:
+        if self._options.metrics:
+            # Real bots send them when the pipeline starts. Here the first message decides in which encoding.
+            zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
+            self._messenger.emit("metrics", {"ttfb": zero, "processing": zero})
         if not self._options.ready:
             return
         bot_version, has_services = self._messenger.bot_version, self._options.has_config or self._options.has_actions

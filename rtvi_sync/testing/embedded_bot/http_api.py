@@ -86,6 +86,8 @@ class BotAPI:
         if not isinstance(body, dict):
             return HTTPResponse(500, {"detail": "Internal Server Error"})
         transport = body.get("transport", "websocket")
+        if transport == "twilio":  # Pipecat's runner answers with the eval route to those that say they are a telephone
+            return HTTPResponse(200, {"wsUrl": self._ws_url})
         if transport != "websocket":
             return HTTPResponse(400, {"detail": f"Transport {transport!r} is not allowed. This is a 'websocket' bot."})
         return HTTPResponse(200, {"wsUrl": self._ws_url, "sessionId": str(uuid.uuid4()), "token": None})

@@ -111,6 +111,8 @@ class ReplyPlayer:
     def _turn(self, reply: str, utterance: Utterance | None, *, spoken: bool) -> Iterator[Step]:
         rate, words = self._choose_output_rate(), words_of(reply)
         speech: ReplyAudio | None = None
+        route = self._session.eval_route
+        spoken = spoken and not (route is not None and route.flags.get("skip_tts"))
         if spoken and utterance is not None and self._options.echo:
             speech = echo(utterance, words, rate)
         elif spoken:

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, get_args
 import attrs
 
 from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
+from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
 from rtvi_sync.protocol.validation import (
-    BYTES,
     FUNCTION,
     MAPPING,
     NAME,
@@ -26,12 +26,14 @@ from rtvi_sync.protocol.validation import (
 )
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, LiveConfig
-from rtvi_sync.testing.embedded_bot.functions import LEVELS, ReportLevel, call_function
+from rtvi_sync.testing.embedded_bot.eval_route import EvalRoute, open_eval_route
+from rtvi_sync.testing.embedded_bot.functions import call_function
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.script import Message
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = integer(0, 65535)
+_DATA = instance_of("bytes or a string", bytes, bytearray, memoryview, str)
 
 
 class Connection(Protocol):
@@ -75,6 +77,7 @@ class BotSession:
     Attributes:
         path: path and query of the client's WebSocket request.
         headers: the headers of that request, names in lower case.
+        eval_route: the eval route with the client's flags, if the client chose it by its first message, else None.
     """
 
     def __init__(self, connection: Connection, state: SessionState) -> None:
@@ -82,6 +85,8 @@ class BotSession:
         self._state = state
         self.path: Final = connection.path
         self.headers: Final = connection.headers
+        self.eval_route: EvalRoute | None = None
+        self._is_new = True  # the client has sent nothing yet; used by the thread that receives
         self._frame_ids = itertools.count(1)
         # Guards _messages, _audio and _end, and wakes threads that wait for them. Held for a moment by the thread that
         # receives and by the test's threads.
@@ -215,6 +220,8 @@ class BotSession:
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get both, as real bots send them.
 
+        On the eval route only messages are sent, and audio if the client has asked for it.
+
         Raises:
             DisconnectedError: the connection has ended.
         """
@@ -223,7 +230,9 @@ class BotSession:
             number = next(self._frame_ids)
             kind = "OutputAudioRawFrame" if isinstance(frame, AudioRawFrame) else "InterruptionFrame"
             frame = attrs.evolve(frame, id=number, name=f"{kind}#{number}")
-        self.send_raw(encode(frame))
+        data = encode(frame) if self.eval_route is None else self.eval_route.encode(frame)
+        if data is not None:
+            self.send_raw(data)
 
     def send_raw(self, data: bytes | str) -> None:
         """Send any bytes as one binary WebSocket message, or a string as one text message.
@@ -231,7 +240,7 @@ class BotSession:
         Raises:
             DisconnectedError: the connection has ended.
         """
-        BYTES.check(data=data)
+        _DATA.check(data=data)
         self._connection.send(data)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
@@ -248,7 +257,7 @@ class BotSession:
         """Wait for the next frame and keep its audio. Called by the one thread that serves the session.
 
         Returns:
-            The frame, or None for an unknown kind.
+            The frame, or None for an unknown kind, and for the message by which the client chooses the eval route.
 
         Raises:
             TimeoutError: no frame arrived within `timeout` seconds.
@@ -256,9 +265,18 @@ class BotSession:
             DisconnectedError: the connection has ended.
         """
         data = self._connection.receive(timeout)
-        if isinstance(data, str):
+        is_first, self._is_new = self._is_new, False
+        if is_first:
+            self.eval_route = open_eval_route(data)
+            if self.eval_route is not None:
+                return None
+        frame: Frame | None
+        if self.eval_route is not None:
+            frame = self.eval_route.decode(data)
+        elif isinstance(data, str):
             raise ProtocolError("The client sent a text message; bots take binary frames only")
-        frame = decode(data)
+        else:
+            frame = decode(data)
         if isinstance(frame, AudioRawFrame):
             with self._received:
                 self._audio.append(frame.audio)
@@ -275,11 +293,3 @@ class BotSession:
         with self._received:
             self._end = end
             self._received.notify_all()
-
-
-def parse(text: str) -> Any:
-    """Decode the JSON of a message; None if it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from rtvi_sync import CloseInfo, MemoryTransport, RTVIMessage, WebSocketTransport
+from rtvi_sync import CloseInfo, EvalTransport, MemoryTransport, RTVIMessage, WebSocketTransport
 from rtvi_sync.protocol.frames import MessageFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.testing.transport_contract import Bot, FarEnd
@@ -44,8 +44,10 @@ def memory(bot: Bot, _: int, kind: type[MemoryTransport] = MemoryTransport) -> I
 class WebSocketEnd(FarEnd):
     """A WebSocket server."""
 
-    def __init__(self, server: EmbeddedBot, hanging_port: int) -> None:
-        self.transport = WebSocketTransport()
+    def __init__(
+        self, server: EmbeddedBot, hanging_port: int, kind: type[WebSocketTransport] | type[EvalTransport]
+    ) -> None:
+        self.transport = kind()
         self.auth_bundle = {"ws_url": server.ws_url}
         self.hanging_bundle = {"ws_url": f"ws://127.0.0.1:{hanging_port}"}
         self._server = server
@@ -65,14 +67,20 @@ class WebSocketEnd(FarEnd):
 
 
 @contextmanager
-def websocket(bot: Bot, hanging_port: int) -> Iterator[WebSocketEnd]:
+def websocket(
+    bot: Bot, hanging_port: int, kind: type[WebSocketTransport] | type[EvalTransport] = WebSocketTransport
+) -> Iterator[WebSocketEnd]:
     def handle(session: BotSession, message: dict[str, Any]) -> bool:
         for answer in bot(json.dumps(message)):
             session.send_frame(MessageFrame(data=answer))
         return True
 
     with EmbeddedBot(handler=handle) as server:
-        yield WebSocketEnd(server, hanging_port)
+        yield WebSocketEnd(server, hanging_port, kind)
+
+
+def eval_route(bot: Bot, hanging_port: int) -> AbstractContextManager[WebSocketEnd]:
+    return websocket(bot, hanging_port, EvalTransport)
 
 
 class LineEnd(FarEnd):
@@ -119,5 +127,6 @@ def lines(bot: Bot, hanging_port: int, kind: type[LineTransport] = LineTransport
 FAR_ENDS: dict[str, Callable[[Bot, int], AbstractContextManager[FarEnd]]] = {
     "memory": memory,
     "websocket": websocket,
+    "eval": eval_route,
     "lines": lines,
 }

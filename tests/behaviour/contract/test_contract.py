@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
 
-from .far_ends import lines, memory, websocket
+from .far_ends import eval_route, lines, memory, websocket
 
 
 class Ours(TransportContract):
@@ -35,6 +35,12 @@ class TestWebSocket(Ours):
     """`WebSocketTransport`."""
 
     make = staticmethod(websocket)
+
+
+class TestEval(Ours):
+    """`EvalTransport`."""
+
+    make = staticmethod(eval_route)
 
 
 class TestLines(Ours):

@@ -10,11 +10,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport, errors
+from rtvi_sync import EvalTransport, RTVIClient, RTVIError, TransportState, WebSocketTransport, errors
 from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
@@ -45,6 +45,9 @@ _REPLY_HZ: Final = 2_000
 _EXCHANGED_BYTES: Final = 1_000
 
 
+TransportClass: TypeAlias = type[WebSocketTransport] | type[EvalTransport]
+
+
 @attrs.frozen
 class Limits:
     """The limits of calls, in seconds."""
@@ -59,7 +62,10 @@ class Scenario:
     large: Final = "größer " * 2000  # more than a TLS record holds
     large_bytes: Final = len(large.encode())
 
-    def __init__(self, moment: Moment, harm: Harm, *, secure: bool) -> None:
+    def __init__(
+        self, moment: Moment, harm: Harm, *, secure: bool, transport_class: TransportClass = WebSocketTransport
+    ) -> None:
+        self.transport_class = transport_class
         self.moment = moment
         self.harm = harm
         self.secure = secure
@@ -79,7 +85,7 @@ class Scenario:
 
     @property
     def landmarks(self) -> Landmarks:
-        return landmarks(self.secure)
+        return landmarks(self.secure, self.transport_class)
 
     def run(self, limits: Limits | None = None) -> str:
         """Run the scenario and return how it ended: "works", "ended", or the name of the error.
@@ -104,7 +110,7 @@ class Scenario:
         ):
             speaks = self.moment.name == "while audio flows"
             self.client = RTVIClient(
-                transport=WebSocketTransport(self.ws.url(self.bot.ws_url)),
+                transport=self.transport_class(self.ws.url(self.bot.ws_url)),
                 params={"base_url": self.http.url(self.bot.base_url)},
                 connect_timeout=self.connect_timeout,
                 request_timeout=self.request_timeout,
@@ -158,7 +164,8 @@ class Scenario:
             self._injection.lift()
         for proxy in (self.http, self.ws):
             proxy.accept()
-        self.client.start_bot_and_connect(self.http.url(f"{self.bot.base_url}/start"), timeout=_AMPLE)
+        start = self.http.url(f"{self.bot.base_url}/start")
+        self.client.start_bot_and_connect(start, {"transport": "websocket"}, timeout=_AMPLE)
         assert self.client.send_client_request("echo", "again", timeout=_AMPLE) == "again"
         with takes(_DISCONNECT + _GRACE):
             self.client.disconnect()
@@ -299,14 +306,16 @@ def _client_context() -> ssl.SSLContext:
 
 
 @functools.cache
-def landmarks(secure: bool) -> Landmarks:
+def landmarks(secure: bool, transport_class: TransportClass) -> Landmarks:
     """Return where the parts of a session without a fault lie."""
-    measured, plain = _measure(secure), _measure(False)
+    measured, plain = _measure(secure, transport_class), _measure(False, transport_class)
+    first_messages = 2 if transport_class is EvalTransport else 1
     # The bytes of the TLS handshake are the difference to the plain session, less those that TLS adds to each write
-    # since: head and body of request and answer, the upgrade's head and client-ready, and its answer.
+    # since: head and body of request and answer, the head of the upgrade and the messages up to client-ready, and its
+    # answer.
     request, answer, upgrade, upgraded = (
         there - here - writes * _RECORD_BYTES if secure else 0
-        for there, here, writes in zip(measured, plain, (2, 2, 2, 1), strict=True)
+        for there, here, writes in zip(measured, plain, (2, 2, 1 + first_messages, 1), strict=True)
     )
     return Landmarks(
         request=request,
@@ -319,14 +328,15 @@ def landmarks(secure: bool) -> Landmarks:
 
 
 @functools.cache
-def _measure(secure: bool) -> tuple[int, int, int, int]:
+def _measure(secure: bool, transport_class: TransportClass) -> tuple[int, int, int, int]:
     """Return the bytes of request and answer, and of the WebSocket up to client-ready from and to the client."""
     counts: list[int] = []
 
     def count(scenario: Scenario) -> None:
         counts.extend(scenario.ws.connections[-1].received_bytes(direction) for direction in ("to_server", "to_client"))
 
-    scenario = Scenario(Moment("clean", lambda scenario: scenario.on("client-ready", count)), NOTHING, secure=secure)
+    clean = Moment("clean", lambda scenario: scenario.on("client-ready", count))
+    scenario = Scenario(clean, NOTHING, secure=secure, transport_class=transport_class)
     assert scenario.run() == "works"
     http = scenario.http.connections[0]
     to_server, to_client = counts

@@ -48,8 +48,10 @@ def format_table(tally: Tally) -> list[str]:
 
 def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
     """Run the scenarios, each with a bot and a client of its own. Return the failures and the tally."""
-    for secure in (False, True):
-        landmarks(secure)  # measured while no other scenario runs
+    scenarios = list(scenarios)
+    for transport_class in {scenario.transport_class for scenario in scenarios}:
+        for secure in (False, True):
+            landmarks(secure, transport_class)  # measured while no other scenario runs
     limits = limits_beside(_AT_A_TIME)
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
         # Scenarios that run into limits start first, because the last ones would prolong the run.

@@ -239,3 +239,5 @@ MOMENTS: Final = [
     Moment("in disconnect", act=in_disconnect, ends=True),
     Moment("while the bot leaves", act=while_the_bot_closes, ends=True),
 ]
+#: The moments from the opened WebSocket on.
+IN_SESSION: Final = MOMENTS[[moment.name for moment in MOMENTS].index("WebSocket open") :]

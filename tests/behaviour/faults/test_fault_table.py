@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from rtvi_sync import EvalTransport
 from tests.support.starving import starved
 
 from .scenario import Scenario
 from .side_by_side import format_table, run_scenarios
-from .table import HARMS, MOMENTS, REFUSAL, Moment, anywhere
+from .table import HARMS, IN_SESSION, MOMENTS, REFUSAL, Moment, anywhere
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: str(moment).replace(" ", "-"))
@@ -20,6 +21,19 @@ def test_every_fault_at(moment: Moment, show_table: Callable[..., None]) -> None
     failures, tally = run_scenarios(
         Scenario(moment, harm, secure=secure)
         for secure in ((True,) if moment.tls_only else (False, True))
+        for harm in moment.harms
+    )
+
+    show_table(format_table, tally)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("moment", IN_SESSION, ids=lambda moment: str(moment).replace(" ", "-"))
+def test_every_fault_on_the_eval_route_at(moment: Moment, show_table: Callable[..., None]) -> None:
+    """The same over `EvalTransport`, at the moments at which messages are on the way; the others are no different."""
+    failures, tally = run_scenarios(
+        Scenario(moment, harm, secure=secure, transport_class=EvalTransport)
+        for secure in (False, True)
         for harm in moment.harms
     )
 

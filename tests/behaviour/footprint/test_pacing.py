@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
@@ -14,11 +16,12 @@ CHUNK = 0.02
 
 @pytest.mark.matrix
 @pytest.mark.timeout(150)
-def test_no_drift_in_a_minute() -> None:
+@pytest.mark.parametrize("transport_class", [WebSocketTransport, EvalTransport])
+def test_no_drift_in_a_minute(transport_class: Any) -> None:
     """The chunks of 60 s of audio are sent at their times: the last ones are less than 5 ms off, if punctual."""
     source = ToneSource(440, duration=60.0, sample_rate_hz=16000)
     with EmbeddedBot(hangover=120) as bot:
-        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=source, speaker=NullSink())
+        client = RTVIClient(transport=transport_class(bot.ws_url), mic=source, speaker=NullSink())
         with client:
             local = client.tracks().local.audio
             assert local is not None

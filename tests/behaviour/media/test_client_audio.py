@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import DeviceError, Event, RTVIClient, RTVIEvent, TransportState, WebSocketTransport, signals
+from rtvi_sync import (
+    DeviceError,
+    EvalTransport,
+    Event,
+    RTVIClient,
+    RTVIEvent,
+    TransportState,
+    WebSocketTransport,
+    signals,
+)
 from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
@@ -23,16 +32,20 @@ def bot() -> Iterator[EmbeddedBot]:
         yield running
 
 
-def client_of(bot: EmbeddedBot, **options: Any) -> RTVIClient:
+over_each_transport = pytest.mark.parametrize("transport_class", [WebSocketTransport, EvalTransport])
+
+
+def client_of(bot: EmbeddedBot, transport_class: Any = WebSocketTransport, **options: Any) -> RTVIClient:
     options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
+    return RTVIClient(transport=transport_class(bot.ws_url), **options)
 
 
-def test_a_turn(bot: EmbeddedBot) -> None:
+@over_each_transport
+def test_a_turn(bot: EmbeddedBot, transport_class: Any) -> None:
     """Speech goes in by the source, and what the bot says comes out at the sink, bit by bit the same."""
     speech = ToneSource(440, duration=0.5, sample_rate_hz=16000)
     sink = BytesSink()
-    with client_of(bot, mic=speech, speaker=sink) as client:
+    with client_of(bot, transport_class, mic=speech, speaker=sink) as client:
         spoken = client.events("bot_stopped_speaking", timeout=SOON)
         assert speech.wait(SOON)
         next(spoken)
@@ -40,11 +53,12 @@ def test_a_turn(bot: EmbeddedBot) -> None:
     assert len(sink.pcm) >= 0.4 * 2 * 16000
 
 
-def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot) -> None:
+@over_each_transport
+def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot, transport_class: Any) -> None:
     """Each `connect()` plays the source from its beginning, and only once the bot is ready."""
     pcm = bytes(range(1, 251)) * 64  # 1 s at 8 kHz, nothing of it silence
     source = BytesSource(pcm, 8000)
-    client = client_of(bot, mic=source)
+    client = client_of(bot, transport_class, mic=source)
     for _ in range(2):
         with client:
             session = bot.wait_for_session()
@@ -53,9 +67,10 @@ def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot) ->
         assert session.audio.lstrip(b"\0").startswith(pcm[:4000])
 
 
-def test_tracks(bot: EmbeddedBot) -> None:
+@over_each_transport
+def test_tracks(bot: EmbeddedBot, transport_class: Any) -> None:
     """`tracks()` is empty outside of a session; inside it, what is sent can be read, and reading ends with it."""
-    client = client_of(bot, mic=ToneSource(440, duration=5.0, sample_rate_hz=16000))
+    client = client_of(bot, transport_class, mic=ToneSource(440, duration=5.0, sample_rate_hz=16000))
     assert client.tracks().local.audio is None
     with client:
         track = client.tracks().local.audio
@@ -72,10 +87,11 @@ def test_tracks(bot: EmbeddedBot) -> None:
     assert client.tracks().local.audio is None
 
 
-def test_mute(bot: EmbeddedBot) -> None:
+@over_each_transport
+def test_mute(bot: EmbeddedBot, transport_class: Any) -> None:
     """A muted microphone sends no sound, and its source stands still until it is unmuted."""
     source = ToneSource(440, duration=0.3, sample_rate_hz=16000)
-    client = client_of(bot, mic=source, enable_mic=False)
+    client = client_of(bot, transport_class, mic=source, enable_mic=False)
     enabled = client.is_mic_enabled
     assert enabled is False
     with client:

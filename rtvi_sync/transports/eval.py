@@ -1,0 +1,176 @@
+"""The eval transport: RTVI and audio in JSON, over the WebSocket that Pipecat's bots have for tests."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..concurrency.abort import AbortSignal
+from ..messages import RTVIMessage
+from ..protocol import envelope, eval_messages
+from ..protocol.eval_messages import ReportLevel
+from ..protocol.validation import BOOL, MAPPING, PATH, list_of, mapping_of, one_of
+from .base import TransportOptions
+from .websocket_base import WebSocketBase, WebSocketReceiver
+from .websocket_frames import TEXT
+
+_LEVELS = mapping_of(one_of(*eval_messages.LEVELS))
+_MESSAGES = list_of(MAPPING, "a list of messages (mappings)")
+
+
+class JSONReceiver(WebSocketReceiver):
+    """The decoder of JSON text."""
+
+    opcode = TEXT
+    advice = (
+        "A bot with a protobuf serializer sends such frames, and this transport needs JSON. "
+        "Use WebSocketTransport, or the bot's eval route (/ws)."
+    )
+
+    def __init__(self, options: TransportOptions) -> None:
+        super().__init__(options)
+        self._audio_reader = eval_messages.BotAudioReader()
+
+    def text_of(self, payload: bytes, /) -> str | None:
+        """Return the text of a message that is no audio."""
+        return None if eval_messages.may_be_bot_audio(payload) else payload.decode()
+
+    def receive_other(self, payload: bytes) -> None:
+        """Deliver audio, or a message that only mentions the type of audio messages."""
+        audio = self._audio_reader.read(payload)
+        if audio is None:
+            self._on_messages([payload.decode()])
+            return
+        pcm, rate = audio
+        self.audio += len(pcm) / (2 * rate) if rate > 0 else 0.0
+        self._receive_audio(pcm, rate, 1)
+
+
+class EvalTransport(WebSocketBase):
+    """A connection to the eval route of a Pipecat bot. Carries audio both ways, no video.
+
+    Every runner of Pipecat since 1.13 serves this route at ``/ws``, Pipecat Cloud included, to bots whose
+    `transport_params` have the entry ``eval``, as nearly all of Pipecat's examples do. It is a bot's front door for
+    tests: its client may set the model's context and see every function call.
+
+    Args:
+        ws_url, token, headers: as in `WebSocketTransport`.
+        skip_tts: True: the bot answers in text only.
+        capture_bot_audio: whether the bot sends its voice. None: it does if the client has a track for it.
+        capture_bot_images: True: the bot reports the size and format, not the pixels, of each image that it shows, as
+            the event `unknown_message` with the type ``eval-bot-image``.
+        options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
+            bytes of the JSON text.
+    """
+
+    name = "eval"
+    receiver_class = JSONReceiver
+
+    def __init__(
+        self,
+        ws_url: str | None = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        skip_tts: bool = False,
+        capture_bot_audio: bool | None = None,
+        capture_bot_images: bool = False,
+        **options: Any,
+    ) -> None:
+        BOOL.check(skip_tts=skip_tts, capture_bot_images=capture_bot_images)
+        BOOL.or_none.check(capture_bot_audio=capture_bot_audio)
+        super().__init__(ws_url, token, headers, **options)
+        self._skip_tts = skip_tts
+        self._capture_bot_audio = capture_bot_audio
+        self._capture_bot_images = capture_bot_images
+
+    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
+        super().connect(auth_bundle, abort)
+        audio = self._capture_bot_audio
+        flags = {
+            "skip_tts": self._skip_tts,
+            "capture_bot_audio": self.tracks().bot.audio is not None if audio is None else audio,
+            "capture_bot_images": self._capture_bot_images,
+        }
+        self._control("eval-connect", flags)
+
+    def send_message(self, message: RTVIMessage) -> None:
+        """Send `message` as JSON text."""
+        text = envelope.encode(message)
+        self.check_size(len(text), message)
+        self._send(text)
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next frame of the user's audio."""
+        self._send(eval_messages.encode_audio(pcm, sample_rate_hz), len(pcm) / (2 * sample_rate_hz))
+
+    # -- control of the bot: for tests, any thread --------------------------------------------------------------------
+
+    def configure(
+        self,
+        function_call_report_level: ReportLevel | Mapping[str, ReportLevel] | None = None,
+        *,
+        vad_user_speaking: bool | None = None,
+        llm_markers: bool | None = None,
+    ) -> None:
+        """Change what the bot reports, for this session. The bot does not answer. None: leave as it is.
+
+        Args:
+            function_call_report_level: how much the bot reports of function calls: "disabled", "none" (only the ids),
+                "name", "arguments", or "full" (with the result). A mapping has the levels by function name, with "*"
+                for all others.
+            vad_user_speaking: whether the bot reports when its VAD hears the user.
+            llm_markers: whether the bot reports the markers in its model's text.
+
+        Raises:
+            DisconnectedError: there is no connection, or it was lost; so for all methods below.
+        """
+        levels = function_call_report_level
+        if isinstance(levels, str):
+            levels = {"*": levels}
+        _LEVELS.or_none.check(function_call_report_level=levels)
+        BOOL.or_none.check(vad_user_speaking=vad_user_speaking, llm_markers=llm_markers)
+        given = {
+            "function_call_report_level": dict(levels) if levels is not None else None,
+            "vad_user_speaking": vad_user_speaking,
+            "llm_markers": llm_markers,
+        }
+        self._control("eval-configure", {name: value for name, value in given.items() if value is not None})
+
+    def seed_context(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the context of the bot's language model by `messages`, without running it. The bot does not answer.
+
+        Args:
+            messages: in the form of the bot's model, usually with ``role`` and ``content``.
+        """
+        _MESSAGES.check(messages=messages)
+        self._control("eval-context", {"messages": [dict(message) for message in messages]})
+
+    def set_user_image(self, path: str | os.PathLike[str]) -> None:
+        """Set the picture that the bot gets whenever it asks for one of the user's camera, until the next call.
+
+        Args:
+            path: an image file in a format that Pillow reads, such as JPEG or PNG.
+
+        Raises:
+            OSError: the file cannot be read.
+            MessageTooLargeError: it does not fit into `max_message_size`: in base64 it takes a third more.
+        """
+        import mimetypes  # imported late: it reads the system's tables
+
+        PATH.check(path=path)
+        with Path(path).open("rb") as opened:
+            content = opened.read(self.max_message_size + 1)  # more cannot be sent
+        image_format = mimetypes.guess_type(Path(path).name)[0] or "image/jpeg"
+        self._control("eval-image", {"image": base64.b64encode(content).decode("ascii"), "format": image_format})
+
+    def cancel(self) -> None:
+        """Cancel the bot's pipeline, which ends the session; `RTVIClient.disconnect_bot()` lets the bot finish."""
+        self._control("eval-cancel", {})
+
+    def _control(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.send_message(eval_messages.control_message(kind, data))

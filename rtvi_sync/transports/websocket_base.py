@@ -1,0 +1,323 @@
+"""What the transports over one WebSocket have in common: all but the encoding of messages and audio."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+from urllib.parse import SplitResult, quote
+
+import attrs
+
+from ..concurrency.abort import AbortSignal
+from ..concurrency.lifecycle import register_for_fork
+from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
+from ..protocol.states import CloseInfo
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
+from .auth_bundle import missing_url
+from .base import Inbound, Transport, TransportOptions, TransportStats
+from .net import parse_url, printable, url_fault
+from .websocket_connection import WebSocketConnection
+from .websocket_frames import TEXT
+from .websocket_handshake import open_websocket
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# A bot answers a close frame within milliseconds; one that neither answers nor takes a byte for 1 s has hung.
+_POLITE_CLOSE_TIMEOUT = 1.0
+# The first 20 undecodable messages of a session are logged as warnings; the rest must not fill the application's log.
+_MAX_WARNINGS = 20
+_TOKEN_IN = one_of("query", "header")
+
+
+class WebSocketReceiver(abc.ABC):
+    """The decoder of one session's WebSocket messages. Used on the I/O thread only.
+
+    Attributes:
+        opcode: the kind of messages that it reads; the other kind is counted and ignored.
+        advice: what to do about messages of the other kind.
+        undecodable: how many messages of its own kind could not be decoded.
+        ignored: how many messages of the other kind came.
+        audio: seconds of the bot's audio.
+    """
+
+    opcode: ClassVar[int]
+    advice: ClassVar[str]
+
+    def __init__(self, options: TransportOptions) -> None:
+        self._options = options
+        self._on_messages = options.on_messages
+        self._receive_audio = options.media.receive_audio
+        self.undecodable = 0
+        self.ignored = 0
+        self.audio = 0.0
+
+    @abc.abstractmethod
+    def text_of(self, payload: bytes, /) -> str | None:
+        """Return the JSON text of an RTVI message, or None if `receive_other()` has to decode the payload."""
+
+    @abc.abstractmethod
+    def receive_other(self, payload: bytes) -> None:
+        """Deliver what is no RTVI message, or a message in an unusual form.
+
+        Raises:
+            ProtocolError: it cannot be decoded.
+        """
+
+    def receive(self, opcode: int, payloads: Sequence[bytes]) -> None:
+        """Deliver consecutive WebSocket messages of one kind."""
+        if opcode != self.opcode:
+            if not self.ignored:
+                logger.warning("The bot sends %s frames, which are ignored. %s", self.other_kind, self.advice)
+            self.ignored += len(payloads)
+            return
+        text_of = self.text_of
+        messages: list[Inbound] = []  # consecutive ones, delivered together
+        for payload in payloads:
+            text = text_of(payload)
+            if text is not None:
+                messages.append(text)
+                continue
+            if messages:
+                self._on_messages(messages)
+                messages = []
+            try:
+                self.receive_other(payload)
+            except ProtocolError as error:
+                self.undecodable += 1
+                level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
+                logger.log(level, "Cannot decode a message of the server, which is skipped: %s", error)
+        if messages:
+            self._on_messages(messages)
+
+    @property
+    def other_kind(self) -> str:
+        """Return the name of the frames that are ignored."""
+        return "binary" if self.opcode == TEXT else "text"
+
+    def diagnosis(self) -> str | None:
+        """Return, in a sentence or two, what came that explains why the bot is not ready, or None."""
+        if self.ignored:
+            return f"It sent {self.ignored} {self.other_kind} frames instead. {self.advice}"
+        return None
+
+
+class WebSocketBase(Transport):
+    """The base class of transports over one WebSocket; `WebSocketTransport` documents the arguments."""
+
+    supports_audio = True
+    #: Decodes what the bot sends; its `opcode` is also that of the messages to the bot.
+    receiver_class: ClassVar[type[WebSocketReceiver]]
+
+    def __init__(
+        self,
+        ws_url: str | None = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        token_in: Literal["query", "header"] = "query",  # noqa: S107 - a place, not a token
+        allow_insecure: bool = False,
+        max_message_size: int = 1_048_576,
+        max_inbound_message_size: int = 16 * 1024 * 1024,
+        stall_timeout: float | None = 10.0,
+        ping_interval: float | None = 40.0,
+        ping_timeout: float | None = 10.0,
+    ) -> None:
+        URL.or_none.check(ws_url=ws_url)
+        STRING.or_none.check(token=token)
+        STRINGS.or_none.check(headers=headers)
+        _TOKEN_IN.check(token_in=token_in)
+        BOOL.check(allow_insecure=allow_insecure)
+        COUNT.check(max_message_size=max_message_size, max_inbound_message_size=max_inbound_message_size)
+        SECONDS.or_none.check(stall_timeout=stall_timeout, ping_interval=ping_interval, ping_timeout=ping_timeout)
+        self._ws_url = _parse_url(ws_url) if ws_url is not None else None
+        self._token = token
+        self._headers = dict(headers or {})
+        self._token_in = token_in
+        self._allow_insecure = allow_insecure
+        self.max_message_size = max_message_size
+        self._max_inbound_message_size = max_inbound_message_size
+        self._stall_timeout = stall_timeout
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        self._receiver: WebSocketReceiver | None = None
+        self._last_stats = TransportStats()
+        # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
+        # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
+        self._lock = threading.RLock()
+        self._connection: WebSocketConnection | None = None
+        self._abort: AbortSignal | None = None
+        self._leftover: bytes | None = None  # bytes read behind the handshake; None: the connection is being read
+        register_for_fork(self)
+
+    def __repr__(self) -> str:
+        url = printable(self._ws_url.geturl()) if self._ws_url is not None else None
+        return f"{type(self).__name__}(ws_url={url!r})"
+
+    # -- session ------------------------------------------------------------------------------------------------------
+
+    def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
+        """Begin a session with new counters."""
+        super().initialize(options, on_message)
+        self._receiver, self._last_stats = None, TransportStats()
+
+    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
+        url, headers = self._target(auth_bundle)
+        sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
+        options = self.options
+        runtime = options._runtime
+        assert runtime is not None, "the session sets it"
+
+        def on_closed(info: CloseInfo) -> None:
+            if self._connection is connection:  # otherwise disconnect() was called
+                options.on_closed(info)
+
+        receiver = self.receiver_class(options)
+        connection = WebSocketConnection(
+            sock,
+            runtime.io,
+            on_messages=receiver.receive,
+            on_closed=on_closed,
+            max_message_bytes=self._max_inbound_message_size,
+            max_queued_bytes=max(16 * 1024 * 1024, 2 * self.max_message_size),
+            stall_timeout=self._stall_timeout,
+            ping_interval=self._ping_interval,
+            ping_timeout=self._ping_timeout,
+        )
+        with self._lock:
+            abandoned = abort.aborted
+            if not abandoned:
+                self._connection, self._abort, self._leftover = connection, abort, leftover
+                self._receiver = receiver
+        detach()
+        if abandoned:
+            sock.close()
+            abort.raise_if_aborted()
+
+    def send_ready_message(self) -> None:
+        """Start to read, and send `client-ready`.
+
+        Messages that were read in `connect()` would be delivered before the event `connected`.
+        """
+        with self._lock:
+            connection, leftover, self._leftover = self._connection, self._leftover, None
+        if connection is not None and leftover is not None:
+            connection.start(leftover)
+        super().send_ready_message()
+
+    def disconnect(self) -> None:
+        """Close the WebSocket.
+
+        Raises:
+            DisconnectedError: messages had not reached the server, as far as the system tells.
+        """
+        with self._lock:
+            connection, self._connection = self._connection, None
+            abort, self._abort = self._abort, None
+            leftover, self._leftover = self._leftover, None
+        if connection is not None:
+            # Without reading, the peer's close frame would not be seen, so the close does not wait for it.
+            abandoned = leftover is not None or (abort is not None and abort.aborted)
+            connection.close(0.0 if abandoned else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
+            self._last_stats = stats = connection.stats()
+            if stats.audio_unsent:
+                # Audio is dropped instead of delayed, and the application must be able to see that.
+                logger.warning(
+                    "Audio was lost in this session: %.2f s were not sent because the server read too slowly",
+                    stats.audio_unsent,
+                )
+            (messages, size), info = connection.unsent, connection.info
+            if messages and not abandoned and info is not None and info.by_application:
+                raise DisconnectedError(
+                    f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
+                    "session ended. Wait for the bot's answer before you disconnect, or send less over a slow line",
+                    initiator="client",
+                )
+
+    def stats(self) -> TransportStats:
+        """Return the counters of the current session, or of the last one."""
+        connection, receiver = self._connection, self._receiver
+        stats = connection.stats() if connection is not None else self._last_stats
+        if receiver is None:
+            return stats
+        ignored = {f"{receiver.other_kind}_frames_ignored": receiver.ignored}
+        return attrs.evolve(stats, audio_received=receiver.audio, **ignored)
+
+    def diagnosis(self) -> str | None:
+        """Return which frames arrived that this transport does not read, or None."""
+        receiver = self._receiver
+        return receiver.diagnosis() if receiver is not None else None
+
+    def start_media(self) -> None:
+        """Start the sources, timed by the I/O thread.
+
+        Sending does not block, and two threads that send would wait for each other.
+        """
+        self.options.media.start(self.send_audio, on_io_thread=True)
+
+    def _send(self, payload: bytes, audio: float = 0.0) -> None:
+        """Send one WebSocket message, which holds `audio` seconds of audio.
+
+        Raises:
+            DisconnectedError: there is no connection, or it was lost.
+        """
+        connection = self._connection
+        if connection is None:
+            raise DisconnectedError("The WebSocket is not open; call connect() first", initiator="client")
+        connection.send(self.receiver_class.opcode, payload, audio)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
+        self._lock = threading.RLock()
+        self._connection = self._abort = self._leftover = None
+
+    # -- address ------------------------------------------------------------------------------------------------------
+
+    def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
+        given = bundle if isinstance(bundle, Mapping) else {}
+        own = self._ws_url if bundle is None or isinstance(bundle, Mapping) else None
+        url = own or _url_in(bundle, self.bundle_source, type(self).__name__)
+        if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
+            raise InvalidTransportParamsError(
+                f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "
+                "attacker on the network could read and change the token and the conversation. Let the server answer "
+                "with a wss:// URL, or allow it explicitly: {type(self).__name__}(allow_insecure=True)"
+            )
+        token = self._token if self._token is not None else given.get("token")
+        headers = dict(self._headers)
+        if isinstance(token, str) and token:
+            if self._token_in == "header":  # noqa: S105
+                headers["Authorization"] = f"Bearer {token}"
+            else:
+                query = f"{url.query}&" if url.query else ""
+                url = url._replace(query=f"{query}token={_quoted(token)}")
+        return url, headers
+
+
+def _url_in(bundle: Any, source: str, transport: str) -> SplitResult:
+    text = (bundle.get("ws_url") or bundle.get("wsUrl")) if isinstance(bundle, Mapping) else None
+    if not isinstance(text, str):
+        raise InvalidTransportParamsError(missing_url(bundle, source, transport))
+    return _parse_url(text, source)
+
+
+def _parse_url(text: str, source: str = "") -> SplitResult:
+    url = parse_url(text, "ws", "wss")
+    if url is None:
+        raise InvalidTransportParamsError(
+            f"{source and f'{source} an unusable ws_url. '}"
+            f"{printable(text)!r} is not a WebSocket URL: {url_fault(text, 'ws', 'wss')}"
+        )
+    return url
+
+
+def _quoted(token: str) -> str:
+    try:
+        return quote(token, safe="")
+    except UnicodeEncodeError:
+        raise InvalidTransportParamsError(
+            "The token is not valid: it has a lone surrogate, half of a character. Pass the server's token unchanged"
+        ) from None

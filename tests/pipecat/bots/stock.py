@@ -1,0 +1,61 @@
+"""Pipecat 1.14.0 in its own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
+
+`--echo` makes it send the user's audio back, 16 kHz both ways; without it the bot listens, answers and speaks, and its
+model calls functions (see functions.py). All other arguments are the runner's, after `--host localhost`.
+"""
+
+import sys
+
+import uvicorn
+from answers import ShowAndTell
+from functions import register_functions
+from pipecat.evals.transport import EvalTransportParams
+from pipecat.pipeline.worker import PipelineWorker
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.runner.run import app, main
+from pipecat.runner.types import RunnerArguments
+from pipecat.runner.utils import create_transport
+from pipecat.transports.base_transport import BaseTransport, TransportParams
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
+from pipelines import echo_worker, run, speaking_worker
+from serving import Host
+from session import PipelineSession
+from standins import RepeatingLLM
+
+AUDIO = {"audio_in_enabled": True, "audio_out_enabled": True}
+transport_params = {
+    "eval": lambda: EvalTransportParams(**AUDIO),
+    "twilio": lambda: FastAPIWebsocketParams(**AUDIO),
+    "webrtc": lambda: TransportParams(**AUDIO),
+}
+echoes = "--echo" in sys.argv
+if echoes:
+    sys.argv.remove("--echo")
+host = Host(app)
+
+
+def talking_worker(transport: BaseTransport) -> PipelineWorker:
+    context, llm = LLMContext(), RepeatingLLM()
+    worker = speaking_worker(transport, ["hello bot"], context, llm)
+
+    async def show(scene: str) -> None:
+        raise ValueError(f"this bot has no scene {scene!r}")
+
+    register_functions(llm, worker.rtvi)
+    worker.rtvi.add_event_handler("on_client_message", ShowAndTell(show, context, []).answer)
+    return worker
+
+
+async def bot(runner_args: RunnerArguments) -> None:
+    """What the runner calls for each connection."""
+    transport = await create_transport(runner_args, transport_params)
+    worker = echo_worker(transport) if echoes else talking_worker(transport)
+    with host.sessions.live(PipelineSession(worker, transport)):
+        await run(worker, transport)
+
+
+if __name__ == "__main__":
+    # The runner can be given the number of a port, not a socket that already listens on a port found free.
+    uvicorn.run = lambda *_, **__: host.run()
+    sys.argv[1:1] = ["--host", "localhost", "--port", str(host.port)]
+    main()

@@ -1,0 +1,164 @@
+"""What the tests of transports over one WebSocket share: a server of bots, and sessions."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import EvalTransport, Transport, WebSocketTransport
+from rtvi_sync.concurrency.runtime import acquire_runtime
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.media.manager import MediaManager
+from rtvi_sync.messages import RTVIMessage
+from rtvi_sync.protocol.frames import MessageFrame, encode
+from rtvi_sync.protocol.states import CloseInfo
+from rtvi_sync.transports import websocket_base as module
+from rtvi_sync.transports.base import TransportOptions
+from rtvi_sync.transports.net import Network
+from tests.support.loopback import LIMIT, Server, serving, trusting
+
+from .test_websocket_connection import Bot
+from .test_websocket_frames import BINARY, TEXT, frame
+from .test_websocket_handshake import upgrade
+
+READY = RTVIMessage("client-ready", {"version": "2.2.0"}, "ready")
+
+
+class BotServer(Server):
+    """Accepts WebSockets and hands each to the test."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(self._serve_one, **options)
+        self._arrived = threading.Condition()
+        self._bots: list[tuple[str, Bot]] = []
+        self.after = b""
+
+    def _serve_one(self, peer) -> None:
+        head = upgrade(peer, after=self.after)
+        bot = Bot(peer.sock)
+        with self._arrived:
+            self._bots.append((head, bot))
+            self._arrived.notify_all()
+        self.stopping.wait()
+
+    def bot(self) -> Bot:
+        """The bot's end of the next connection, once it was told that the client is ready."""
+        bot = self.arrival()[1]
+        while b'"client-ready"' not in bot.receive()[1]:
+            pass  # a transport may have something to say before
+        return bot
+
+    def arrival(self) -> tuple[str, Bot]:
+        """Head of the request and the bot's end, of the next connection."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: self._bots, LIMIT)
+            return self._bots.pop(0)
+
+    @property
+    def url(self) -> str:
+        return f"ws{'s' if self._tls else ''}://{self.authority}/ws"
+
+
+class Session:
+    """What a session gives to its transport, and what the transport told it."""
+
+    def __init__(self, runtime, network=None, **options) -> None:
+        self._changed = threading.Condition()
+        self.messages: list[object] = []
+        self.ends: list[CloseInfo] = []
+        self.interruptions = 0
+        self.media = MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options})
+        self.media.expect(runtime)
+        self.options = TransportOptions(
+            client_ready=READY,
+            on_interruption=self._interrupted,
+            on_closed=lambda info: self._note(self.ends, info),
+            on_event=lambda *_: None,
+            on_messages=self._take,
+            network=network or Network(ssl_context=trusting(), proxy=False),
+            media=self.media,
+            _runtime=runtime,
+        )
+
+    def _note(self, where: list, what: object) -> None:
+        with self._changed:
+            where.append(what)
+            self._changed.notify_all()
+
+    def _take(self, messages) -> None:
+        for message in messages:
+            self._note(self.messages, message)
+
+    def _interrupted(self) -> None:
+        with self._changed:
+            self.interruptions += 1
+            self._changed.notify_all()
+
+    def begin(self, transport: Transport) -> None:
+        transport.initialize(self.options, lambda message: self._take([message]))
+        transport.init_devices()
+
+    def wait(self, condition) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, LIMIT)
+
+
+@pytest.fixture
+def runtime():
+    """The runtime of the process."""
+    runtime = acquire_runtime()
+    yield runtime
+    runtime.release()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def server(request):
+    """A server of WebSockets."""
+    with BotServer(tls=serving() if request.param else None) as server:
+        yield server
+
+
+@pytest.fixture
+def plain():
+    """A server of WebSockets without TLS."""
+    with BotServer() as server:
+        yield server
+
+
+@pytest.fixture
+def opened(runtime, attempt, monkeypatch):
+    """Connects transports, each with a session of its own, and disconnects all after the test."""
+    pairs = []
+
+    def connect(transport, bundle=None, session=None):
+        session = session or Session(runtime)
+        pairs.append((transport, session))
+        session.begin(transport)
+        transport.connect(bundle, attempt.signal)
+        transport.send_ready_message()
+        return session
+
+    yield connect
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
+    for transport, session in pairs:
+        transport.disconnect()
+        assert session.media.stop(LIMIT) == []
+
+
+@pytest.fixture(params=[WebSocketTransport, EvalTransport])
+def kind(request):
+    """Each class of transport."""
+    return request.param
+
+
+def message_frame(kind, text: str) -> bytes:
+    """Return what a bot sends to have a transport of this class deliver `text`."""
+    return frame(TEXT, text.encode()) if kind is EvalTransport else frame(BINARY, encode(MessageFrame(data=text)))
+
+
+def flush(runtime) -> None:
+    """Wait until the I/O thread has done all that was given to it."""
+    done = threading.Event()
+    runtime.io.call(done.set)
+    assert done.wait(LIMIT)
