@@ -106,7 +106,9 @@ def test_all_ways_failed() -> None:
     client = client_of(
         Named("first", resets), Named("second", refusal=TransportStartError("is not there.", status=404))
     )
-    with pytest.raises(ConnectError, match=r"first: The connection to the bot was lost.* second: is not there\.$") as caught:
+    with pytest.raises(
+        ConnectError, match=r"first: The connection to the bot was lost.* second: is not there\.$"
+    ) as caught:
         client.connect()
     (first, lost), (second, refused) = caught.value.attempts
     assert (first, second) == ("first", "second")
@@ -162,7 +164,7 @@ def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
 
 def test_the_limit_of_the_call_passes() -> None:
     client = client_of(Named("first", resets), Named("second", is_silent), connect_timeout=0.5)
-    with pytest.raises(ConnectionTimeoutError, match="first: .* second: The bot was not ready") as caught:
+    with pytest.raises(ConnectionTimeoutError, match=r"first: .* second: The bot was not ready") as caught:
         client.connect()
     assert [name for name, _ in caught.value.attempts] == ["first", "second"]
     assert caught.value.phase == "bot-ready"

@@ -163,7 +163,9 @@ def test_headers_go_to_the_endpoint(path: str) -> None:
 def test_a_token_goes_to_the_websocket() -> None:
     """The token is in the handshake's query."""
     with EmbeddedBot() as bot:
-        client = RTVIClient.for_url(bot.ws_url, token="abc", enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
+        client = RTVIClient.for_url(
+            bot.ws_url, token="abc", enable_mic=False, speaker=NullSink(), connect_timeout=GUARD
+        )
         try:
             client.connect()
             assert bot.wait_for_session(GUARD).path.endswith("?token=abc")

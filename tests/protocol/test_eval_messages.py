@@ -125,8 +125,8 @@ def test_the_form_is_not_mistaken() -> None:
         assert reader.read(text) == (b"\0\0\0", 8000)
     for samples in ("AAAA", "BBBB"):
         data = f'{{"audio":"{samples}","sampleRate":8000}}'
-        text = f'{{"label":"rtvi-ai","type":"eval-bot-audio","id":"AAAA","data":{data}}}'
-        assert reader.read(text.encode()) == (base64.b64decode(samples), 8000)
+        text = f'{{"label":"rtvi-ai","type":"eval-bot-audio","id":"AAAA","data":{data}}}'.encode()
+        assert reader.read(text) == (base64.b64decode(samples), 8000)
 
 
 def test_an_escape_that_ends_the_string() -> None:

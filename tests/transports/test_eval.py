@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -74,8 +75,9 @@ def test_audio_that_cannot_be_heard_is_not_captured(plain, runtime, attempt):
 @pytest.mark.parametrize("option", ["skip_tts", "capture_bot_audio", "capture_bot_images"])
 def test_a_flag_that_is_none(option):
     """Each flag is a bool."""
+    wrong: Any = {option: "yes"}
     with pytest.raises(TypeError, match=f"{option} must be True or False"):
-        EvalTransport(**{option: "yes"})
+        EvalTransport(**wrong)
 
 
 def test_an_unknown_option():
@@ -244,14 +246,14 @@ def test_controls_that_are_refused(plain, opened, tmp_path):
         transport.configure("full")
     opened(transport)
     with pytest.raises(ValueError, match="function_call_report_level"):
-        transport.configure("everything")
+        transport.configure(cast("Any", "everything"))
     with pytest.raises(TypeError, match="vad_user_speaking"):
-        transport.configure(vad_user_speaking=1)
+        transport.configure(vad_user_speaking=cast("Any", 1))
     for messages in ({"role": "user"}, "hi", ["hi"], None):
         with pytest.raises(TypeError, match="messages"):
-            transport.seed_context(messages)
+            transport.seed_context(cast("Any", messages))
     with pytest.raises(TypeError, match="path"):
-        transport.set_user_image(b"image")
+        transport.set_user_image(cast("Any", b"image"))
     with pytest.raises(FileNotFoundError):
         transport.set_user_image(tmp_path / "none.png")
     with pytest.raises(MessageTooLargeError, match="client-message"):

@@ -11,11 +11,11 @@ from rtvi_sync import RTVIClient
 from rtvi_sync.errors import ConnectionTimeoutError, MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
+from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.transports.websocket import WebSocketTransport
 
 from .test_websocket_frames import BINARY, TEXT, frame
-from .websocket_bots import Session, flush
+from .websocket_bots import Session, flush, text_in
 
 
 def test_messages_both_ways(server, opened):

@@ -20,6 +20,7 @@ from rtvi_sync.media import BytesSink, BytesSource
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encode
 from rtvi_sync.transports import websocket_base as module
+from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.forking import in_child
 from tests.support.loopback import LIMIT
 from tests.support.threads import running
@@ -110,7 +111,7 @@ def test_the_token_goes_into_a_header(kind, plain, opened):
 def test_nowhere_else(kind, opened):
     """A token can go to one of two places."""
     with pytest.raises(ValueError, match='"query" or "header"'):
-        kind(token_in="body")  # type: ignore[arg-type]
+        kind(token_in="body")
 
 
 def test_a_token_that_is_no_header(kind, runtime, attempt):
@@ -286,7 +287,6 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(kind, plain, runtime, 
     """A connection that is there when the attempt is over, and disconnect() has been called, is not kept."""
     transport = kind(plain.url)
     Session(runtime).begin(transport)
-    open_websocket = module.open_websocket
 
     def open_and_abort(*args):
         opened = open_websocket(*args)

@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.protocol.frames import MessageFrame, decode, encode
+from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
@@ -26,7 +26,7 @@ from tests.support.waiting import until
 
 from .test_websocket_connection import MB, Bot, tcp_pair
 from .test_websocket_frames import BINARY, CLOSE, PONG, frame
-from .websocket_bots import BotServer
+from .websocket_bots import BotServer, text_in
 
 MESSAGES, SIZE = 20, 500_000
 

@@ -22,9 +22,9 @@ from tests.support.processes import python
 from tests.support.threads import running
 from tests.support.waiting import until
 
-from .test_websocket_connection import BINARY, Bot, Client, blocked, on
-from .test_websocket_frames import CLOSE, PING, PONG, frame
-from .websocket_bots import BotServer
+from .test_websocket_connection import Bot, Client, blocked, hold, on
+from .test_websocket_frames import BINARY, CLOSE, PING, PONG, frame
+from .websocket_bots import BotServer, text_in
 
 MB = 1024 * 1024
 

@@ -11,7 +11,7 @@ from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.frames import MessageFrame, encode
+from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.base import TransportOptions
@@ -23,6 +23,13 @@ from .test_websocket_frames import BINARY, TEXT, frame
 from .test_websocket_handshake import upgrade
 
 READY = RTVIMessage("client-ready", {"version": "2.2.0"}, "ready")
+
+
+def text_in(payload: bytes) -> str:
+    """Return the text of a protobuf message of the client."""
+    sent = decode(payload)
+    assert isinstance(sent, MessageFrame)
+    return sent.data
 
 
 class BotServer(Server):
