@@ -146,6 +146,13 @@ class TestNothingIsLeft:
             assert client.send_client_request("ping", 1) == 1
             assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
 
+    def test_a_session_without_devices_starts_no_timer_thread(self) -> None:
+        """A session of text alone, over a transport that could carry audio."""
+        stop_idle_threads()
+        with EmbeddedBot() as bot, websocket_client(bot, mic=None, enable_mic=False) as client:
+            assert client.send_client_request("ping", 1) == 1
+            assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
+
     def test_quiet_clients_need_no_worker(self) -> None:
         """A client without events holds no queue worker."""
         runtime = acquire_runtime()
