@@ -22,7 +22,6 @@ from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "samples" / "django_app"
-LIMIT = GUARD
 
 
 def environ(**variables: str) -> dict[str, str]:
@@ -58,7 +57,7 @@ class Browser:
 
     def request(self, method: str, path: str, body: str | None = None, **headers: str) -> Reply:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=LIMIT)
+        connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=GUARD)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
@@ -129,7 +128,7 @@ class Gunicorn:
         """Tell the master to stop; its exit status."""
         if self.master.poll() is None:
             self.master.send_signal(signal.SIGTERM)
-        status: int = self.master.wait(LIMIT)
+        status: int = self.master.wait(GUARD)
         return status
 
     def log(self) -> str:

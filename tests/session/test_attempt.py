@@ -24,9 +24,9 @@ from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import TransportOptions
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, own_threads, websocket_handshake
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 LIMIT = 1.0
 TOLERANCE = 0.2
@@ -106,18 +106,18 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
         answer = next(answers)
         if answer == "late":
             called.set()
-            release.wait(SOON)
+            release.wait(GUARD)
         return {"ws_url": answer}
 
     client = memory_client(custom_connect_handler=handler, connect_timeout=None)
     abandoned = InThread(client.connect)
-    assert called.wait(SOON)
+    assert called.wait(GUARD)
     (late,) = [t for t in threading.enumerate() if "-connect-" in t.name]
     client.disconnect()
     abandoned.error()
     client.connect()
     release.set()
-    late.join(SOON)
+    late.join(GUARD)
     assert client.state is TransportState.READY
     assert transport_of(client).auth_bundle == {"ws_url": "good"}
     assert client.send_client_request("ping", 1) == 1
@@ -145,7 +145,7 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
     work = ConnectAttempt._work
 
     def late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
-        assert run.wait(SOON)
+        assert run.wait(GUARD)
         work(self, session, options)
 
     monkeypatch.setattr(ConnectAttempt, "_work", late)

@@ -10,12 +10,12 @@ from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTranspo
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 
 def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
     """A client of a bot that is a function."""
-    options.setdefault("connect_timeout", SOON)
+    options.setdefault("connect_timeout", GUARD)
     return RTVIClient(transport=MemoryTransport(bot), **options)
 
 
@@ -78,12 +78,12 @@ def settle(client: RTVIClient) -> None:
     done = threading.Event()
     client.once("metrics", done.set)
     bot_says(client, "metrics", {})
-    assert done.wait(SOON)
+    assert done.wait(GUARD)
 
 
 def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
     """A client of an embedded bot, over WebSocket, with a source and a sink that make no noise."""
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": GUARD, **options}
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
 
 

@@ -18,7 +18,8 @@ from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.transports import http, net
 from rtvi_sync.transports.http import MAX_BODY_BYTES, MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.net import Network
-from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .conftest import AbandonedError
@@ -575,7 +576,7 @@ def test_respx(post):
 def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
     with Slow(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
-        assert server.reached.wait(LIMIT)
+        assert server.reached.wait(GUARD)
         attempt.abort()
         with pytest.raises(AbandonedError):
             posting.get()
@@ -592,7 +593,7 @@ def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
         peer.hold()
 
     with Server(handshake) as server, running(lambda: any_post(f"https://{server.authority}/")) as posting:
-        assert hello.wait(LIMIT)
+        assert hello.wait(GUARD)
         attempt.abort()
         with pytest.raises(AbandonedError):
             posting.get()
@@ -608,7 +609,7 @@ def test_a_syn_without_answer_is_abandoned(post, attempt):
             post(f"http://127.0.0.1:{port}/")
 
         with running(call) as posting:
-            assert begun.wait(LIMIT)
+            assert begun.wait(GUARD)
             attempt.abort()
             with pytest.raises(AbandonedError):
                 posting.get()
@@ -624,7 +625,7 @@ def test_a_large_request_is_abandoned(post, attempt):
 
     reached = threading.Event()
     with Server(read_the_head) as server, running(lambda: post(f"http://{server.authority}/", "x" * 2**25)) as posting:
-        assert reached.wait(LIMIT)
+        assert reached.wait(GUARD)
         attempt.abort()
         with pytest.raises(AbandonedError):
             posting.get()
@@ -676,9 +677,9 @@ def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
     with server, httpx.Client(verify=trusting(), trust_env=False, event_hooks=hooks) as client:
         url = f"http{'s' if tls else ''}://{server.authority}/"
         assert post(url, client=client) == {}
-        assert answers.acquire(timeout=LIMIT)
+        assert answers.acquire(timeout=GUARD)
         with running(lambda: post(url, client=client)) as posting:
-            assert answers.acquire(timeout=LIMIT)
+            assert answers.acquire(timeout=GUARD)
             attempt.abort()
             with pytest.raises(AbandonedError):
                 posting.get()
@@ -701,7 +702,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with Slow(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
-        assert server.reached.wait(LIMIT)
+        assert server.reached.wait(GUARD)
         assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()

@@ -17,7 +17,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, websocket_client
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, descriptors, own_threads, threads_of_package, workers_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class TestNothingIsLeft:
@@ -49,7 +49,7 @@ class TestNothingIsLeft:
                 params={"base_url": bot.base_url},
                 mic=SilenceSource(),
                 speaker=NullSink(),
-                connect_timeout=SOON,
+                connect_timeout=GUARD,
             )
             with client:
                 pass

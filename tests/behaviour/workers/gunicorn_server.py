@@ -20,7 +20,6 @@ from tests.support.slowness import GUARD
 
 from .conftest import ROOT
 
-LIMIT = GUARD
 # Patched before anything is imported, as docs/embedding.md tells those who use `--preload`.
 PATCH_FIRST = "from gevent import monkey\nmonkey.patch_all()\n"
 
@@ -96,7 +95,7 @@ class Gunicorn:
         workers = self.workers() if self._process.poll() is None else []
         self.signal(signal.SIGTERM)
         try:
-            self._process.wait(LIMIT)
+            self._process.wait(GUARD)
         finally:
             self._process.kill()
             self._process.wait()
@@ -124,5 +123,5 @@ class Gunicorn:
 
     def get(self, view: str, word: str = "") -> Any:
         """What a view of the application answers, and the process that did."""
-        with urllib.request.urlopen(f"{self.url}/{view}?word={word}", timeout=LIMIT) as answer:
+        with urllib.request.urlopen(f"{self.url}/{view}?word={word}", timeout=GUARD) as answer:
             return json.load(answer)
