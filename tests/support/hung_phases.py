@@ -56,6 +56,12 @@ class Hung:
     heal: Callable[[], Any]
     release: Callable[[], Any] | None = None
 
+    def connect_healed(self) -> None:
+        """Connect to what does not hang any more, however long that takes."""
+        self.heal()
+        manager_of(self.client)._limit = GUARD
+        self.client.connect()
+
 
 def _drip(peer: Peer, byte: bytes) -> None:
     """Send a byte now and then, which defeats a limit per read."""
