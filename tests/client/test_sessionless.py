@@ -27,7 +27,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.session.publisher import EventPublisher
-from tests.support.clients import manager_of, memory_client, transport_of
+from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
@@ -35,10 +35,6 @@ from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads, threads_of_package
 from tests.support.waiting import until
-
-
-def bundle_of(client: RTVIClient) -> Any:
-    return transport_of(client).auth_bundle
 
 
 class TestStartBot:

@@ -11,6 +11,8 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from rtvi_sync.media.playback import QueuedSpeaker
 from tests.support.slowness import GUARD, takes
+from tests.support.threads import running
+from tests.support.waiting import until
 
 FRAME = bytes(960)  # 20 ms at 24 kHz
 
@@ -235,20 +237,23 @@ def test_a_slow_sink_is_not_given_up(talk):
     assert dropped(session) == []
 
 
-def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
+def stop_at_the_limit(session, sink: GatedSink) -> threading.Thread:
+    """Stop a session whose sink takes one more frame and hangs in the next; return the thread that is given up."""
+    with running(lambda: session.manager.stop(2.0, 1.0)) as stopping:
+        until(lambda: session.manager._session is None)
+        sink.latch.release()
+        (thread,) = stopping.get()
+    return thread
+
+
+def test_what_a_slow_sink_has_not_taken_at_the_limit(talk):
     """The queued audio is dropped, counted and reported; the sink is closed when its last call returns, at any later
     time."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(10):
         session.hear(frame(number))
-    stopped = threading.Thread(target=lambda: given_up.extend(session.manager.stop(2.0, 1.0)))
-    given_up: list[threading.Thread] = []
-    stopped.start()
-    until(lambda: session.manager._session is None)
-    sink.latch.release()
-    stopped.join(GUARD)
-    (thread,) = given_up
+    thread = stop_at_the_limit(session, sink)
     assert dropped(session) == [pytest.approx(0.16)]  # the sink has taken two frames
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.16)
     sink.latch.release()
@@ -256,21 +261,16 @@ def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000), "close"]
 
 
-def test_a_late_close_does_not_hit_the_next_session(talk, until):
+def test_a_late_close_does_not_hit_the_next_session(talk):
     """A slow sink that another session has begun to use is closed by that session alone."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(3):
         session.hear(frame(number))
-    stopped = threading.Thread(target=lambda: given_up.extend(session.manager.stop(2.0, 1.0)))
-    given_up: list[threading.Thread] = []
-    stopped.start()
-    until(lambda: session.manager._session is None)
-    sink.latch.release()
-    stopped.join(GUARD)
+    thread = stop_at_the_limit(session, sink)
     session.prepare()
     sink.latch.release()
-    given_up[0].join(GUARD)
+    thread.join(GUARD)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000)]
     assert session.manager.stop(GUARD) == []
     assert sink.calls[2:] == ["close"]

@@ -17,21 +17,16 @@ from rtvi_sync import (
     ConnectTimeout,
     DisconnectedError,
     MemoryTransport,
-    RTVIClient,
     RTVIClientConfigOption,
     RTVIClientParams,
     RTVIError,
     StartBotError,
     TransportState,
 )
-from tests.support.clients import memory_client, session_of, transport_of
+from tests.support.clients import bundle_of, memory_client, session_of, transport_of
 from tests.support.http_server import Answer, ScriptedServer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
-
-
-def bundle_of(client: RTVIClient) -> Any:
-    return transport_of(client).auth_bundle
 
 
 class TestDefaultRequest:
@@ -314,7 +309,7 @@ class TestHandler:
         with pytest.raises(StartBotError, match="aborted"):
             client.connect()
         assert client.state is TransportState.ERROR
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
 
     def test_abort_from_another_thread(self) -> None:
         """It rejects `connect()` at once, though the handler does not come back; nothing of it is used later."""
@@ -337,7 +332,7 @@ class TestHandler:
         release.set()
         late[0].join(GUARD)
         assert not late[0].is_alive()
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
         assert controller[0].abort() is False
 
     def test_abort_with_a_reason(self) -> None:
@@ -403,7 +398,7 @@ class TestHandler:
             client.connect()
         assert caught.value.initiator == "client"
         assert client.state is TransportState.DISCONNECTED
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
 
     def test_connect_inside(self) -> None:
         """A handler may not call `connect()`: an attempt is under way already."""

@@ -38,6 +38,11 @@ def transport_of(client: RTVIClient) -> Any:
     return manager_of(client).transport
 
 
+def bundle_of(client: RTVIClient) -> Any:
+    """Return what the transport of a client was given to connect with."""
+    return transport_of(client).auth_bundle
+
+
 def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
     """A bot that never says anything."""
 

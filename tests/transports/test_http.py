@@ -573,17 +573,14 @@ def test_respx(post):
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
+def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
     with Slow(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
-        assert server.reached.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
+def test_a_silent_tls_handshake_is_abandoned(any_post, abandon):
     """An abort wakes a thread whose client hello gets no answer."""
     hello = threading.Event()
 
@@ -593,13 +590,10 @@ def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
         peer.hold()
 
     with Server(handshake) as server, running(lambda: any_post(f"https://{server.authority}/")) as posting:
-        assert hello.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, hello)
 
 
-def test_a_syn_without_answer_is_abandoned(post, attempt):
+def test_a_syn_without_answer_is_abandoned(post, abandon):
     """An abort frees a thread that waits for a connection."""
     begun = threading.Event()
     with black_hole() as port:
@@ -609,13 +603,10 @@ def test_a_syn_without_answer_is_abandoned(post, attempt):
             post(f"http://127.0.0.1:{port}/")
 
         with running(call) as posting:
-            assert begun.wait(GUARD)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                posting.get()
+            abandon(posting, begun)
 
 
-def test_a_large_request_is_abandoned(post, attempt):
+def test_a_large_request_is_abandoned(post, abandon):
     """An abort frees a thread that writes a body which the server does not read."""
 
     def read_the_head(peer):
@@ -625,10 +616,7 @@ def test_a_large_request_is_abandoned(post, attempt):
 
     reached = threading.Event()
     with Server(read_the_head) as server, running(lambda: post(f"http://{server.authority}/", "x" * 2**25)) as posting:
-        assert reached.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, reached)
 
 
 def test_an_attempt_that_is_over_sends_nothing(any_post, attempt):

@@ -458,18 +458,15 @@ ALL_PHASES = [*PHASES, silent_stream, dripping_stream, pinging_stream]
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", ALL_PHASES)
-def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
+def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
     server = Slow(phase, tls=serving() if tls else None)
     with server, running(lambda: list(any_post(server.url))) as posting:
-        assert server.reached.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_syn_without_answer_is_abandoned(post, attempt):
+def test_a_syn_without_answer_is_abandoned(post, abandon):
     """An abort frees a thread that waits for a connection."""
     begun = threading.Event()
     with black_hole() as port:
@@ -479,10 +476,7 @@ def test_a_syn_without_answer_is_abandoned(post, attempt):
             list(post(f"http://127.0.0.1:{port}/"))
 
         with running(call) as posting:
-            assert begun.wait(GUARD)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                posting.get()
+            abandon(posting, begun)
 
 
 @pytest.mark.parametrize("tls", [False, True])

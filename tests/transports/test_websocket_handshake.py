@@ -522,19 +522,16 @@ def drip(peer):
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", [silent, drip])
-def test_a_slow_answer_is_abandoned(shake, attempt, phase, tls):
+def test_a_slow_answer_is_abandoned(shake, abandon, phase, tls):
     """An abort frees the thread at once, and its reason is raised."""
     server = Server(phase, tls=serving() if tls else None)
     server.reached = threading.Event()
     with server, running(lambda: shake(f"ws{'s' if tls else ''}://{server.authority}/")) as opening:
-        assert server.reached.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            opening.get()
+        abandon(opening, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_silent_tls_handshake_is_abandoned(shake, attempt):
+def test_a_silent_tls_handshake_is_abandoned(shake, abandon):
     """An abort during the TLS handshake raises its reason, not that of TLS."""
     hello = threading.Event()
 
@@ -544,13 +541,10 @@ def test_a_silent_tls_handshake_is_abandoned(shake, attempt):
         peer.hold()
 
     with Server(handshake) as server, running(lambda: shake(f"wss://{server.authority}/")) as opening:
-        assert hello.wait(GUARD)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            opening.get()
+        abandon(opening, hello)
 
 
-def test_a_silent_proxy_is_abandoned(shake, attempt):
+def test_a_silent_proxy_is_abandoned(shake, abandon):
     """An abort while a proxy does not answer raises its reason."""
     asked = threading.Event()
 
@@ -562,10 +556,7 @@ def test_a_silent_proxy_is_abandoned(shake, attempt):
     with Server(proxy) as server:
         network = Network(proxy=server.authority)
         with running(lambda: shake("ws://127.0.0.1:9/", network=network)) as opening:
-            assert asked.wait(GUARD)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                opening.get()
+            abandon(opening, asked)
 
 
 def test_a_syn_without_answer_is_abandoned(shake, attempt):

@@ -26,6 +26,17 @@ QUICK = 0.2
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
 FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
 
+# What a bot sends while it writes the reply "One two. Three.".
+WRITTEN = [
+    "bot-llm-started",
+    "bot-llm-text One",
+    "bot-llm-text  two.",
+    "bot-transcription One two.",
+    "bot-llm-text  Three.",
+    "bot-transcription Three.",
+    "bot-llm-stopped",
+]
+
 
 def tone(seconds: float) -> bytes:
     return array("h", [int(8000 * math.sin(index / 7)) for index in range(round(seconds * RATE))]).tobytes()

@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
-from .bot_client import action, outline
+from .bot_client import WRITTEN, action, outline
 from .test_http_endpoint import ask
 
 HELLO = action("llm:append_to_messages", messages=[{"role": "user", "content": "Hello"}], run_immediately=True)
@@ -58,13 +58,7 @@ def test_one_action() -> None:
     assert messages[1] == {"label": "rtvi-ai", "type": "action-response", "id": "END", "data": {"result": True}}
     assert outline(messages[2:]) == [
         "user-llm-text Hello",
-        "bot-llm-started",
-        "bot-llm-text One",
-        "bot-llm-text  two.",
-        "bot-transcription One two.",
-        "bot-llm-text  Three.",
-        "bot-transcription Three.",
-        "bot-llm-stopped",
+        *WRITTEN,
     ]
 
 
