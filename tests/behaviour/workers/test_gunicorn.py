@@ -59,8 +59,7 @@ def running(request: pytest.FixtureRequest, bot: EmbeddedBot, tmp_path_factory: 
         yield server, early
         if early is not None:
             assert early.ended is None
-        server.signal(signal.SIGTERM)
-        assert server.wait(GUARD) == 0
+        assert server.stop() == 0
     if early is not None:
         assert early.wait_ended(GUARD).code == 1000
     assert "Traceback" not in server.log()
@@ -121,7 +120,7 @@ def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> N
     assert refusal["state"] == "disconnected"
     early.send({"label": "rtvi-ai", "type": "server-message", "data": "are you there?"})
     answer = early.wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "heard")
-    assert answer["data"]["d"] == {"pid": server.pid, "said": "are you there?"}
+    assert answer["data"]["d"] == {"pid": server.process.pid, "said": "are you there?"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,15 +131,14 @@ def test_a_server_that_is_reloaded_and_stopped(
     with gunicorn(tmp_path, bot, kind) as server:
         workers = [psutil.Process(server.get("in_shared", "a")["pid"])]
         server.configure(max_requests=2)
-        server.signal(signal.SIGHUP)
+        server.process.send_signal(signal.SIGHUP)
         workers[0].wait(GUARD)
         workers.append(psutil.Process(server.get("in_shared", "b")["pid"]))
         assert server.get("in_shared", "c") == {"pid": workers[1].pid, "answer": "c"}
         workers[1].wait(GUARD)
         workers.append(psutil.Process(server.get("in_shared", "d")["pid"]))
         assert len(set(workers)) == 3
-        server.signal(signal.SIGTERM)
-        assert server.wait(GUARD) == 0
+        assert server.stop() == 0
         assert not any(worker.is_running() for worker in workers)
     sessions = begun()
     assert len(sessions) == 3 + server.connected
@@ -161,9 +159,8 @@ def test_a_worker_that_hangs(bot: EmbeddedBot, begun: Sessions, tmp_path: Path, 
         sessions[-1].wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "blocked")
         request = browser.submit(server.get, "hang")
         sessions[-1].wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "never")
-        server.signal(signal.SIGTERM)
         with takes(3.0):
-            assert server.wait(GUARD) == 0
+            assert server.stop() == 0
         for session in sessions:
             session.wait_ended(GUARD)
         with contextlib.suppress(psutil.NoSuchProcess):
