@@ -44,9 +44,10 @@ def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: Emb
     client.init_devices()
     assert (client.media_state.mic.state, client.media_state.speaker.state) == ("granted", "granted")
     assert (client.selected_mic, client.selected_speaker) == (backend.there[0], backend.there[2])
-    until(lambda: len(levels) >= 3)
-    assert levels[-1].level == pytest.approx(1000 / 32768)
-    assert levels[-1].dbfs == pytest.approx(-30.3, abs=0.1)
+    until(lambda: sum(each.level > 0 for each in levels) >= 3)  # a busy machine has pauses, which are silent
+    level = max(levels, key=lambda each: each.level)
+    assert level.level == pytest.approx(1000 / 32768)
+    assert level.dbfs == pytest.approx(-30.3, abs=0.1)
     track = client.tracks().local.audio
     assert track is not None
     assert next(track.frames()).pcm[:2] == b"\xe8\x03"
