@@ -274,9 +274,9 @@ class MediaSession:
         """Check the devices and levels; return when to check again. Called on the timer thread."""
         if self.slots.closed:  # by a thread that did not find this task yet
             return None
-        for slot in self.slots:
-            if isinstance(slot.component, Device):
-                slot.component.check(now)
+        for component in [slot.component for slot in self.slots]:
+            if isinstance(component, Device):
+                component.check(now)
         self._bot_level.quiet(now)
         self._local_level.quiet(now)
         self._hotplug.look()
