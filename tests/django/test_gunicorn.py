@@ -88,7 +88,7 @@ def test_a_question_is_answered_as_json(browser: Browser) -> None:
     reply = browser.ask("What time is it?")
     assert reply.status == 200
     assert reply.json["answer"] == "You said: What time is it?"
-    assert 0 < reply.json["seconds"] < 1
+    assert 0 < reply.json["seconds"] < 8  # the limit of connecting and answering together
 
 
 def test_several_at_once_do_not_meet(browser: Browser) -> None:
