@@ -306,7 +306,7 @@ def test_an_attempt_that_was_abandoned_opens_nothing(attempt):
         assert server.connections == 0
 
 
-def test_a_connection_without_answer_is_abandoned(attempt, abandon):
+def test_a_connection_without_answer_is_abandoned():
     """An abort wakes a thread whose SYN gets no answer, at any moment."""
     with black_hole() as hole:
         for _ in range(5):
@@ -318,7 +318,10 @@ def test_a_connection_without_answer_is_abandoned(attempt, abandon):
                 return open_tcp("127.0.0.1", hole, attempt.signal)
 
             with running(connect) as opening:
-                abandon(opening, begun)
+                assert begun.wait(GUARD)
+                attempt.abort()
+                with pytest.raises(AbandonedError):
+                    opening.get()
 
 
 def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monkeypatch):
