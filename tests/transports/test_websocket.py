@@ -32,7 +32,8 @@ from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket import WebSocketTransport
 from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT, Server, serving, trusting
+from tests.support.loopback import Server, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .conftest import AbandonedError
@@ -76,7 +77,7 @@ class BotServer(Server):
     def arrival(self) -> tuple[str, Bot]:
         """Head of the request and the bot's end, of the next connection."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: self._bots, LIMIT)
+            assert self._arrived.wait_for(lambda: self._bots, GUARD)
             return self._bots.pop(0)
 
     @property
@@ -125,7 +126,7 @@ class Session:
 
     def wait(self, condition) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, LIMIT)
+            assert self._changed.wait_for(condition, GUARD)
 
 
 @pytest.fixture
@@ -167,14 +168,14 @@ def opened(runtime, attempt, monkeypatch):
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
     for transport, session in pairs:
         transport.disconnect()
-        assert session.media.stop(LIMIT) == []
+        assert session.media.stop(GUARD) == []
 
 
 def flush(runtime) -> None:
     """Wait until the I/O thread has done all that was given to it."""
     done = threading.Event()
     runtime.io.call(done.set)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
 
 
 # -- where to ---------------------------------------------------------------------------------------------------------
@@ -425,7 +426,7 @@ def test_an_end_before_the_ready_message(server, runtime, attempt):
 
 def test_a_disconnect_before_the_ready_message(server, runtime, attempt, monkeypatch):
     """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * GUARD)
     transport, session = WebSocketTransport(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
@@ -609,7 +610,7 @@ def test_a_session_may_have_other_devices(plain, opened, runtime):
             while bot.receive()[0] != CLOSE:
                 pass
             bot.send(frame(CLOSE, struct.pack("!H", 1000)))
-        session.media.stop(LIMIT)
+        session.media.stop(GUARD)
     assert [set(sink.pcm[::2]) for sink in sinks] == [{0}, {1}]
 
 
