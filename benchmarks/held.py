@@ -12,7 +12,7 @@ from rtvi_sync import RTVIEvent
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient
 
-from .server import PIECES_PER_SECOND, Command
+from .server import FRAMES_PER_SECOND, Command
 
 EVENTS_PER_SECOND: Final = 5
 #: Seconds between two checks of a session.
@@ -23,7 +23,7 @@ SETTLE: Final = 3.0
 
 def client_of(url: str) -> MeasuredClient:
     """Return a client of the benchmark's server that sends and receives audio, with handlers for all events."""
-    address = f"{url}?audio={PIECES_PER_SECOND}&events={EVENTS_PER_SECOND}"
+    address = f"{url}?audio={FRAMES_PER_SECOND}&events={EVENTS_PER_SECOND}"
     client = MeasuredClient.for_url(address, mic=ToneSource())
     for event in RTVIEvent:
         # These events cost computed levels and searches for devices, which in-memory audio does not need.

@@ -70,7 +70,7 @@ class Held:
         requests: p50 and p99 of a request, in ms.
         gaps: p50 and p99 of the longest silence of a session that the server noticed in two seconds, in ms: 20 is
             perfect.
-        real_time: share of the looks that found the session's sound in real time.
+        real_time: share of the looks that found the session's audio in real time.
         master: seconds of CPU of Locust's master in each second.
     """
 
@@ -169,7 +169,7 @@ def in_one_process(url: str, number: int, seconds: float) -> Held:
         rss_kb=figures[1],
         requests=_percentiles([one.seconds for one in done]),
         gaps=_percentiles([gap for gap, _ in looks]),
-        real_time=sum(rate > 0.98 * server.PIECES_PER_SECOND for _, rate in looks) / len(looks),
+        real_time=sum(rate > 0.98 * server.FRAMES_PER_SECOND for _, rate in looks) / len(looks),
     )
 
 

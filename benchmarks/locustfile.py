@@ -9,7 +9,7 @@ from locust import constant, events, task
 from locust.env import Environment
 
 from benchmarks.held import PAUSE, SETTLE, client_of, look  # Locust knows no package around this file
-from benchmarks.server import PIECES_PER_SECOND
+from benchmarks.server import FRAMES_PER_SECOND
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.testing import MeasuredClient
 
@@ -44,7 +44,7 @@ class Holder(RTVIUser):
         """Check the session."""
         gap, rate = look(self.client)
         # Locust counts a rate below real time as a failure.
-        late = None if rate > 0.98 * PIECES_PER_SECOND else TimeoutError("not in real time")
+        late = None if rate > 0.98 * FRAMES_PER_SECOND else TimeoutError("not in real time")
         self.environment.events.request.fire(
             request_type="GAP", name="gap", response_time=1000 * gap, response_length=0, exception=late, context={}
         )

@@ -22,7 +22,7 @@ from rtvi_sync.protocol.engine import Engine
 from rtvi_sync.signals import EventSignal
 from rtvi_sync.transports.websocket_frames import FrameReader, masked_frame
 
-from .server import PIECE_BYTES, PIECE_RATE_HZ
+from .server import FRAME_BYTES, SAMPLE_RATE_HZ
 
 ROOT: Final = Path(__file__).parents[1]
 #: Calls per measurement of a part, so that the overhead of the measurement's loop does not count.
@@ -40,7 +40,7 @@ TEXT: Final = json.dumps(
         },
     }
 )
-AUDIO: Final = frames.AudioRawFrame(audio=bytes(range(128)) * (PIECE_BYTES // 128), sample_rate=PIECE_RATE_HZ)
+AUDIO: Final = frames.AudioRawFrame(audio=bytes(range(128)) * (FRAME_BYTES // 128), sample_rate=SAMPLE_RATE_HZ)
 
 
 def _reading(payload: bytes) -> Callable[[], object]:

@@ -6,7 +6,7 @@ protobuf frames over WebSocket, and it must never be what limits them.
 
 A client is told that the bot is ready as soon as it says that it is. It then asks for what it wants by client messages,
 each of which is answered at once by a server response; `Command` lists them. The address may ask, too:
-`ws://.../?events=5&audio=50` is sent 5 events and 50 pieces of audio a second from its ready message on, and `?mute` is
+`ws://.../?events=5&audio=50` is sent 5 events and 50 audio frames a second from its ready message on, and `?mute` is
 never told that the bot is ready.
 
 An event is a `user-transcription`, as a bot sends it many times a sentence. Its `timestamp` is the time of this
@@ -37,9 +37,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 #: Bytes of an audio frame: 20 ms of 16-bit mono.
-PIECE_BYTES: Final = 640
-PIECE_RATE_HZ: Final = 16_000
-PIECES_PER_SECOND: Final = 50
+FRAME_BYTES: Final = 640
+SAMPLE_RATE_HZ: Final = 16_000
+FRAMES_PER_SECOND: Final = 50
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # The first byte of a serialized frame: the field number of its kind, length-delimited.
@@ -91,14 +91,14 @@ _EVENT_BEFORE, _, _EVENT_AFTER = _message(
     {"text": "What is the weather like tomorrow?", "final": False, "timestamp": "@" * 20, "user_id": "user"},
 ).partition(b"@" * 20)
 # A square wave, which no client mistakes for silence.
-_PIECE: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (PIECE_BYTES // 80)
+_FRAME: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (FRAME_BYTES // 80)
 
 
 def _audio_frame(number: int) -> bytes:
     """Return an audio frame as a bot sends it: with an id, and a name that has a number."""
     about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
     return _framed(
-        _field(_AUDIO, about + _field(0x1A, _PIECE) + b"\x20" + _varint(PIECE_RATE_HZ) + b"\x28" + _varint(1))
+        _field(_AUDIO, about + _field(0x1A, _FRAME) + b"\x20" + _varint(SAMPLE_RATE_HZ) + b"\x28" + _varint(1))
     )
 
 

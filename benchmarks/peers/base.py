@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
-from ..server import PIECE_BYTES, PIECES_PER_SECOND
+from ..server import FRAME_BYTES, FRAMES_PER_SECOND
 
 #: Seconds that anything may take if a scenario does not say otherwise.
 LIMIT = 240.0
-PIECE = b"\x00\x10\x00\xf0" * (PIECE_BYTES // 4)
+FRAME = b"\x00\x10\x00\xf0" * (FRAME_BYTES // 4)
 
 
 class Peer(abc.ABC):
@@ -24,9 +24,9 @@ class Peer(abc.ABC):
     Args:
         url: of the server.
         on_event: called with the stamp of each event, where the library calls handlers.
-        talking: whether a microphone's worth of sound is sent from the ready message on: by what the library has for
+        talking: whether a microphone's worth of audio is sent from the ready message on: by what the library has for
             it, else by `Pace`.
-        hearing: whether the sound of the bot is kept in memory; else it is thrown away as soon as the library lets.
+        hearing: whether the audio of the bot is kept in memory; else it is thrown away as soon as the library lets.
     """
 
     #: Names of scenarios -> why the library cannot do it.
@@ -56,12 +56,12 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def send_audio(self, pcm: bytes) -> None:
-        """Send a piece of sound, 16-bit mono of 16 kHz."""
+        """Send an audio frame, 16-bit mono of 16 kHz."""
 
     @property
     @abc.abstractmethod
     def heard_bytes(self) -> int:
-        """Bytes of sound that came from the bot, as PCM; counted for a peer that is `hearing`."""
+        """Bytes of audio that came from the bot, as PCM; counted for a peer that is `hearing`."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -74,25 +74,25 @@ class Peer(abc.ABC):
         call(*arguments)
         return time.perf_counter() - begun
 
-    def send_pieces(self, number: int) -> None:
+    def send_frames(self, number: int) -> None:
         """Send a number of audio frames as fast as the library takes them."""
         for _ in range(number):
-            self.send_audio(PIECE)
+            self.send_audio(FRAME)
 
     def wait_heard(self, number: int) -> None:  # noqa: B027 (most have nothing to do)
         """Return when a number of bytes of audio has arrived in all. Called when an event that was sent after them has
-        come: where sound and events come in their order, nothing is to be waited for."""
+        come: where audio and events come in their order, nothing is to be waited for."""
 
 
 class Talk(Protocol):
-    """Sends pieces of sound at their times."""
+    """Sends audio frames at their times."""
 
     def stop(self) -> None:
         """Send nothing more."""
 
 
 class Pace:
-    """Sends pieces of sound at their times, those of all sessions on one thread: what a program does that has nothing
+    """Sends audio frames at their times, those of all sessions on one thread: what a program does that has nothing
     better."""
 
     # Guards the next two, and every `_send`: what has been stopped sends nothing.
@@ -115,8 +115,8 @@ class Pace:
                 delay = due - time.monotonic()
                 if delay <= 0:
                     if pace._send is not None:
-                        pace._send(PIECE)
-                        heapq.heapreplace(cls._due, (due + 1 / PIECES_PER_SECOND, number, pace))
+                        pace._send(FRAME)
+                        heapq.heapreplace(cls._due, (due + 1 / FRAMES_PER_SECOND, number, pace))
                     else:
                         heapq.heappop(cls._due)
                         if not cls._due:

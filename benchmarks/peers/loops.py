@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..server import PIECES_PER_SECOND
-from .base import LIMIT, PIECE, Peer
+from ..server import FRAMES_PER_SECOND
+from .base import FRAME, LIMIT, Peer
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,7 @@ def run(work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop) -> _T:
 
 
 class LoopPace:
-    """Sends pieces of sound at their times, on a loop.
+    """Sends audio frames at their times, on a loop.
 
     Args:
         send: called for each of them, on the loop.
@@ -51,7 +51,7 @@ class LoopPace:
     def _step(self) -> None:
         if not self._over:
             self._send()
-            self._due += 1 / PIECES_PER_SECOND
+            self._due += 1 / FRAMES_PER_SECOND
             self._loop.call_at(self._due, self._step)
 
     def stop(self) -> None:
@@ -102,10 +102,10 @@ class LoopPeer(Peer):
 
         return run(measure(), self.loop)
 
-    def send_pieces(self, number: int) -> None:
+    def send_frames(self, number: int) -> None:
         async def send() -> None:
             for _ in range(number):
-                await self._send_audio(PIECE)
+                await self._send_audio(FRAME)
 
         run(send(), self.loop)
 
@@ -152,7 +152,7 @@ class MessageLoopPeer(LoopPeer):
             self._ready.set_result(None)
 
     def take_audio(self, pcm: bytes) -> None:
-        """Take sound that came."""
+        """Take audio that came."""
         if self.hearing:
             self._heard.append(pcm)
 
@@ -169,8 +169,8 @@ class MessageLoopPeer(LoopPeer):
     async def _keep_talking(self) -> None:
         due = self.loop.time()
         while True:
-            await self._send_audio(PIECE)
-            due += 1 / PIECES_PER_SECOND
+            await self._send_audio(FRAME)
+            due += 1 / FRAMES_PER_SECOND
             await asyncio.sleep(due - self.loop.time())
 
     async def _stop_talking(self) -> None:

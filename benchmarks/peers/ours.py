@@ -8,7 +8,7 @@ from typing import Any
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 
-from ..server import PIECE_RATE_HZ
+from ..server import SAMPLE_RATE_HZ
 from .base import LIMIT, Peer
 
 
@@ -24,7 +24,7 @@ class Ours(Peer):
         self._client = RTVIClient(
             transport=self._transport,
             enable_mic=self.talking,
-            mic=ToneSource(sample_rate_hz=PIECE_RATE_HZ),
+            mic=ToneSource(sample_rate_hz=SAMPLE_RATE_HZ),
             speaker=self._sink,
             connect_timeout=timeout,
             max_queued_events=1_000_000,  # a burst may be ahead of its handler by more than the usual limit
@@ -46,7 +46,7 @@ class Ours(Peer):
         return self._client.send_client_request(command, data, timeout)
 
     def send_audio(self, pcm: bytes) -> None:
-        self._transport.send_audio(pcm, PIECE_RATE_HZ)
+        self._transport.send_audio(pcm, SAMPLE_RATE_HZ)
 
     @property
     def heard_bytes(self) -> int:

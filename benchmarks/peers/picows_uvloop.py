@@ -6,7 +6,7 @@ import orjson
 import uvloop
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from .base import LIMIT, PIECE, MessagePeer
+from .base import FRAME, LIMIT, MessagePeer
 from .loops import LoopPace, run, running_loop
 
 
@@ -45,7 +45,7 @@ class Picows(MessagePeer):
         self.begin(timeout)
 
     def _begin_to_talk(self) -> LoopPace:
-        return LoopPace(lambda: self._transport.send(WSMsgType.BINARY, self._audio_payload(PIECE)), self._loop)
+        return LoopPace(lambda: self._transport.send(WSMsgType.BINARY, self._audio_payload(FRAME)), self._loop)
 
     def _transmit(self, payload: bytes) -> None:
         self._loop.call_soon_threadsafe(self._transport.send, WSMsgType.BINARY, payload)

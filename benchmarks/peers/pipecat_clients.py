@@ -28,8 +28,8 @@ from pipecat.transports.websocket.client import (
 from pipecat.utils.asyncio.task_manager import TaskManager
 from pipecat.workers.runner import WorkerRunner
 
-from ..server import PIECE_BYTES, PIECE_RATE_HZ, PIECES_PER_SECOND
-from .base import LIMIT, PIECE
+from ..server import FRAME_BYTES, FRAMES_PER_SECOND, SAMPLE_RATE_HZ
+from .base import FRAME, LIMIT
 from .loops import MessageLoopPeer, run
 
 
@@ -66,7 +66,7 @@ class PipecatSession(MessageLoopPeer):
         await self._send(OutputTransportMessageUrgentFrame(message=message))
 
     async def _send_audio(self, pcm: bytes) -> None:
-        await self._send(OutputAudioRawFrame(audio=pcm, sample_rate=PIECE_RATE_HZ, num_channels=1))
+        await self._send(OutputAudioRawFrame(audio=pcm, sample_rate=SAMPLE_RATE_HZ, num_channels=1))
 
     async def _close(self) -> None:
         await self._stop_talking()
@@ -94,7 +94,7 @@ class PipecatPipeline(MessageLoopPeer):
     """As its users build a client: the transport at both ends, and between them a processor that takes what comes."""
 
     imports = "pipecat.pipeline.worker, pipecat.serializers.protobuf, pipecat.transports.websocket.client"
-    cannot: ClassVar = {"audio-up": "its transport sends sound no faster than it is spoken"}
+    cannot: ClassVar = {"audio-up": "its transport sends audio no faster than it is spoken"}
 
     async def _open(self) -> None:
         transport = WebsocketClientTransport(
@@ -103,7 +103,7 @@ class PipecatPipeline(MessageLoopPeer):
                 serializer=ProtobufFrameSerializer(),
                 audio_in_enabled=True,
                 audio_out_enabled=True,
-                audio_out_10ms_chunks=100 // PIECES_PER_SECOND,
+                audio_out_10ms_chunks=100 // FRAMES_PER_SECOND,
                 audio_out_auto_silence=False,
                 audio_out_end_silence_secs=0,
                 add_wav_header=False,
@@ -111,7 +111,7 @@ class PipecatPipeline(MessageLoopPeer):
         )
         self._worker = PipelineWorker(
             Pipeline([transport.input(), _Taking(self), transport.output()]),
-            params=PipelineParams(audio_in_sample_rate=PIECE_RATE_HZ, audio_out_sample_rate=PIECE_RATE_HZ),
+            params=PipelineParams(audio_in_sample_rate=SAMPLE_RATE_HZ, audio_out_sample_rate=SAMPLE_RATE_HZ),
             enable_rtvi=False,  # what it adds is the part of the bot
             enable_turn_tracking=False,
             idle_timeout_secs=None,
@@ -131,21 +131,21 @@ class PipecatPipeline(MessageLoopPeer):
         await self._worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
 
     async def _send_audio(self, pcm: bytes) -> None:
-        await self._worker.queue_frame(OutputAudioRawFrame(audio=pcm, sample_rate=PIECE_RATE_HZ, num_channels=1))
+        await self._worker.queue_frame(OutputAudioRawFrame(audio=pcm, sample_rate=SAMPLE_RATE_HZ, num_channels=1))
 
     def wait_heard(self, number: int) -> None:
         run(asyncio.wait_for(self._wait_heard(number), LIMIT), self.loop)
 
     async def _wait_heard(self, number: int) -> None:
         # Sound waits in a queue that messages do not pass through.
-        while len(self._heard) * PIECE_BYTES < number:
+        while len(self._heard) * FRAME_BYTES < number:
             await asyncio.sleep(0.001)
 
     async def _keep_talking(self) -> None:
-        # The transport paces what it is given: a second at a time is less work than one piece after the other.
+        # The transport paces what it is given: a second at a time is less work than one frame after the other.
         due = self.loop.time()
         while True:
-            await self._send_audio(PIECE * PIECES_PER_SECOND)
+            await self._send_audio(FRAME * FRAMES_PER_SECOND)
             due += 1
             await asyncio.sleep(due - self.loop.time())
 

@@ -1,4 +1,4 @@
-"""Many sessions in one process, each with sound both ways in real time and five events a second."""
+"""Many sessions in one process, each with audio both ways in real time and five events a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..peers.base import Peer
-from ..server import PIECES_PER_SECOND, Command
+from ..server import FRAMES_PER_SECOND, Command
 from .figures import Scenario, percentile
 
 NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
@@ -21,9 +21,9 @@ _SETTLE: Final = 1.5
 
 
 def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
-    """CPU, age of events, and the sound that the server hears of all of them; memory and threads of each one more."""
+    """CPU, age of events, and the audio that the server hears of all of them; memory and threads of each one more."""
     _allow_descriptors(2 * number + 100)
-    address = f"{url}?audio={PIECES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
+    address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
     ages: list[float] = []
 
     def note(stamp: str) -> None:
@@ -63,7 +63,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
         "p99_ms": percentile(measured or [taken], 0.99) * 1e3,
         "gap_ms": max(each["gap"] for each in heard) * 1e3,
         "events_share": len(measured) / (expected * _EVENTS_PER_SECOND),
-        "sound_share": min(each["frames"] / math.floor(each["seconds"] * PIECES_PER_SECOND) for each in heard),
+        "sound_share": min(each["frames"] / math.floor(each["seconds"] * FRAMES_PER_SECOND) for each in heard),
         "server_late_ms": max(each["late"] for each in heard) * 1e3,
     }
 

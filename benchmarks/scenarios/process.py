@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ..peers.base import LIMIT, Peer
-from ..server import PIECES_PER_SECOND, Command
+from ..server import FRAMES_PER_SECOND, Command
 from .figures import Scenario, percentile
 from .session import Counting
 
@@ -121,7 +121,7 @@ def system_calls(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
         FileNotFoundError: there is no strace.
         RuntimeError: it may not look.
     """
-    client = peer(f"{url}?audio={PIECES_PER_SECOND}&events=5", talking=True)
+    client = peer(f"{url}?audio={FRAMES_PER_SECOND}&events=5", talking=True)
     client.connect()
     time.sleep(0.5)
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as found:
@@ -136,18 +136,18 @@ def system_calls(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     client.close()
     if total is None:
         raise RuntimeError(words.strip() or "strace has found nothing")
-    return {"in_20_ms": int(total[1]) / (taken * PIECES_PER_SECOND)}
+    return {"in_20_ms": int(total[1]) / (taken * FRAMES_PER_SECOND)}
 
 
 def jitter(peer: type[Peer], url: str, effort: float, *, seconds: float = 20) -> dict[str, float]:
-    """How far from its time each piece of sound comes to the server, and how far the whole has moved in the end."""
+    """How far from its time each audio frame comes to the server, and how far the whole has moved in the end."""
     client = peer(url, talking=True)
     client.connect()
     client.request(Command.HEARD, {"times": True})
     time.sleep(max(1.0, seconds * effort))
     times = client.request(Command.HEARD)["times"]
     client.close()
-    places = [when - number / PIECES_PER_SECOND for number, when in enumerate(times)]
+    places = [when - number / FRAMES_PER_SECOND for number, when in enumerate(times)]
     middle = percentile(places, 0.5)
     quarter = max(1, len(places) // 4)
     return {

@@ -9,12 +9,12 @@ import time
 from typing import Final
 
 from ..peers.base import LIMIT, Peer
-from ..server import PIECE_BYTES, PIECES_PER_SECOND, Command
+from ..server import FRAME_BYTES, FRAMES_PER_SECOND, Command
 from .figures import Scenario, percentile, spread
 
 # The share of a measurement that only warms up.
 _WARM_UP: Final = 0.05
-# Pieces of sound that are sent in a row.
+# Audio frames that are sent in a row.
 _LOT: Final = 40
 
 
@@ -155,13 +155,13 @@ def events(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How many pieces of sound a second reach a sink that keeps them."""
+    """How many audio frames a second reach a sink that keeps them."""
     counting = Counting()
     client = peer(url, counting, hearing=True)
     client.connect()
     sent = 0
     for number in (5_000, round(100_000 * effort)):
-        sent += number * PIECE_BYTES
+        sent += number * FRAME_BYTES
         counting.expect(1)
         begun = time.perf_counter()
         client.request(Command.AUDIO, {"n": number})  # an event follows the last
@@ -176,7 +176,7 @@ def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How many pieces of sound a second reach the server; in lots, because a client may keep no more than a second."""
+    """How many audio frames a second reach the server; in lots, because a client may keep no more than a second."""
     client = peer(url)
     client.connect()
     lots = 10 + round(500 * effort)
@@ -184,11 +184,11 @@ def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     for lot in range(lots):
         client.request(Command.HEARD)
         begun, before = time.monotonic(), time.process_time()
-        client.send_pieces(_LOT)
+        client.send_frames(_LOT)
         heard = client.request(Command.HEARD)
         after = time.process_time()  # not before: a library may send on another thread
         if heard["frames"] != _LOT:
-            raise RuntimeError(f"{heard['frames']} pieces of {_LOT} were heard")
+            raise RuntimeError(f"{heard['frames']} frames of {_LOT} were heard")
         if lot >= 10:  # the first ones warm up
             taken += heard["last"] - begun
             spent += after - before
@@ -199,7 +199,7 @@ def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """CPU time of a session in which both sides talk and the bot reports: seconds for each minute of it."""
-    client = peer(f"{url}?audio={PIECES_PER_SECOND}&events=5", talking=True, hearing=True)
+    client = peer(f"{url}?audio={FRAMES_PER_SECOND}&events=5", talking=True, hearing=True)
     client.connect()
     time.sleep(0.5)
     begun, spent = time.perf_counter(), time.process_time()

@@ -9,7 +9,7 @@ import attrs
 
 from ..messages import RTVIMessage
 from ..protocol.validation import NAME, from_mapping, iterable
-from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
+from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientBase, Timeout, payload_of
 
 RTVIActionResponse: TypeAlias = RTVIMessage
 """What `action()` returns: `.data["result"]` is the result, any JSON."""
@@ -65,7 +65,7 @@ def request_of(action: ActionLike) -> RTVIActionRequestData:
     return from_mapping(RTVIActionRequestData, action, "action")
 
 
-class BotActions(ClientPart):
+class BotActions(ClientBase):
     """Actions of bots that have them: RTVI 0.3, and 1.x bots that kept them.
 
     Without a session they are single-turn requests to `params.endpoints.action`: every message of the answer goes

@@ -40,7 +40,7 @@ TIMEOUT: Final = Rule(
 )
 
 
-class ClientPart:
+class ClientBase:
     """Base of the classes that `RTVIClient` inherits. None of them has logic."""
 
     _manager: SessionManager

@@ -10,13 +10,13 @@ from ..protocol import config as configs
 from ..protocol.config import Config, ConfigLike, OptionsLike
 from ..protocol.dialects import require_feature
 from ..protocol.validation import BOOL, NAME
-from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientPart, Timeout, payload_of
+from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientBase, Timeout, payload_of
 
 if TYPE_CHECKING:
     from ..messages import ConfigDescription
 
 
-class BotConfig(ClientPart):
+class BotConfig(ClientBase):
     """Config of bots that have one: RTVI 0.3, and 1.x bots that kept it.
 
     A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`; mappings of that shape are

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..media import AudioSink, AudioSource, MediaDeviceInfo, MediaState, Tracks, VideoSource
 from ..media.kinds import CHOICES
 from ..protocol.validation import BOOL
-from .base import ClientPart
+from .base import ClientBase
 
 
-class ClientDevices(ClientPart):
+class ClientDevices(ClientBase):
     """Devices and tracks. Every method may be called on any thread. A microphone or speaker of the machine needs
     PyAudio; see docs/audio.md.
     """

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ..messages import RTVIMessage
 from ..protocol.validation import BOOL, FUNCTION, MAPPING, NAME, STRING, instance_of
 from ..session.function_calls import FunctionCallHandler
-from .base import DEFAULT_TIMEOUT, ClientPart, Timeout
+from .base import DEFAULT_TIMEOUT, ClientBase, Timeout
 from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
 
 _MESSAGE = instance_of("an RTVIMessage", RTVIMessage)
@@ -16,7 +16,7 @@ _MESSAGE = instance_of("an RTVIMessage", RTVIMessage)
 FunctionT = TypeVar("FunctionT", bound=FunctionCallHandler)
 
 
-class BotMessages(ClientPart):
+class BotMessages(ClientBase):
     """Messages to the bot.
 
     All of them raise `BotNotReadyError`, `DisconnectedError`, `MessageTooLargeError` (over the transport's limit),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,15 +101,16 @@ class MediaSession:
         self._kinds: set[Kind] = set()  # the kinds that the transport carries
         self.bot: AudioTrack | None = None
         self.bot_video: VideoTrack | None = None  # from its first image on
-        # Guards the next field, so that only the first call of `start()` sets it. Held for an assignment; re-entrant,
-        # because a finalizer may run on the thread that holds it.
+        # Guards the next two fields, so that one thread starts the sources, and one adds the checks. Held for an
+        # assignment; re-entrant, because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._senders: Senders | None = None
+        self._checking = False
         self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, status_reporter)
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, status_reporter)
         self._hotplug = HotPlug(status_reporter)
+        self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
-        self._now: Callable[[], float] = time.monotonic  # the timer thread's clock, once the thread is known
         # Both fields are accessed by the I/O thread only.
         self._ignored = 0
         self._bot_heard = False
@@ -145,6 +145,7 @@ class MediaSession:
                 if choice is not None or self.slots.closed:
                     raise
                 missing[kind] = as_device_error(kind, None, error)
+        self._tick_soon()  # a missing device may be plugged in
         return missing
 
     def opens(self, kind: Kind, choice: object) -> bool:
@@ -244,42 +245,55 @@ class MediaSession:
 
     def watch_devices(self, timer: TimerThread) -> None:
         """Begin to detect devices that hang, appear or disappear, and to publish silence after the bot's audio."""
-        if self._ticks is not None:
+        if self._timer is not None:
             return
         self._hotplug.look()
-        if not self._kinds:  # the transport carries no media, so nothing here changes over time
-            return
-        try:
-            self._ticks = timer.add(self._tick, math.inf)
-        except RuntimeError:  # the session, and with it the timer thread, has ended
-            return
-        self._now = timer.now
+        self._timer = timer
         self._tick_soon()
 
     def _tick_soon(self) -> None:
-        """Schedule a check, because there may be something new to check; called on any thread, does not block."""
+        """Schedule a check if there is something to check; called on any thread, does not block.
+
+        The first check starts the timer thread, so a session without devices has none.
+        """
+        timer = self._timer
+        if timer is None or self._interval == math.inf:
+            return
+        with self._lock:
+            first, self._checking = not self._checking, True
+        if first:
+            try:
+                self._ticks = timer.add(self._tick, math.inf)
+            except RuntimeError:  # the session, and with it the timer thread, has ended
+                return
         ticks = self._ticks
         if ticks is not None:
-            ticks.reschedule(self._now() + _TICK)
+            ticks.reschedule(timer.now() + _TICK)
 
-    def _tick(self, now: float) -> float:
+    def _tick(self, now: float) -> float | None:
         """Check the devices and levels; return when to check again. Called on the timer thread."""
-        components = [slot.component for slot in self.slots]
-        devices = [component for component in components if isinstance(component, Device)]
-        for device in devices:
-            device.check(now)
+        if self.slots.closed:  # by a thread that did not find this task yet
+            return None
+        for component in [slot.component for slot in self.slots]:
+            if isinstance(component, Device):
+                component.check(now)
         self._bot_level.quiet(now)
         self._local_level.quiet(now)
         self._hotplug.look()
-        if devices or self._bot_level.loud:
-            return now + _TICK
-        return now + _SLOW_TICK if self._lacks_device else math.inf
+        return now + self._interval
+
+    @property
+    def _interval(self) -> float:
+        """Return the seconds until the next check; `math.inf` if there is nothing to check."""
+        if self._bot_level.loud or any(isinstance(slot.component, Device) for slot in self.slots):
+            return _TICK
+        return _SLOW_TICK if self._lacks_device else math.inf
 
     @property
     def _lacks_device(self) -> bool:
-        """Return whether an audio device is missing, which may be plugged in."""
+        """Return whether an audio device that is to be open is missing, and may be plugged in."""
         slots = self.slots.mic, self.slots.speaker
-        return any(slot.kind in self._kinds and slot.component is None and is_device(slot.choice) for slot in slots)
+        return any(slot.component is None and self.opens(slot.kind, slot.choice) for slot in slots)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from rtvi_sync import RTVIClient
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 from .pulse import RATE
-from .sessions import SOON, Hearing, client_of, device, tone
+from .sessions import Hearing, client_of, device, tone
 
 _WARM_UP = 4
 
@@ -34,7 +35,7 @@ def busy(over: threading.Event) -> None:
 
 def speak(bot: EmbeddedBot) -> None:
     """Has the bot say more than is ever heard."""
-    session = bot.wait_for_session(SOON)
+    session = bot.wait_for_session(GUARD)
     for _ in range(50):
         session.send_frame(AudioRawFrame(audio=tone(500, 0.04).tobytes(), sample_rate=RATE, num_channels=1))
 

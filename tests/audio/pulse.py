@@ -26,8 +26,6 @@ RATE = 24000
 
 Samples = npt.NDArray[np.int16]
 
-_START_TIMEOUT = GUARD
-_COMMAND_TIMEOUT = GUARD
 # Of the programs that play and record, not of what is tested
 _PLAY = ("pacat", "--playback", "--latency-msec=100")
 _RECORD = ("parec", "--latency-msec=20")
@@ -175,12 +173,12 @@ class PulseServer:
                 stdout=log,
                 stderr=log,
             )
-        until(self._answers, "PulseAudio does not answer", _START_TIMEOUT)
+        until(self._answers, "PulseAudio does not answer", GUARD)
 
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, f"PulseAudio ended\n{self.log()}"
-        info = subprocess.run(["pactl", "info"], env=self._env(), capture_output=True, timeout=_START_TIMEOUT)
+        info = subprocess.run(["pactl", "info"], env=self._env(), capture_output=True, timeout=GUARD)
         return info.returncode == 0
 
     def kill(self) -> None:
@@ -211,7 +209,7 @@ class PulseServer:
     def pactl(self, *args: str) -> str:
         """What `pactl` says."""
         done = subprocess.run(
-            ["pactl", *args], env=self._env(), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT, check=True
+            ["pactl", *args], env=self._env(), capture_output=True, text=True, timeout=GUARD, check=True
         )
         return done.stdout
 

@@ -17,9 +17,6 @@ from tests.support.slowness import GUARD
 from .pulse import RATE, Samples
 from .signals import SOUND
 
-#: Of everything that happens at all, on a machine that is busy with other things.
-SOON = GUARD
-
 
 def device(name: str) -> str:
     """The id of one of the daemon's devices."""
@@ -64,7 +61,7 @@ class Hearing:
                 self.frames.append(frame)
                 self._more.notify_all()
 
-    def wait_loud(self, seconds: float, timeout: float = SOON) -> list[AudioFrame]:
+    def wait_loud(self, seconds: float, timeout: float = GUARD) -> list[AudioFrame]:
         """Waits until from now on so much sound was heard, and returns what was heard from now on."""
         begin = len(self.frames)
 

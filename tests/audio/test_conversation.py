@@ -12,10 +12,11 @@ from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import EmbeddedBot
 from tests.pipecat.clients import Watch
 from tests.pipecat.conftest import BotServer
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 from .pulse import RATE, PulseServer
-from .sessions import SOON, Hearing, client_of, device, once, tone
+from .sessions import Hearing, client_of, device, once, tone
 from .signals import correlation, longest_silence, loud_seconds, speech
 
 
@@ -26,7 +27,7 @@ def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo:
 
         def is_heard() -> bool:
             begin = len(recording.samples())
-            assert pulse.play(said).wait(SOON) == 0
+            assert pulse.play(said).wait(GUARD) == 0
             recording.wait(1.0)  # on its way through two devices and the bot
             return correlation(recording.samples()[begin:], said) > 0.95
 
@@ -38,7 +39,7 @@ def test_the_microphone_is_switched_while_the_bot_listens(pulse: PulseServer, pi
     hz = {"mic_a": 440, "mic_b": 880}
     for mic in hz:
         pulse.play(tone(hz[mic], 60), feed=f"{mic}_feed")
-    with client_of(pipecat_echo.ws_url, speaker=NullSink()) as client, client.events(timeout=SOON) as events:
+    with client_of(pipecat_echo.ws_url, speaker=NullSink()) as client, client.events(timeout=GUARD) as events:
         local, bot = client.tracks().local.audio, client.tracks().bot.audio
         assert local is not None
         assert bot is not None
@@ -76,7 +77,7 @@ def test_the_speaker_is_switched_in_mid_sentence(pulse: PulseServer, pipecat_ech
                 assert client.tracks().bot.audio is bot
                 assert client.selected_speaker is not None
                 assert client.selected_speaker.device_id == device("speaker_b")
-                assert source.wait(SOON)
+                assert source.wait(GUARD)
                 b.wait(1.0)
                 assert pulse.sink_inputs() == ["speaker_b"]
             first, second = a.samples(), b.samples()
@@ -126,7 +127,7 @@ def test_devices_before_a_session(pulse: PulseServer, pipecat_echo: BotServer) -
     """`init_devices()` opens the microphone, which tells its level; `connect()` takes it as it is."""
     pulse.play(tone(440, 30))
     client = client_of(pipecat_echo.ws_url)
-    with client.events(timeout=SOON) as events:
+    with client.events(timeout=GUARD) as events:
         assert (client.media_state.mic.state, client.media_state.speaker.state) == ("uninitialized", "uninitialized")
         watch = Watch(events)
         client.init_devices()

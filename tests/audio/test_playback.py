@@ -20,7 +20,6 @@ from .pulse import RATE, PulseServer, Samples
 from .signals import alignment
 
 _FRAME = RATE // 25
-_LIMIT = GUARD
 # Tells when each frame of 40 ms is to be sent: in real time, with a head start of two, as Pipecat does.
 _BOT = """
 import sys, time
@@ -104,7 +103,7 @@ def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int, busy_si
         speaker = DeviceSpeaker(
             backend(), "ALSA/speaker_a", volume=lambda: 1.0, report=failures.append, opened=lambda _: None
         )
-        speaker.wait_opened(Deadline(_LIMIT))
+        speaker.wait_opened(Deadline(GUARD))
         if busy_since == "after":
             recording.wait(0.5)
             busy.enter_context(busy_threads(threads))
@@ -112,7 +111,7 @@ def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int, busy_si
         play(speaker, said)
         busy.close()
         speaker.halt()
-        assert speaker.join(Deadline(_LIMIT)) is None
+        assert speaker.join(Deadline(GUARD)) is None
         recording.wait(0.3)
         heard = recording.stop()
     assert failures == []

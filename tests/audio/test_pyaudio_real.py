@@ -16,8 +16,6 @@ from tests.support.waiting import until
 
 from .pulse import RATE, PulseServer, Samples
 
-_LIMIT = GUARD
-
 
 class Program:
     """A part of `streams.py` that runs."""
@@ -34,7 +32,7 @@ class Program:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            _, errors = self.process.communicate(timeout=_LIMIT)
+            _, errors = self.process.communicate(timeout=GUARD)
             pytest.fail(f"it ended with {self.process.returncode}\n{errors}")
         told: dict[str, Any] = json.loads(line)
         return told
@@ -47,7 +45,7 @@ class Program:
 
     def end(self) -> str:
         """Waits for its good end; what it wrote to standard error."""
-        _, errors = self.process.communicate("\n", timeout=_LIMIT)
+        _, errors = self.process.communicate("\n", timeout=GUARD)
         assert self.process.returncode == 0, errors
         return errors
 

@@ -11,11 +11,11 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.pipecat.clients import Watch
 from tests.pipecat.conftest import BotServer
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 
 from .pulse import PulseServer
-from .sessions import SOON, Hearing, client_of, device, is_loud, tone
+from .sessions import Hearing, client_of, device, is_loud, tone
 from .signals import loud_seconds
 
 
@@ -39,7 +39,7 @@ def ids(devices: Iterable[object]) -> set[str]:
 def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: EmbeddedBot) -> None:
     """A session with open devices hears of others; one of them can be used at once."""
     updates = ("available_mics_updated", "available_speakers_updated")
-    with client_of(bot.ws_url) as client, client.events(*updates, timeout=SOON) as events:
+    with client_of(bot.ws_url) as client, client.events(*updates, timeout=GUARD) as events:
         watch = Watch(events)
         assert device("mic_c") not in ids(client.get_all_mics())
         pulse.load_mic("mic_c")
@@ -74,7 +74,7 @@ def test_a_speaker_is_pulled_out_while_it_plays(pulse: PulseServer, pipecat_echo
 def test_the_sound_server_is_killed(pulse: PulseServer, pipecat_echo: BotServer) -> None:
     """The session lives, both devices report it, and both work again once there is a new server."""
     pulse.play(tone(440, 30))
-    with client_of(pipecat_echo.ws_url) as client, client.events("device_error", timeout=SOON) as errors:
+    with client_of(pipecat_echo.ws_url) as client, client.events("device_error", timeout=GUARD) as errors:
         bot = client.tracks().bot.audio
         assert bot is not None
         hearing = Hearing(bot)
@@ -102,7 +102,7 @@ def test_the_sound_server_hangs(pulse: PulseServer, bot: EmbeddedBot, again: str
     """The session lives, it is reported, `disconnect()` is quick; once sound works again, so does another session."""
     client = client_of(bot.ws_url)
     client.connect()
-    with client.events("device_error", timeout=SOON) as errors:
+    with client.events("device_error", timeout=GUARD) as errors:
         pulse.stop()
         failed = {next(errors).data.devices for _ in range(2)}
     assert failed == {("mic",), ("speaker",)}
@@ -128,7 +128,7 @@ def test_the_sound_server_hangs_before_a_session(pulse: PulseServer, bot: Embedd
     """A default device that does not answer is reported, and the session goes without it."""
     pulse.stop()
     client = client_of(bot.ws_url, mic=None, speaker=NullSink())
-    with client.events("device_error", timeout=SOON) as errors, client:
+    with client.events("device_error", timeout=GUARD) as errors, client:
         assert next(errors).data.devices == ("mic",)
         assert works(client)
     pulse.go_on()

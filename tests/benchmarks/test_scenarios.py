@@ -13,9 +13,9 @@ import pytest
 from benchmarks import measure
 from benchmarks.__main__ import OTHERS
 from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, WHOLE, find
-from benchmarks.peers.base import PIECE
+from benchmarks.peers.base import FRAME
 from benchmarks.scenarios import SCENARIOS, many, process, session
-from benchmarks.server import PIECE_BYTES, Command
+from benchmarks.server import FRAME_BYTES, Command
 from benchmarks.tables import TABLES, TARGETS
 from tests.support.required import missing
 
@@ -89,13 +89,13 @@ def test_the_default_install_has_no_extra() -> None:
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
 def test_sound_goes_both_ways(peer: str, url: str) -> None:
-    """A peer that talks sends 50 pieces a second, and one that hears gets every byte of what it asks for."""
+    """A peer that talks sends 50 frames a second, and one that hears gets every byte of what it asks for."""
     events: list[str] = []
     client = find(peer)(url, events.append, talking=True, hearing=True)
     client.connect()
     client.request(Command.AUDIO, {"n": 50})
     client.request(Command.HEARD, {"times": True})
-    client.send_audio(PIECE)
+    client.send_audio(FRAME)
     deadline = time.monotonic() + 10
     heard: list[float] = []
     while len(heard) < 5 and time.monotonic() < deadline:
@@ -104,7 +104,7 @@ def test_sound_goes_both_ways(peer: str, url: str) -> None:
     client.close()
 
     assert len(heard) >= 5
-    assert size == 50 * PIECE_BYTES
+    assert size == 50 * FRAME_BYTES
     assert [float(stamp) <= time.monotonic() for stamp in events] == [True]
 
 
@@ -112,12 +112,12 @@ def test_silence_at_the_end_is_heard(url: str) -> None:
     """A peer that stops is noticed, before and after the figures are requested, and so is what is missing."""
     client = find("raw")(url)
     client.connect()
-    client.send_audio(PIECE)
+    client.send_audio(FRAME)
     begun = client.request(Command.CLOCK)["now"]
     while (spent := client.request(Command.CLOCK)["now"] - begun) < 0.1:
         pass
     first = client.request(Command.HEARD)
-    client.send_audio(PIECE)
+    client.send_audio(FRAME)
     second = client.request(Command.HEARD)
     client.close()
 

@@ -13,7 +13,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fixture
 from tests.support.clients import acting_bot, memory_client
 from tests.support.fake_devices import FakeBackend
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def client_of(bot: EmbeddedBot, backend: FakeBackend) -> Iterator[Callable[..., 
     made: list[RTVIClient] = []
 
     def make(**options: Any) -> RTVIClient:
-        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), **{"connect_timeout": SOON, **options})
+        client = RTVIClient(transport=WebSocketTransport(bot.ws_url), **{"connect_timeout": GUARD, **options})
         made.append(client)
         return client
 

@@ -30,9 +30,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.protocol.dialects import OUTBOUND
 from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 RUN: dict[str, Any] = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
 LIST = [
@@ -82,7 +82,7 @@ def bot() -> ActingBot:
 @pytest.fixture
 def client(bot: ActingBot) -> Iterable[RTVIClient]:
     """A connected client of it."""
-    with memory_client(bot, request_timeout=SOON) as connected:
+    with memory_client(bot, request_timeout=GUARD) as connected:
         yield connected
 
 
@@ -95,7 +95,7 @@ WAYS: list[Callable[[RTVIClient, Any], RTVIActionResponse]] = [
 class TestDescribing:
     def test_describe(self, client: RTVIClient) -> None:
         """The whole message comes back; `actions_available` has each action typed, once."""
-        with client.events("actions_available", timeout=SOON) as stream:
+        with client.events("actions_available", timeout=GUARD) as stream:
             answer = client.describe_actions()
             event = next(stream)
         assert (answer.label, answer.type) == ("rtvi-ai", "actions-available")
@@ -270,7 +270,7 @@ class TestAnswers:
             with takes(1.0), pytest.raises(RequestTimeoutError, match=told):
                 way()
         assert client.state is TransportState.READY
-        with client.events("action_response", timeout=SOON) as stream:
+        with client.events("action_response", timeout=GUARD) as stream:
             bot_says(client, "action-response", {"result": 5}, transport_of(client).sent[-1].id)
             assert next(stream).data.result == 5
         assert client.action(RUN).data == {"result": True}
@@ -329,7 +329,7 @@ class TestAnswers:
 
         client.on("server_message", handler)
         bot_says(client, "server-message", 1)
-        assert done.wait(SOON)
+        assert done.wait(GUARD)
         assert answers == [{"result": True}] * 2
 
     def test_manual_mode(self, bot: ActingBot) -> None:

@@ -34,9 +34,9 @@ from rtvi_sync import (
 from rtvi_sync.protocol import pending_requests
 from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
 from tests.support.forking import in_child
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 VOICE: list[dict[str, Any]] = [
     {"service": "vad", "options": [{"name": "params", "value": {"stop_secs": 0.3}}]},
@@ -343,7 +343,7 @@ class TestConfigProperty:
 class TestAsking:
     def test_get(self) -> None:
         """The bot's config as entries, by both names; the event `config` has the same and fires once each."""
-        with memory_client(ConfigBot()) as client, client.events("config", timeout=SOON) as stream:
+        with memory_client(ConfigBot()) as client, client.events("config", timeout=GUARD) as stream:
             assert client.get_bot_config() == config_of("a")
             assert client.get_config() == config_of("a")
             for _ in range(2):
@@ -364,7 +364,7 @@ class TestAsking:
             service="tts",
             options=(OptionDescription(name="voice", type="string"), OptionDescription(name="speed", type="")),
         )
-        with memory_client(ConfigBot()) as client, client.events("config_describe", timeout=SOON) as stream:
+        with memory_client(ConfigBot()) as client, client.events("config_describe", timeout=GUARD) as stream:
             assert client.describe_config() == [expected]
             assert list(next(stream).data.config) == [expected]
 
@@ -480,7 +480,7 @@ class TestUpdating:
         `config_updated` fire, once each."""
         client = memory_client(ConfigBot())
         heard = told(client)
-        with client, client.events("config", "config_updated", timeout=SOON) as stream:
+        with client, client.events("config", "config_updated", timeout=GUARD) as stream:
             answer = client.update_config(config, interrupt)
             assert transport_of(client).sent[-1].data == {"config": update("b"), "interrupt": interrupt}
             assert answer.type == "config"
@@ -613,7 +613,7 @@ class TestUpdating:
         client.on("server_message", handler)
         with client:
             bot_says(client, "server-message", 1)
-            assert done.wait(SOON)
+            assert done.wait(GUARD)
             settle(client)
         assert heard == ["b", "config", "config_updated", "config"]
 

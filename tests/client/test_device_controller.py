@@ -26,8 +26,9 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
 from tests.support.fake_devices import FakeBackend, FakeInput, heard_by
 from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
@@ -44,9 +45,10 @@ def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: Emb
     client.init_devices()
     assert (client.media_state.mic.state, client.media_state.speaker.state) == ("granted", "granted")
     assert (client.selected_mic, client.selected_speaker) == (backend.there[0], backend.there[2])
-    until(lambda: len(levels) >= 3)
-    assert levels[-1].level == pytest.approx(1000 / 32768)
-    assert levels[-1].dbfs == pytest.approx(-30.3, abs=0.1)
+    until(lambda: sum(each.level > 0 for each in levels) >= 3)  # a busy machine has pauses, which are silent
+    level = max(levels, key=lambda each: each.level)
+    assert level.level == pytest.approx(1000 / 32768)
+    assert level.dbfs == pytest.approx(-30.3, abs=0.1)
     track = client.tracks().local.audio
     assert track is not None
     assert next(track.frames()).pcm[:2] == b"\xe8\x03"
@@ -136,7 +138,7 @@ def test_devices_that_are_opened_twice_at_once(
     opening, go_on = slow_speaker(backend)
     client = client_of()
     under_way = [InThread(client.init_devices)]
-    assert opening.wait(SOON)
+    assert opening.wait(GUARD)
     under_way += [InThread(client.init_devices), InThread(client.connect)]
     threading.Event().wait(0.05)  # they may come to the devices meanwhile; nothing depends on it
     go_on.set()
@@ -151,7 +153,7 @@ def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVICl
     opening, go_on = slow_speaker(backend)
     client = client_of(enable_mic=False)
     connecting = InThread(client.connect)
-    assert opening.wait(SOON)
+    assert opening.wait(GUARD)
     switching = [InThread(lambda: client.enable_mic(True)), InThread(lambda: client.update_mic("fake/mic_b"))]
     until(lambda: client.is_mic_enabled)
     go_on.set()
@@ -170,13 +172,13 @@ def test_a_client_is_closed_while_its_devices_are_opened(
 
     def acquire() -> Any:
         entered.set()
-        assert go_on.wait(SOON)
+        assert go_on.wait(GUARD)
         return acquire_runtime()
 
     monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_runtime", acquire)
     client = client_of()
     opening = InThread(client.init_devices)
-    assert entered.wait(SOON)
+    assert entered.wait(GUARD)
     client.close()
     go_on.set()
     with pytest.raises(RTVIError, match="closed for good"):
@@ -200,9 +202,9 @@ def test_a_device_that_hangs_before_a_session(
     """It is noticed there, too."""
     go_on, read = threading.Event(), FakeInput.read
     client = client_of(speaker=NullSink())
-    with client.events("device_error", timeout=SOON) as events:
+    with client.events("device_error", timeout=GUARD) as events:
         client.init_devices()
-        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
+        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(GUARD), read(stream))[1])
         assert next(events).data.devices == ("mic",)
     go_on.set()
 
@@ -239,7 +241,7 @@ def test_nothing_is_opened_after_the_end(
 
     def late(manager: MediaManager, *args: Any, **options: Any) -> None:
         entered.set()
-        assert go_on.wait(SOON)
+        assert go_on.wait(GUARD)
         prepare(manager, *args, **options)
 
     client = client_of(enable_mic=call == "connect", speaker=NullSink())
@@ -254,7 +256,7 @@ def test_nothing_is_opened_after_the_end(
     if call == "init_devices":
         manager_of(client).media.settings.mic = True
     opening = InThread(calls[call])
-    assert entered.wait(SOON)
+    assert entered.wait(GUARD)
     client.disconnect()
     go_on.set()
     with contextlib.suppress(RTVIError):
@@ -269,7 +271,7 @@ def slow_speaker(backend: FakeBackend) -> tuple[threading.Event, threading.Event
 
     def slowly(*args: Any, **options: Any) -> Any:
         opening.set()
-        assert go_on.wait(SOON)
+        assert go_on.wait(GUARD)
         return open_output(*args, **options)
 
     backend.open_output = slowly  # type: ignore[method-assign]

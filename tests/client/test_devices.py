@@ -28,8 +28,9 @@ from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
 from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, info
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def say(session: Any, pcm: bytes) -> None:
@@ -97,7 +98,7 @@ def test_another_microphone(client_of: Callable[..., RTVIClient], bot: EmbeddedB
         assert track is not None
         frames = track.frames()
         until(lambda: 1000 in heard_by(session))
-        with client.events("mic_updated", timeout=SOON) as events:
+        with client.events("mic_updated", timeout=GUARD) as events:
             client.update_mic("fake/mic_b")
             assert next(events).data == backend.there[1]
         until(lambda: {1000, 2000} <= heard_by(session))
@@ -141,7 +142,7 @@ def test_a_card_for_one_stream(client_of: Callable[..., RTVIClient], bot: Embedd
 
 def test_what_the_transport_does_not_carry(backend: FakeBackend) -> None:
     """Nothing is opened for it in its session, whatever is chosen; the choice is kept for another one."""
-    client = RTVIClient(transport=MemoryTransport(), connect_timeout=SOON)
+    client = RTVIClient(transport=MemoryTransport(), connect_timeout=GUARD)
     with client:
         client.update_mic("fake/mic_b")
         client.update_speaker(BytesSink())
@@ -158,7 +159,7 @@ def test_a_transport_that_raises(backend: FakeBackend, error: Exception) -> None
         def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
             raise error
 
-    client = RTVIClient(transport=Broken(audio=True), connect_timeout=SOON)
+    client = RTVIClient(transport=Broken(audio=True), connect_timeout=GUARD)
     with client:
         track = client.tracks().local.audio
         assert track is not None
@@ -176,15 +177,15 @@ def test_a_transport_that_blocks(backend: FakeBackend) -> None:
     class Blocking(MemoryTransport):
         def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
             entered.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         def disconnect(self) -> None:
             super().disconnect()
             release.set()
 
-    client = RTVIClient(transport=Blocking(audio=True), connect_timeout=SOON)
+    client = RTVIClient(transport=Blocking(audio=True), connect_timeout=GUARD)
     with client:
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
     assert release.is_set()
     until(lambda: backend.open == [])
 
@@ -222,7 +223,7 @@ def test_unmuted_at_last(client_of: Callable[..., RTVIClient], bot: EmbeddedBot,
 
 def test_a_device_that_fails_and_comes_back(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
     """The session lives; the failure is told once, and that it works again."""
-    with client_of() as client, client.events("device_error", "media_state_updated", timeout=SOON) as events:
+    with client_of() as client, client.events("device_error", "media_state_updated", timeout=GUARD) as events:
         backend.broken["fake/mic_a"] = DeviceError("Unplugged", devices=("mic",), type="unknown")
         failed = [next(events), next(events)]
         assert {event.type.snake for event in failed} == {"device_error", "media_state_updated"}
@@ -333,12 +334,12 @@ def test_levels_that_nobody_has_time_for(client_of: Callable[..., RTVIClient]) -
         levels.append(level)
         if len(levels) == 1:
             entered.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
     client = client_of(speaker=NullSink())
     client.on("local_audio_level", on_level)
     client.init_devices()
-    assert entered.wait(SOON)
+    assert entered.wait(GUARD)
     track = client.tracks().local.audio
     assert track is not None
     frames = track.frames()
@@ -411,7 +412,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
         with client.events():  # who takes everything means nothing in particular
             manager_of(client).media._session._hotplug.look()
             assert watches == []
-        with client.events("available_mics_updated", "available_speakers_updated", timeout=SOON) as events:
+        with client.events("available_mics_updated", "available_speakers_updated", timeout=GUARD) as events:
             until(lambda: len(watches) == 1)
             one, two, out = info("one", "audioinput"), info("two", "audioinput"), info("out", "audiooutput")
             watches[0].on_change([one, out])
@@ -421,7 +422,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
             }
             watches[0].on_change([one, two, out])
             assert next(events).data == [one, two]
-        with client.events("available_cams_updated", timeout=SOON) as events:
+        with client.events("available_cams_updated", timeout=GUARD) as events:
             until(lambda: len(watches) == 2)
             watches[1].on_change([info("cam", "videoinput")])
             assert [camera.label for camera in next(events).data] == ["cam"]
@@ -471,7 +472,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
 
         monkeypatch.setattr(DeviceSpeaker, "write", slowly)
         switching = InThread(lambda: client.update_speaker("fake/speaker_b"))
-        assert written.wait(SOON)
+        assert written.wait(GUARD)
         manager.interrupt()
         manager.receive_audio(struct.pack("<h", 2) * 24_000, 24000, 1)
         switching.get()
@@ -483,7 +484,7 @@ def test_speech_goes_on_while_the_speaker_is_switched(
 def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
     """The new microphone fails, and so does the old one that had made way: that is told."""
     backend.exclusive = True
-    with client_of() as client, client.events("device_error", "track_stopped", timeout=SOON) as events:
+    with client_of() as client, client.events("device_error", "track_stopped", timeout=GUARD) as events:
         open_input = backend.open_input
 
         def once_more(*args: Any, **options: Any) -> Any:
@@ -514,11 +515,11 @@ def test_a_microphone_that_hangs(
     levels: list[AudioLevel] = []
     client = client_of(mic=SilenceSource() if at_first == "a source" else None, speaker=NullSink())
     client.on("local_audio_level", levels.append)
-    with client, client.events("device_error", timeout=SOON) as events:
+    with client, client.events("device_error", timeout=GUARD) as events:
         threading.Event().wait(0.4)  # in which no list of devices was requested
         client.update_mic("fake/mic_b")
         until(lambda: bool(levels) and levels[-1].level > 0)
-        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(SOON), read(stream))[1])
+        monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(GUARD), read(stream))[1])
         assert "stopped answering" in str(next(events).data)
         until(lambda: levels[-1].level == 0.0)
         assert client.media_state.mic.state == "error"
@@ -544,7 +545,7 @@ def test_a_transport_that_fails_to_send(bot: EmbeddedBot, backend: FakeBackend, 
         def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
             raise ZeroDivisionError("mine")
 
-    with RTVIClient(transport=Broken(bot.ws_url), speaker=NullSink(), connect_timeout=SOON) as client:
+    with RTVIClient(transport=Broken(bot.ws_url), speaker=NullSink(), connect_timeout=GUARD) as client:
         until(lambda: any("Sending audio failed" in record.getMessage() for record in caplog.records))
         track = client.tracks().local.audio
         assert track is not None

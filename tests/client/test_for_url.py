@@ -19,9 +19,8 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
 from tests.support.slowness import GUARD
-from tests.support.waiting import SOON
 
-QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": SOON}
+QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD}
 SECRET = "hush-hush"
 
 
@@ -128,8 +127,8 @@ def test_a_lost_session_is_replaced_by_way_of_the_url() -> None:
     with EmbeddedBot() as bot:
         client = RTVIClient.for_url(bot.base_url, reconnect=ReconnectPolicy(initial_delay=0.01), **QUIET)
         with client:
-            with client.events("bot-ready", timeout=SOON) as ready:
-                bot.wait_for_session(SOON).close(1012)
+            with client.events("bot-ready", timeout=GUARD) as ready:
+                bot.wait_for_session(GUARD).close(1012)
                 next(ready)
             assert [request.endpoint for request in bot.requests] == ["/start", "/start"]
 

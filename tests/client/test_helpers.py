@@ -19,8 +19,8 @@ from rtvi_sync import (
 )
 from tests.support.clients import bot_says, memory_client, say, settle
 from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON
 
 
 class SearchHelper(RTVIClientHelper):
@@ -191,7 +191,7 @@ class TestRegistration:
         start = threading.Barrier(8)
 
         def register() -> bool:
-            start.wait(SOON)
+            start.wait(GUARD)
             try:
                 client.register_helper("search", SearchHelper())
             except RTVIError:

@@ -29,9 +29,9 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, silent_bot, transport_of
 from tests.support.loopback import Peer, Server
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def sent(client: RTVIClient) -> list[RTVIMessage]:
@@ -296,7 +296,7 @@ class TestRequests:
     def test_refused(self, data: Any, text: str) -> None:
         """An `error-response` raises `RequestRejectedError` with the message, and fires `message_error`."""
         with memory_client(deaf_bot) as client:
-            with client.events("message_error", "unknown_message", timeout=SOON) as stream:
+            with client.events("message_error", "unknown_message", timeout=GUARD) as stream:
                 thread, id_ = ask(client, "ask")
                 bot_says(client, "error-response", data, id_)
                 error = thread.error()
@@ -325,7 +325,7 @@ class TestRequests:
 
     def test_an_answer_is_an_event_too(self) -> None:
         """`server_response` fires for its listeners."""
-        with memory_client() as client, client.events("server_response", timeout=SOON) as stream:
+        with memory_client() as client, client.events("server_response", timeout=GUARD) as stream:
             client.send_client_request("ask", 5)
             event = next(stream)
             assert (event.data.t, event.data.d) == ("ask", 5)
@@ -392,7 +392,7 @@ class TestTheLineDies:
             real = transport.disconnect
 
             def slow() -> None:
-                release.wait(SOON)
+                release.wait(GUARD)
                 real()
 
             transport.disconnect = slow
@@ -425,7 +425,7 @@ class TestTheLineDies:
 
     def test_an_error_that_is_not_fatal(self) -> None:
         """It is an event and no more."""
-        with memory_client() as client, client.events("error", timeout=SOON) as stream:
+        with memory_client() as client, client.events("error", timeout=GUARD) as stream:
             bot_says(client, "error", {"error": "oops", "fatal": False})
             assert next(stream).data.message == "oops"
             assert client.send_client_request("ping", 1) == 1
@@ -444,11 +444,11 @@ class TestTheLineDies:
                 mic=SilenceSource(),
                 speaker=NullSink(),
                 request_timeout=None,
-                connect_timeout=SOON,
+                connect_timeout=GUARD,
             ) as client,
         ):
             session = bot.wait_for_session()
-            ended = client.events("disconnected", timeout=SOON)
+            ended = client.events("disconnected", timeout=GUARD)
             call = InThread(lambda: client.send_client_request("ask"))
             session.wait_for_message("client-message")
             with takes(1.0):
@@ -474,7 +474,7 @@ def test_websocket_size_limit_is_of_the_frame() -> None:
             transport=WebSocketTransport(bot.ws_url, max_message_size=2000),
             mic=SilenceSource(),
             speaker=NullSink(),
-            connect_timeout=SOON,
+            connect_timeout=GUARD,
         ) as client,
     ):
         with pytest.raises(MessageTooLargeError, match="2000"):
@@ -496,7 +496,7 @@ def test_request_on_a_lane_of_its_own_answer() -> None:
 
         client.on("server_response", again)
         client.send_client_request("echo", 0)
-        assert done.wait(SOON)
+        assert done.wait(GUARD)
         assert answers == [1, 2, 3, 4, 5]
 
 
@@ -516,7 +516,7 @@ def test_wrong_thread_does_not_deadlock() -> None:
 
         client.on("server_message", handler)
         bot_says(client, "server-message", 1)
-        assert done.wait(SOON)
+        assert done.wait(GUARD)
         assert [type(e) for e in outcome] == [RequestTimeoutError, WouldDeadlockError]
 
 

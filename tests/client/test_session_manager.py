@@ -18,8 +18,8 @@ from rtvi_sync import (
     TransportState,
 )
 from tests.support.clients import memory_client, silent_bot, transport_of
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON
 
 
 def test_two_threads_connect_at_once() -> None:
@@ -29,7 +29,7 @@ def test_two_threads_connect_at_once() -> None:
         start = threading.Barrier(4)
 
         def connect(client: RTVIClient = client, start: threading.Barrier = start) -> Any:
-            start.wait(SOON)
+            start.wait(GUARD)
             return client.connect()
 
         attempts = [InThread(connect) for _ in range(4)]

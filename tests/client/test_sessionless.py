@@ -27,17 +27,14 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.session.publisher import EventPublisher
-from tests.support.clients import manager_of, memory_client, transport_of
+from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads, threads_of_package
-from tests.support.waiting import SOON, until
-
-
-def bundle_of(client: RTVIClient) -> Any:
-    return transport_of(client).auth_bundle
+from tests.support.waiting import until
 
 
 class TestStartBot:
@@ -160,7 +157,7 @@ class TestStartBot:
 
         class Late(PoolTask):
             def __init__(self, role: str, target: Callable[[], object]) -> None:
-                super().__init__(role, lambda: run.wait(SOON) and target())
+                super().__init__(role, lambda: run.wait(GUARD) and target())
 
         monkeypatch.setattr("rtvi_sync.session.attempt.PoolTask", Late)
         with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
@@ -186,7 +183,7 @@ class TestStartBot:
         client = memory_client(connect_timeout=None)
         with Server(serve) as server:
             starting = InThread(lambda: client.start_bot(f"http://127.0.0.1:{server.port}/start"))
-            assert asked.wait(SOON)
+            assert asked.wait(GUARD)
             client.disconnect()
             error = starting.error()
         assert isinstance(error, DisconnectedError)
@@ -303,7 +300,7 @@ class SlowServer:
 
     def _respond(self, _: Request) -> Answer:
         self.asked.set()
-        assert self.answer.wait(SOON)
+        assert self.answer.wait(GUARD)
         return Answer({"started": len(self.requests)})
 
 
@@ -318,7 +315,7 @@ def slow() -> Iterator[SlowServer]:
 def starts(client: RTVIClient, server: SlowServer) -> InThread:
     """A call of `start_bot()` on a thread of its own, which waits for the server's answer."""
     starting = InThread(lambda: client.start_bot(server.url))
-    assert server.asked.wait(SOON)
+    assert server.asked.wait(GUARD)
     return starting
 
 
@@ -351,7 +348,7 @@ def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) ->
     base_url = slow.url.removesuffix("/start")
     client = memory_client(params={"base_url": base_url, "endpoints": {"connect": "start"}})
     connecting = InThread(lambda: WHAT_BEGINS[call](client, slow.url))
-    assert slow.asked.wait(SOON)
+    assert slow.asked.wait(GUARD)
     with pytest.raises(BotAlreadyStartedError, match=r"disconnect\(\)"):
         client.start_bot(slow.url)
     slow.answer.set()
@@ -367,7 +364,7 @@ def test_many_threads_start_a_bot(slow: SlowServer) -> None:
     together = threading.Barrier(8)
 
     def start() -> Any:
-        together.wait(SOON)
+        together.wait(GUARD)
         return client.start_bot(slow.url)
 
     calls = [InThread(start) for _ in range(8)]
@@ -456,7 +453,7 @@ def test_in_a_handler(slow: SlowServer) -> None:
     client.connect()
     client.once("disconnected", lambda: client.start_bot(slow.url) and None)
     InThread(client.disconnect).get()
-    assert slow.asked.wait(SOON)
+    assert slow.asked.wait(GUARD)
     with pytest.raises(BotAlreadyStartedError):
         client.start_bot(slow.url)
     client.disconnect()
@@ -471,7 +468,7 @@ def test_disconnect_in_a_handler(slow: SlowServer) -> None:
 
     @client.once("transport_state_changed")
     def _(_: Any) -> None:
-        assert slow.asked.wait(SOON)
+        assert slow.asked.wait(GUARD)
         client.disconnect()
         seen.append(str(client.state))
 
@@ -554,7 +551,7 @@ def test_ctrl_c(slow: SlowServer) -> None:
     main = threading.get_ident()
 
     def strike() -> None:
-        assert slow.asked.wait(SOON)
+        assert slow.asked.wait(GUARD)
         signal.pthread_kill(main, signal.SIGINT)
 
     striking = InThread(strike)

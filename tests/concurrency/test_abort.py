@@ -17,7 +17,8 @@ import pytest
 from rtvi_sync.concurrency.abort import AbortController, AbortSignal
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT, black_hole, serving, trusting
+from tests.support.loopback import black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 
@@ -36,8 +37,8 @@ def pair():
     """Two connected sockets."""
     left, right = socket.socketpair()
     with left, right:
-        left.settimeout(LIMIT)
-        right.settimeout(LIMIT)
+        left.settimeout(GUARD)
+        right.settimeout(GUARD)
         yield left, right
 
 
@@ -64,7 +65,7 @@ def test_abort_without_a_reason(controller):
 def test_waiting_for_the_abort(controller):
     """`wait()` returns False at its limit and True as soon as the attempt is abandoned."""
     assert not controller.signal.wait(0.01)
-    with running(lambda: controller.signal.wait(LIMIT)) as waiter, running(controller.signal.wait) as without_limit:
+    with running(lambda: controller.signal.wait(GUARD)) as waiter, running(controller.signal.wait) as without_limit:
         controller.abort()
         assert waiter.get() is True
         assert without_limit.get() is True
@@ -106,7 +107,7 @@ def test_a_connect_is_woken(controller):
         assert sock.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
         detach = controller.signal.attach(sock)
         selector.register(sock, selectors.EVENT_WRITE)
-        with running(lambda: selector.select(LIMIT)) as connecting:
+        with running(lambda: selector.select(GUARD)) as connecting:
             controller.abort()
             assert connecting.get()
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -185,7 +186,7 @@ def test_callbacks_are_called_in_order_on_the_aborting_thread(controller):
         signal.on_abort(functools.partial(called, n))
     aborting = threading.Thread(target=controller.abort)
     aborting.start()
-    aborting.join(LIMIT)
+    aborting.join(GUARD)
     assert calls == [(n, aborting, True) for n in range(3)]
 
 
@@ -240,12 +241,12 @@ def test_aborted_is_true_after_the_second_abort():
 
     def slow_set() -> None:
         reached.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         open_latch()
 
     signal._latch = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
     with running(controller.abort) as first:
-        assert reached.wait(LIMIT)
+        assert reached.wait(GUARD)
         try:
             assert not controller.abort()
             assert signal.aborted
@@ -263,7 +264,7 @@ def test_attach_and_abort_race():
         outcome: dict[int, Callable[[], None] | None] = {}
 
         def attach(numbers, controller=controller, pairs=pairs, start=start, outcome=outcome):
-            start.wait(LIMIT)
+            start.wait(GUARD)
             for n in numbers:
                 try:
                     outcome[n] = controller.signal.attach(pairs[n][0])
@@ -273,10 +274,10 @@ def test_attach_and_abort_race():
         threads = [threading.Thread(target=attach, args=(numbers,)) for numbers in ((0, 1), (2, 3))]
         for thread in threads:
             thread.start()
-        start.wait(LIMIT)
+        start.wait(GUARD)
         controller.abort()
         for thread in threads:
-            thread.join(LIMIT)
+            thread.join(GUARD)
         for n, (left, right) in enumerate(pairs):
             right.setblocking(False)
             detach = outcome[n]
@@ -300,7 +301,7 @@ def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, 
     def child() -> object:
         held = list(signal._sockets)
         controller.abort()  # the lock is new: nothing hangs, and nothing is shut down
-        return len(held), duplicate.fileno(), signal.wait(LIMIT)
+        return len(held), duplicate.fileno(), signal.wait(GUARD)
 
     with signal._lock:
         assert in_child(child) == (0, -1, True)

@@ -10,7 +10,7 @@ import pytest
 
 from rtvi_sync.concurrency import deadline as module
 from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 
@@ -103,10 +103,10 @@ def test_a_thread_that_runs_on_is_given_up_at_the_limit(monkeypatch, piece):
     assert not join_thread(thread, Deadline(0.05))
     assert time.monotonic() - began >= 0.05
     stop.set()
-    assert join_thread(thread, Deadline(LIMIT))
+    assert join_thread(thread, Deadline(GUARD))
 
 
-@pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
+@pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), GUARD])
 def test_a_join_of_any_length(timeout):
     """Waits without a limit, or with one that no platform can wait in one go, return when the thread has ended."""
     thread = threading.Thread(target=int)

@@ -16,7 +16,7 @@ from rtvi_sync.concurrency.descriptors import DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
 from tests.support.garbage import collect
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 
 from .test_io_thread import SELECTORS, Line, io, on  # noqa: F401 - a fixture
 
@@ -108,7 +108,7 @@ def own_descriptors(owner: IOThread) -> list[int]:
 def left(first: threading.Thread, owner: IOThread) -> None:
     """Wait for a thread whose place another one has taken."""
     if owner.thread is not first:
-        first.join(LIMIT)
+        first.join(GUARD)
         assert not first.is_alive()
 
 

@@ -22,7 +22,7 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -40,7 +40,7 @@ def io(request, monkeypatch):
     thread = IOThread()
     yield thread
     thread.close()
-    thread.thread.join(LIMIT)
+    thread.thread.join(GUARD)
     assert not thread.thread.is_alive()
 
 
@@ -55,7 +55,7 @@ def on(io: IOThread, function):
             done.set()
 
     io.call(command)
-    assert done.wait(LIMIT), "the I/O thread does not answer"
+    assert done.wait(GUARD), "the I/O thread does not answer"
     return results[0]
 
 
@@ -66,7 +66,7 @@ class Line:
         self.io = io
         self.sock, self.peer = socket.socketpair()
         self.sock.setblocking(False)
-        self.peer.settimeout(LIMIT)
+        self.peer.settimeout(GUARD)
         self.received = b""
         self.on_data = on_data
         self.writable = 0
@@ -116,7 +116,7 @@ class Line:
 
     def wait(self, condition) -> None:
         with self.arrived:
-            assert self.arrived.wait_for(condition, LIMIT)
+            assert self.arrived.wait_for(condition, GUARD)
 
 
 def test_commands_run_in_order_on_the_io_thread(io):
@@ -136,11 +136,11 @@ def test_a_command_may_give_commands(io):
 
     def first() -> None:
         blocked.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         io.call(lambda: seen.append("inner"))
 
     io.call(first)
-    assert blocked.wait(LIMIT)
+    assert blocked.wait(GUARD)
     io.call(lambda: seen.append("outer"))
     go_on.set()
     on(io, int)
@@ -175,7 +175,7 @@ def test_many_threads_give_commands(io):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT)
+        thread.join(GUARD)
     on(io, int)
     assert len(seen) == 3000
     for giver in range(6):
@@ -215,7 +215,7 @@ def test_timers(io):
         return now
 
     began = on(io, plan)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     (soon, soon_at, on_soon), (late, late_at, on_late) = seen
     assert (soon, late, on_soon, on_late) == ("soon", "late", True, True)
     assert soon_at >= began + 0.02
@@ -242,7 +242,7 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
         monkeypatch.setattr(io._selector, "select", note)
 
     io.call(plan)
-    assert asked.wait(LIMIT)
+    assert asked.wait(GUARD)
     assert timeouts == [20.0]
 
 
@@ -260,7 +260,7 @@ def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
         io.call_later(0.03, done.set)
 
     on(io, plan)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert seen == []
 
 
@@ -276,7 +276,7 @@ def test_a_timer_may_cancel_one_that_is_due_as_well(io):
         io.call_later(0.0, done.set)
 
     on(io, plan)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert seen == []
 
 
@@ -285,7 +285,7 @@ def test_a_timer_that_raises_is_logged(io, caplog):
     done = threading.Event()
     with caplog.at_level(logging.ERROR):
         on(io, lambda: (io.call_later(0.0, lambda: 1 / 0), io.call_later(0.001, done.set)))
-        assert done.wait(LIMIT)
+        assert done.wait(GUARD)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -442,7 +442,7 @@ def test_a_finalizer_just_before_it_waits(io):
 
     select = io._selector.select
     on(io, lambda: setattr(io._selector, "select", select_struck))
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
 
 
 def test_a_finalizer_inside_the_wake_up_itself(io):
@@ -471,15 +471,15 @@ def test_close_runs_what_was_given_before():
 
     def block() -> None:
         blocked.set()
-        go_on.wait(LIMIT)
+        go_on.wait(GUARD)
 
     io.call(block)
-    assert blocked.wait(LIMIT)
+    assert blocked.wait(GUARD)
     for n in range(100):
         io.call(functools.partial(seen.append, n))
     io.close()
     go_on.set()
-    io.thread.join(LIMIT)
+    io.thread.join(GUARD)
     assert not io.thread.is_alive()
     assert seen == list(range(100))
     io.call(lambda: seen.append(-1))
@@ -494,7 +494,7 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
 
     def slow(waker: socket.socket, data: bytes) -> int:
         sending.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         numbers.append(waker.fileno())
         return send(waker, data)
 
@@ -502,10 +502,10 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     numbers: list[int] = []
     monkeypatch.setattr(module._Waker, "send", slow)
     with running(lambda: io.call(io._stop)):
-        assert sending.wait(LIMIT)
+        assert sending.wait(GUARD)
         waker: Any = io._waker
         send(waker, b"\0")
-        io.thread.join(LIMIT)
+        io.thread.join(GUARD)
         assert not io.thread.is_alive()
         assert io._waker is None
         go_on.set()
@@ -518,7 +518,7 @@ def test_channels_that_are_left_at_the_end_are_told():
     line = Line(io)
     on(io, lambda: io.register(line))
     io.close()
-    io.thread.join(LIMIT)
+    io.thread.join(GUARD)
     assert line.failure is not None
     line.peer.close()
 
@@ -550,7 +550,7 @@ def test_struck_while_it_begins(monkeypatch):
     begun = []
 
     def start_struck(role, target):
-        begun.append(start_thread(role, lambda: (go.wait(LIMIT), target())))
+        begun.append(start_thread(role, lambda: (go.wait(GUARD), target())))
         raise SystemExit
 
     go = threading.Event()
@@ -558,7 +558,7 @@ def test_struck_while_it_begins(monkeypatch):
     with pytest.raises(SystemExit):
         IOThread()
     go.set()
-    begun[0].join(LIMIT)
+    begun[0].join(GUARD)
     assert not begun[0].is_alive()
 
 
@@ -608,7 +608,7 @@ def every_20_ms(io: IOThread, number: int) -> list[tuple[float, float]]:
         return None
 
     io.scheduler.add(step, due)
-    assert done.wait(LIMIT), "no step is made"
+    assert done.wait(GUARD), "no step is made"
     return made
 
 
@@ -639,7 +639,7 @@ def test_steps_are_exact_though_epoll_counts_milliseconds(monkeypatch):
             until(functools.partial(is_exact, io, limit))
         finally:
             io.close()
-            io.thread.join(LIMIT)
+            io.thread.join(GUARD)
 
 
 def test_a_step_that_fails_ends_itself_only(io, caplog):
@@ -662,7 +662,7 @@ def test_the_schedule_ends_with_the_thread():
     io = IOThread()
     task = io.scheduler.add(lambda now: now + 0.01, time.monotonic())
     io.close()
-    io.thread.join(LIMIT)
+    io.thread.join(GUARD)
     task.cancel()
     with pytest.raises(RuntimeError, match="closed"):
         io.scheduler.add(lambda now: None, 0.0)

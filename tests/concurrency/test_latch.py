@@ -26,7 +26,6 @@ from rtvi_sync.concurrency.latch import Latch, Notifier, forget_sleepless, sleep
 from rtvi_sync.errors import WouldDeadlockError
 from rtvi_sync.session.dispatcher import Dispatcher
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.threads import running
@@ -143,7 +142,7 @@ def test_a_latch_opens_once_for_all():
     latch = Latch()
     assert not latch.is_set()
     assert not latch.wait(Deadline(0.01))
-    with running(lambda: latch.wait(Deadline(None))) as one, running(lambda: latch.wait(Deadline(LIMIT))) as two:
+    with running(lambda: latch.wait(Deadline(None))) as one, running(lambda: latch.wait(Deadline(GUARD))) as two:
         latch.set()
         latch.set()
         assert one.get() is two.get() is True
@@ -156,8 +155,8 @@ def test_a_notifier_wakes_the_threads_whose_condition_is_true():
     """Each `notify_all()` makes every waiter check its condition; it sleeps on if that is false."""
     notifier, value = Notifier(), [0]
     with (
-        running(lambda: notifier.wait_for(lambda: value[0] >= 1, Deadline(LIMIT))) as first,
-        running(lambda: notifier.wait_for(lambda: value[0] >= 2, Deadline(LIMIT))) as second,
+        running(lambda: notifier.wait_for(lambda: value[0] >= 1, Deadline(GUARD))) as first,
+        running(lambda: notifier.wait_for(lambda: value[0] >= 2, Deadline(GUARD))) as second,
     ):
         notifier.notify_all()
         value[0] = 1
@@ -175,7 +174,7 @@ def test_what_becomes_true_at_the_limit_counts():
     assert not notifier.wait_for(lambda: False, Deadline(0.0))
 
 
-@pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), LIMIT])
+@pytest.mark.parametrize("timeout", [None, 1e12, float("inf"), GUARD])
 def test_a_wait_of_any_length(timeout):
     """Waits without a limit, or with one that no platform can wait in one go, return when the latch opens."""
     latch = Latch()
@@ -199,7 +198,7 @@ def test_no_notification_is_lost():
 
     def count(own: int) -> int:
         while number[0] < 4000:
-            assert notifiers[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(LIMIT))
+            assert notifiers[own].wait_for(lambda: number[0] % 2 == own or number[0] >= 4000, Deadline(GUARD))
             number[0] += number[0] < 4000
             notifiers[1 - own].notify_all()
         return number[0]
@@ -214,7 +213,7 @@ def test_ctrl_c_at_any_instruction_of_wait():
     def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
         act(lambda: latch.wait(Deadline(0.0)))
-        with running(lambda: latch.wait(Deadline(LIMIT))) as other:
+        with running(lambda: latch.wait(Deadline(GUARD))) as other:
             latch.set()
             assert other.get() is True
         assert latch.wait(Deadline(0.0))
@@ -228,8 +227,8 @@ def test_ctrl_c_at_any_instruction_of_set():
     def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
         with (
-            waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier) as one,
-            waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier, sleepers=2) as two,
+            waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier) as one,
+            waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier, sleepers=2) as two,
         ):
             act(latch.set)
             if not latch.is_set():
@@ -246,7 +245,7 @@ def test_set_in_a_signal_handler_at_any_instruction(within: str):
     def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
         latches.append(latch)
-        with running(lambda: latch.wait(Deadline(LIMIT))) as other:
+        with running(lambda: latch.wait(Deadline(GUARD))) as other:
             if within == "wait":
                 act(lambda: latches[-1].wait(Deadline(0.0)))
                 latches[-1].set()
@@ -299,7 +298,7 @@ def test_a_latch_in_a_forked_child():
         latch.set()
         return before, latch.wait(Deadline(0.0))
 
-    with waiting(lambda: latch.wait(Deadline(LIMIT)), latch._notifier) as other:
+    with waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier) as other:
         assert in_child(child) == (False, True)
         assert not latch.is_set()
         latch.set()

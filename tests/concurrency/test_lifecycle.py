@@ -25,7 +25,6 @@ from rtvi_sync.concurrency.lifecycle import (
 )
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.loopback import LIMIT
 from tests.support.slowness import GUARD
 
 
@@ -48,7 +47,7 @@ class Thing:
 def test_threads_are_named_daemons():
     """A thread of the package is a daemon, and its name says that it is ours and what for."""
     stop = threading.Event()
-    first, second = start_thread("test", stop.wait), start_thread("test", stop.wait, LIMIT)
+    first, second = start_thread("test", stop.wait), start_thread("test", stop.wait, GUARD)
     try:
         for thread in (first, second):
             role, _, number = thread.name.rpartition("-")
@@ -58,14 +57,14 @@ def test_threads_are_named_daemons():
         assert first.name != second.name
     finally:
         stop.set()
-        first.join(LIMIT)
-        second.join(LIMIT)
+        first.join(GUARD)
+        second.join(GUARD)
 
 
 def test_a_thread_gets_its_arguments():
     """`start_thread()` hands its arguments on."""
     got: list[object] = []
-    start_thread("test", lambda *args: got.extend(args), 1, "two").join(LIMIT)
+    start_thread("test", lambda *args: got.extend(args), 1, "two").join(GUARD)
     assert got == [1, "two"]
 
 
@@ -98,7 +97,7 @@ def test_a_thread_that_leaves_takes_no_signals():
         local.last = Last()
         blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
-    start_thread("test", work).join(LIMIT)
+    start_thread("test", work).join(GUARD)
     at_work, leaving = blocked
     assert at_work == signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} <= leaving
@@ -129,7 +128,7 @@ def test_no_thread_at_the_end_of_the_interpreter():
     last.me = last
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=LIMIT, check=True
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=GUARD, check=True
     )
     assert (done.stdout, done.stderr) == ("refused\n", "")
 
@@ -228,7 +227,7 @@ def test_exit_while_others_register():
         stop.set()
         sys.setswitchinterval(interval)
         for thread in threads:
-            thread.join(LIMIT)
+            thread.join(GUARD)
         for thing in things:
             unregister_for_exit(thing)
     assert all(len(thing.told) == 10 for thing in things)
@@ -296,17 +295,17 @@ def test_the_stacks_of_late_threads_are_logged(caplog):
         stop.wait()
 
     late, ended = start_thread("test", a_handler_that_sits_here), start_thread("test", int)
-    ended.join(LIMIT)
+    ended.join(GUARD)
     never = threading.Thread(name="never started")
     try:
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + GUARD
         with caplog.at_level(logging.WARNING):
             while "a_handler_that_sits_here" not in caplog.text and time.monotonic() < deadline:
                 caplog.clear()
                 log_stack_of([late, ended, never], "The test is over")
     finally:
         stop.set()
-        late.join(LIMIT)
+        late.join(GUARD)
     assert "a_handler_that_sits_here" in caplog.text
     assert late.name in caplog.text
     assert caplog.text.count("The test is over") == 3

@@ -17,7 +17,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.pool_task import PoolTask
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 
@@ -31,7 +31,7 @@ def made(target, *args) -> PoolTask:
     """Return a task that is done."""
     task = PoolTask("call", target, *args)
     task.start()
-    assert task.done.wait(Deadline(LIMIT))
+    assert task.done.wait(Deadline(GUARD))
     return task
 
 
@@ -41,7 +41,7 @@ def test_the_next_task_finds_the_thread_of_the_last():
     for role in ("call", "close", "connect"):
         task = PoolTask(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
         task.start()
-        assert task.done.wait(Deadline(LIMIT))
+        assert task.done.wait(Deadline(GUARD))
     threads, names = zip(*seen, strict=True)
     assert len(set(threads)) == 1
     assert [name.rpartition("-")[0] for name in names] == ["rtvi-call", "rtvi-close", "rtvi-connect"]
@@ -51,7 +51,7 @@ def test_the_next_task_finds_the_thread_of_the_last():
 def test_tasks_at_once_have_threads_of_their_own():
     """A task that takes long delays no other."""
     let_go = threading.Event()
-    slow = [PoolTask("call", let_go.wait, LIMIT) for _ in range(3)]
+    slow = [PoolTask("call", let_go.wait, GUARD) for _ in range(3)]
     for task in slow:
         task.start()
     ran = threading.Event()
@@ -59,7 +59,7 @@ def test_tasks_at_once_have_threads_of_their_own():
     assert ran.is_set()
     let_go.set()
     for task in slow:
-        assert task.done.wait(Deadline(LIMIT))
+        assert task.done.wait(Deadline(GUARD))
 
 
 def test_whose_task_it_is():
@@ -67,7 +67,7 @@ def test_whose_task_it_is():
     seen = []
     first = PoolTask("call", lambda: seen.append((first.is_current, first.threads == [threading.current_thread()])))
     first.start()
-    assert first.done.wait(Deadline(LIMIT))
+    assert first.done.wait(Deadline(GUARD))
     made(lambda: seen.append((first.is_current, bool(first.threads))))
     assert seen == [(True, True), (False, False)]
 
@@ -118,7 +118,7 @@ def test_a_free_thread_leaves_after_a_while(monkeypatch):
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     thread = []
     made(lambda: thread.append(threading.current_thread()))
-    thread[0].join(LIMIT)
+    thread[0].join(GUARD)
     assert not thread[0].is_alive()
     assert not module._pool.idle_threads
     ran = threading.Event()
@@ -133,7 +133,7 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
     def finalizer(offer) -> None:
         task = PoolTask("call", outcome.append, "made")
         task.start()
-        outcome.append(task.done.wait(Deadline(LIMIT)))
+        outcome.append(task.done.wait(Deadline(GUARD)))
 
     class Offers(deque[Any]):
         def appendleft(self, offer) -> None:
@@ -177,13 +177,13 @@ def test_in_a_forked_child():
         return ran.is_set()
 
     let_go = threading.Event()
-    busy = PoolTask("call", let_go.wait, LIMIT)
+    busy = PoolTask("call", let_go.wait, GUARD)
     busy.start()
     made(lambda: None)
     assert in_child(child)
     assert not module._pool.idle_threads  # those that were free have left before the fork
     let_go.set()
-    assert busy.done.wait(Deadline(LIMIT))
+    assert busy.done.wait(Deadline(GUARD))
 
 
 def test_a_task_that_forked(monkeypatch):
@@ -201,7 +201,7 @@ def test_from_many_threads(monkeypatch):
     begin = threading.Barrier(8)
 
     def use(number: int) -> None:
-        begin.wait(LIMIT)
+        begin.wait(GUARD)
         for _ in range(200):
             count: list[int] = []
             made(count.append, 1)
@@ -211,7 +211,7 @@ def test_from_many_threads(monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(4 * LIMIT)
+        thread.join(4 * GUARD)
         assert not thread.is_alive()
     assert made_by == [200] * 8
     stop_idle_threads()

@@ -13,7 +13,7 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
@@ -22,7 +22,7 @@ def answers(runtime: Runtime) -> bool:
     """Whether its I/O thread is at work."""
     done = threading.Event()
     runtime.io.call(done.set)
-    return done.wait(LIMIT)
+    return done.wait(GUARD)
 
 
 def test_users_share_one_runtime():
@@ -55,10 +55,10 @@ def test_a_runtime_that_is_unused_for_a_while_is_retired_for_good(monkeypatch):
     assert acquire_runtime() is runtime
     looks = threading.Event()
     runtime.io.call(lambda: runtime.io.call_later(0.1, looks.set))
-    assert looks.wait(LIMIT)
+    assert looks.wait(GUARD)
     assert answers(runtime)
     runtime.release()
-    runtime.io.thread.join(LIMIT)
+    runtime.io.thread.join(GUARD)
     assert not runtime.io.thread.is_alive()
     new = acquire_runtime()
     assert new is not runtime
@@ -72,8 +72,8 @@ def test_the_threads_of_an_unused_runtime_are_stopped():
     queue, ran, stepped = SerialQueue(), threading.Event(), threading.Event()
     queue.post(ran.set, runtime.workers)
     runtime.timer.add(lambda now: stepped.set(), runtime.timer.now())
-    assert ran.wait(LIMIT)
-    assert stepped.wait(LIMIT)
+    assert ran.wait(GUARD)
+    assert stepped.wait(GUARD)
     assert {t.name.split("-")[1] for t in package_threads()} == {"io", "worker", "timer"}
     runtime.release()
     stop_idle_threads()
@@ -88,15 +88,15 @@ def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
 
     def hang() -> None:
         begun.set()
-        let_go.wait(LIMIT)
+        let_go.wait(GUARD)
 
     queue.post(hang, runtime.workers)
-    assert begun.wait(LIMIT)
+    assert begun.wait(GUARD)
     runtime.release()
     stop_idle_threads()
     (late,) = (t for t in threading.enumerate() if t.name.startswith("rtvi-worker-"))
     let_go.set()
-    late.join(LIMIT)
+    late.join(GUARD)
     assert not late.is_alive()
 
 
@@ -115,8 +115,8 @@ def test_a_thread_of_the_runtime_does_not_wait_for_itself():
             runtime.io.call(retire)
         else:
             SerialQueue().post(retire, runtime.workers)
-        assert done.wait(LIMIT)
-        runtime.io.thread.join(LIMIT)
+        assert done.wait(GUARD)
+        runtime.io.thread.join(GUARD)
         assert not runtime.io.thread.is_alive()
 
 
@@ -139,7 +139,7 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
 
     def use(seed: int) -> None:
         rng = random.Random(seed)
-        start.wait(LIMIT)
+        start.wait(GUARD)
         for _ in range(40):
             runtime = acquire_runtime()
             done = threading.Event()
@@ -147,7 +147,7 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
                 runtime.io.call(done.set)
             else:
                 SerialQueue().post(done.set, runtime.workers)
-            assert done.wait(LIMIT)
+            assert done.wait(GUARD)
             runtime.release()
             if rng.random() < 0.1:
                 stop_idle_threads()
@@ -156,10 +156,10 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(6 * LIMIT)
+        thread.join(6 * GUARD)
         assert not thread.is_alive()
     for thread in package_threads():  # some are on their way out
-        thread.join(LIMIT)
+        thread.join(GUARD)
     until(lambda: not package_threads())  # the last ones may be on their way out
     assert module._slot._current is None
 
@@ -197,11 +197,11 @@ def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
 
     class Slow(module.Runtime):
         def __init__(self) -> None:
-            both.wait(LIMIT)
+            both.wait(GUARD)
             with running(is_free) as asked:
                 free.append(asked.get())
             super().__init__()
-            both.wait(LIMIT)
+            both.wait(GUARD)
 
     stop_idle_threads()
     monkeypatch.setattr(module, "Runtime", Slow)

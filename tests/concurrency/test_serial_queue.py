@@ -18,7 +18,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.concurrency.serial_queue import QueueOverflow, SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ def workers():
     yield workers
     workers.close()
     for thread in workers.threads():
-        thread.join(LIMIT)
+        thread.join(GUARD)
     assert workers.threads() == []
 
 
@@ -43,14 +43,14 @@ class Blocker:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.let_go.wait(LIMIT)
+        assert self.let_go.wait(GUARD)
 
 
 def drained(queue: SerialQueue, workers: WorkerPool) -> None:
     """Wait until all that is queued in `queue` now has run."""
     done = threading.Event()
     queue.post(done.set, workers, force=True)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
 
 
 def test_items_run_in_order_one_at_a_time(workers):
@@ -83,7 +83,7 @@ def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
 
     monkeypatch.setattr(queue, "_release", post_and_release)
     queue.post(int, workers)
-    assert late.wait(LIMIT)
+    assert late.wait(GUARD)
 
 
 def test_a_blocked_queue_delays_no_other(workers):
@@ -92,7 +92,7 @@ def test_a_blocked_queue_delays_no_other(workers):
     blocker, order = Blocker(), []
     blocked.post(blocker, workers)
     blocked.post(lambda: order.append("late"), workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     for _ in range(5):
         drained(other, workers)
     assert order == []
@@ -112,7 +112,7 @@ def test_there_are_as_many_workers_as_items_run_at_once(workers):
     blockers = [Blocker() for _ in range(7)]
     for queue, blocker in zip(queues, blockers, strict=False):
         queue.post(blocker, workers)
-        assert blocker.begun.wait(LIMIT)
+        assert blocker.begun.wait(GUARD)
     for queue in queues[7:]:
         drained(queue, workers)
     assert 7 <= len(workers.threads()) <= 10
@@ -130,7 +130,7 @@ def post_together(queues: list[SerialQueue], items: list, workers: WorkerPool) -
 
     thread = threading.Thread(target=post)
     thread.start()
-    thread.join(LIMIT)
+    thread.join(GUARD)
 
 
 def test_queues_that_become_ready_together_wake_few_workers(workers):
@@ -146,7 +146,7 @@ def test_queues_that_become_ready_together_wake_few_workers(workers):
 
         post_together(queues, [item] * len(queues), workers)
         for _ in queues:
-            assert done.acquire(timeout=LIMIT)
+            assert done.acquire(timeout=GUARD)
     assert len(set(ran_on)) <= 10
 
 
@@ -159,7 +159,7 @@ def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count)
     blockers = [Blocker() for _ in range(count)]
     post_together([SerialQueue() for _ in blockers], blockers, workers)
     for blocker in blockers:
-        assert blocker.begun.wait(LIMIT)
+        assert blocker.begun.wait(GUARD)
     for blocker in blockers:
         blocker.let_go.set()
 
@@ -169,7 +169,7 @@ def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
     begin = threading.Event()
 
     def start_late(role: str, target, *args) -> threading.Thread:
-        return start_thread(role, lambda: (begin.wait(LIMIT), target(*args)))
+        return start_thread(role, lambda: (begin.wait(GUARD), target(*args)))
 
     monkeypatch.setattr(module, "start_thread", start_late)
     queue, done = SerialQueue(), threading.Event()
@@ -178,7 +178,7 @@ def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
         assert asking.goes_on(0.05)
         begin.set()
         (thread,) = asking.get()
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert thread in package_threads()
 
 
@@ -194,8 +194,8 @@ def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         SerialQueue().post(first.set, workers)
     SerialQueue().post(second.set, workers)
-    assert first.wait(LIMIT)
-    assert second.wait(LIMIT)
+    assert first.wait(GUARD)
+    assert second.wait(GUARD)
 
 
 def test_idle_workers_leave(workers, monkeypatch):
@@ -205,7 +205,7 @@ def test_idle_workers_leave(workers, monkeypatch):
     for _ in range(3):
         drained(queue, workers)
         for thread in workers.threads():
-            thread.join(LIMIT)
+            thread.join(GUARD)
         assert workers.threads() == []
 
 
@@ -226,18 +226,18 @@ def test_close_ends_idle_workers_and_busy_ones_after_their_work(workers):
     idle, busy = SerialQueue(), SerialQueue()
     blocker, done = Blocker(), []
     busy.post(blocker, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     drained(idle, workers)
     busy.post(lambda: done.append(1), workers)
     workers.close()
     remaining = workers.threads()
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + GUARD
     while len(workers.threads()) > 1 and time.monotonic() < deadline:
         for thread in remaining:
             thread.join(0.01)
     (last,) = workers.threads()
     blocker.let_go.set()
-    last.join(LIMIT)
+    last.join(GUARD)
     assert not last.is_alive()
     assert done == [1]
 
@@ -274,7 +274,7 @@ def test_too_many_items(workers):
     queue, blocker = SerialQueue(max_items=3), Blocker()
     seen: list[object] = []
     queue.post(blocker, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     for n in range(3):
         queue.post(functools.partial(seen.append, n), workers)
     with pytest.raises(QueueOverflow):
@@ -291,7 +291,7 @@ def test_too_many_bytes(workers):
     """The queue takes `max_bytes` of what it is told, and counts down as items run."""
     queue, blocker = SerialQueue(max_bytes=100), Blocker()
     queue.post(blocker, workers, 90)
-    assert blocker.begun.wait(LIMIT)  # what runs does not wait any more
+    assert blocker.begun.wait(GUARD)  # what runs does not wait any more
     queue.post(int, workers, 60)
     queue.post(int, workers, 40)
     with pytest.raises(QueueOverflow):
@@ -328,7 +328,7 @@ def test_when_decides_together_with_the_place_in_the_queue(workers):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT)
+        thread.join(GUARD)
     drained(queue, workers)
     assert seen == list(range(1, 801))
 
@@ -397,7 +397,7 @@ def test_many_posters_and_many_queues(workers):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT)
+        thread.join(GUARD)
     for queue in queues:
         drained(queue, workers)
     assert sum(map(len, seen)) == posters * each
@@ -445,7 +445,7 @@ def test_waiting_for_a_first_item(workers):
     """`run_queued()` waits for an item until its deadline, without limit too."""
     queue, seen = SerialQueue(manual=True), []
     assert queue.run_queued(Deadline(0.01)) == 0
-    for deadline in (Deadline(None), Deadline(LIMIT)):
+    for deadline in (Deadline(None), Deadline(GUARD)):
         with running(functools.partial(queue.run_queued, deadline)) as waiting:
             queue.post(lambda: seen.append(1), workers)
             assert waiting.get() == 1
@@ -463,10 +463,10 @@ def test_until_ends_the_wait(workers):
         return bool(over)
 
     with running(lambda: queue.run_queued(Deadline(None), until)) as waiting:
-        assert asked.wait(LIMIT)
+        assert asked.wait(GUARD)
         queue.wake()
         asked.clear()
-        assert asked.wait(LIMIT) or waiting.done
+        assert asked.wait(GUARD) or waiting.done
         assert not waiting.done
         over.append(1)
         queue.wake()
@@ -501,11 +501,11 @@ def test_only_one_thread_runs_a_manual_queue(workers):
     """A second caller waits for its turn, or until its deadline; items keep their order over both."""
     queue, blocker, seen = SerialQueue(manual=True), Blocker(), []
     queue.post(blocker, workers)
-    with running(lambda: queue.run_queued(Deadline(LIMIT))) as first:
-        assert blocker.begun.wait(LIMIT)
+    with running(lambda: queue.run_queued(Deadline(GUARD))) as first:
+        assert blocker.begun.wait(GUARD)
         queue.post(lambda: seen.append(1), workers)
         assert queue.run_queued(Deadline(0.01)) == 0
-        with running(lambda: queue.run_queued(Deadline(LIMIT))) as second:
+        with running(lambda: queue.run_queued(Deadline(GUARD))) as second:
             blocker.let_go.set()
             assert first.get() == 1
             assert second.get() == 1
@@ -517,7 +517,7 @@ def test_the_end_of_a_worker_wakes_the_thread_that_waits_for_it(workers):
     queue, blocker, delivered = SerialQueue(), Blocker(), threading.Event()
     queue.post(blocker, workers)
     queue.post(delivered.set, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     asked = threading.Event()
 
     def until() -> bool:
@@ -525,7 +525,7 @@ def test_the_end_of_a_worker_wakes_the_thread_that_waits_for_it(workers):
         return delivered.is_set()
 
     with running(lambda: queue.run_queued(Deadline(None), until)) as waiting:
-        assert asked.wait(LIMIT)
+        assert asked.wait(GUARD)
         blocker.let_go.set()
         assert waiting.get() == 0
 
@@ -564,20 +564,20 @@ def test_a_thread_that_the_system_has_later_drains_the_queues(monkeypatch):
     monkeypatch.setattr(module, "start_thread", refuse_twice)
     try:
         queue.post(seen.set, workers)
-        assert seen.wait(LIMIT)
+        assert seen.wait(GUARD)
         assert len(refused) == 2
     finally:
         workers.close()
         io.close()
         for thread in (io.thread, *workers.threads()):
-            thread.join(LIMIT)
+            thread.join(GUARD)
 
 
 def test_a_forked_child_starts_with_an_empty_queue(workers):
     """In a child no thread drains the queue or holds its lock: it is empty, and works with new workers."""
     queue, blocker = SerialQueue(), Blocker()
     queue.post(blocker, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     queue.post(int, workers, 10)
 
     def child() -> object:
@@ -613,7 +613,7 @@ def test_ctrl_c_before_a_worker_is_called(workers):
     with pytest.raises(KeyboardInterrupt):
         queue.post(lambda: seen.append("first"), Interrupted())
     queue.post(done.set, workers)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert seen == ["first"]
 
 
@@ -629,7 +629,7 @@ def test_ctrl_c_before_a_worker_is_called_for_a_queue_that_is_ready(workers, mon
     with pytest.raises(KeyboardInterrupt):
         queue.post(lambda: seen.append("first"), workers)
     queue.post(done.set, workers)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert seen == ["first"]
 
 
@@ -650,7 +650,7 @@ def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
     """It runs nothing and does not wait: the thread with the token runs the queued items."""
     queue, blocker, ran_on = SerialQueue(), Blocker(), []
     queue.post(blocker, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     queue.post(lambda: ran_on.append(threading.current_thread()), workers)
     queue.drain()
     assert ran_on == []
@@ -672,7 +672,7 @@ def test_posts_while_the_worker_is_on_its_way(workers):
     for queue in queues:
         queue.post(done.release, workers)
     for _ in queues:
-        assert done.acquire(timeout=LIMIT)
+        assert done.acquire(timeout=GUARD)
     for index in range(20):
         assert [n for queue_index, n in seen if queue_index == index] == list(range(50))
 
@@ -682,14 +682,14 @@ def test_what_comes_together_fills_the_queue(workers, room):
     """Of items that come together, as many are queued as there is room for, in order."""
     blocked, blocker, done, seen = SerialQueue(max_items=room + 1), Blocker(), threading.Event(), []
     blocked.post(blocker, workers)
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     blocked.post(lambda: None, workers)
     with pytest.raises(QueueOverflow):
         blocked.post_all([(lambda item: seen.append(item[1]), n, 1) for n in range(room + 2)], workers, room + 2)
     assert (len(blocked), blocked.bytes_queued) == (room + 1, room)
     blocked.post(done.set, workers, force=True)
     blocker.let_go.set()
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     assert seen == list(range(room))
     assert blocked.bytes_queued == 0
 
@@ -700,6 +700,6 @@ def test_what_of_it_had_room_runs_at_once(workers):
     with pytest.raises(QueueOverflow):
         queue.post_all([(lambda item: seen.release(), 0)] * 5, workers, 0)
     for _ in range(3):
-        assert seen.acquire(timeout=LIMIT)
+        assert seen.acquire(timeout=GUARD)
     drained(queue, workers)
     assert not seen.acquire(blocking=False)

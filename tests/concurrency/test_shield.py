@@ -17,7 +17,7 @@ import pytest
 from rtvi_sync.concurrency import lifecycle, shield
 from rtvi_sync.concurrency import pool_task as job
 from rtvi_sync.concurrency.shield import shielded
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
@@ -86,14 +86,14 @@ def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
 
     def work() -> None:
         striker.strike_in(0.01)
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         done.set()
 
     with pytest.raises(StruckError):
         shielded(work)
     assert not done.is_set()
     go_on.set()
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
 
 
 def test_it_is_told_when_the_caller_is_struck(striker: Striker):
@@ -102,7 +102,7 @@ def test_it_is_told_when_the_caller_is_struck(striker: Striker):
 
     def work() -> None:
         striker.strike_in(0.01)
-        assert stop.wait(LIMIT)
+        assert stop.wait(GUARD)
         done.set()
 
     with pytest.raises(StruckError):
@@ -117,7 +117,7 @@ def test_work_that_does_not_listen_is_left_behind(striker: Striker, monkeypatch)
 
     def work() -> None:
         striker.strike_in(0.01)
-        assert stop.wait(LIMIT)
+        assert stop.wait(GUARD)
 
     with pytest.raises(StruckError):
         shielded(work, lambda: told.append(stop.is_set()))

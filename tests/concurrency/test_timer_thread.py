@@ -15,8 +15,6 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.timer_thread import ScheduledTask, TimerThread
 from tests.support.slowness import GUARD, takes
 
-LIMIT = GUARD
-
 
 class ManualClock:
     """Time that moves only in `advance()`, which returns once the timer thread has run what is due and sleeps again."""
@@ -45,12 +43,12 @@ class ManualClock:
     def wake(self, time: float) -> None:
         """Wake the timer thread at that time and wait until it sleeps again, having seen all that was added before."""
         with self._slept:
-            assert self._slept.wait_for(lambda: self.waits > 0, LIMIT), "the timer thread never slept"
+            assert self._slept.wait_for(lambda: self.waits > 0, GUARD), "the timer thread never slept"
             before = self.woken = self.waits
             self.time = time
         self.notifier.notify_all()
         with self._slept:
-            assert self._slept.wait_for(lambda: self.waits > before, LIMIT), "the timer thread does not sleep"
+            assert self._slept.wait_for(lambda: self.waits > before, GUARD), "the timer thread does not sleep"
 
     def advance(self, seconds: float) -> None:
         target = self.time + seconds
@@ -72,7 +70,7 @@ def timer(clock):
     timer = TimerThread(clock=clock.now, wait=clock.wait)
     yield timer
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
 
 
 def timer_threads() -> list[threading.Thread]:
@@ -233,7 +231,7 @@ def test_cancel_waits_for_the_step_in_progress():
     def step(now: float) -> float:
         calls.append("begin")
         entered.set()
-        leave.wait(LIMIT)
+        leave.wait(GUARD)
         calls.append("end")
         return now
 
@@ -244,13 +242,13 @@ def test_cancel_waits_for_the_step_in_progress():
 
     timer = TimerThread()
     task = timer.add(step, timer.now())
-    assert entered.wait(LIMIT)
+    assert entered.wait(GUARD)
     threading.Thread(target=cancel, daemon=True).start()
     assert not cancelled.wait(0.05)
     leave.set()
-    assert cancelled.wait(LIMIT)
+    assert cancelled.wait(GUARD)
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     assert calls == ["begin", "end", "cancelled"]
 
 
@@ -292,7 +290,7 @@ def test_the_thread_lives_from_the_first_add_to_close():
     assert len(timer_threads()) == before + 1
     assert not timer.join(0)
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     assert len(timer_threads()) == before
 
 
@@ -304,18 +302,18 @@ def test_concurrent_first_adds_start_one_thread():
     done = [threading.Event() for _ in range(8)]
 
     def add(event: threading.Event) -> None:
-        barrier.wait(LIMIT)
+        barrier.wait(GUARD)
         timer.add(lambda now: event.set(), timer.now())
 
     adders = [threading.Thread(target=add, args=(event,)) for event in done]
     for thread in adders:
         thread.start()
     for thread in adders:
-        thread.join(LIMIT)
-    assert all(event.wait(LIMIT) for event in done)
+        thread.join(GUARD)
+    assert all(event.wait(GUARD) for event in done)
     assert len(timer_threads()) == before + 1
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
 
 
 def test_a_closed_timer_takes_no_work(clock):
@@ -324,7 +322,7 @@ def test_a_closed_timer_takes_no_work(clock):
     timer = TimerThread(clock=clock.now, wait=clock.wait)
     task = timer.add(lambda now: calls.append(now), clock.now() + 1)
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     task.reschedule(clock.now())
     task.cancel()
     with pytest.raises(RuntimeError, match="closed"):
@@ -339,10 +337,10 @@ def test_close_and_join_on_the_timer_thread_return():
 
     def step(now: float) -> None:
         timer.close()
-        answers.append(timer.join(LIMIT))
+        answers.append(timer.join(GUARD))
 
     timer.add(step, timer.now())
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     assert answers == [False]
 
 
@@ -361,9 +359,9 @@ def test_a_thread_that_cannot_start_leaves_a_working_timer(monkeypatch):
     assert timer.join(0)
     ran = threading.Event()
     timer.add(lambda now: ran.set(), timer.now())
-    assert ran.wait(LIMIT)
+    assert ran.wait(GUARD)
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
 
 
 def test_real_time():
@@ -384,5 +382,5 @@ def test_real_time():
         timer.add(step, start)
         assert done.wait(GUARD)
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     assert all(now >= start + i * 0.02 for i, now in enumerate(calls))

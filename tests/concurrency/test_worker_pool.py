@@ -15,7 +15,7 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 from .test_io_thread import on
@@ -49,7 +49,7 @@ class Pool:
         threads = self.workers.threads()
         assert self.io.thread in threads or not self.io.thread.is_alive()
         for thread in threads:
-            thread.join(LIMIT)
+            thread.join(GUARD)
         assert self.workers.threads() == []
 
 
@@ -108,7 +108,7 @@ def test_an_io_thread_that_has_not_rested(pool, monkeypatch):
     """It goes on to read, and an idle worker runs the item; once it has rested it runs the next one itself."""
     pool.rest()
     reader = pool.io.thread
-    monkeypatch.setattr(module, "_MIN_IDLE_TIME", LIMIT)
+    monkeypatch.setattr(module, "_MIN_IDLE_TIME", GUARD)
     assert thread_of(pool, SerialQueue()) is not reader
     assert pool.io.thread is reader
     until(lambda: pool.workers._idle)
@@ -182,13 +182,13 @@ def test_an_item_that_blocks_holds_up_its_queue_only(pool):
         return seen[-1] == n
 
     pool.post((slow, blocker), (other, lambda: seen.append(0)))
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     assert pool.io.thread is not reader
     pool.post((slow, lambda: seen.append(-1)))
     until(lambda: seen == [0])
     late = threading.Event()
     on(pool.io, lambda: pool.io.call_later(0.0, late.set))
-    assert late.wait(LIMIT)
+    assert late.wait(GUARD)
     for n in range(1, 10):
         pool.post((other, lambda n=n: seen.append(n)))
         until(functools.partial(is_last, n))
@@ -250,7 +250,7 @@ def test_much_to_read(pool):
         for _ in range(3):
             queue.post(lambda: ran_on.append(threading.current_thread()), pool.workers)
         queue.post(done.set, pool.workers)
-        assert done.wait(LIMIT)
+        assert done.wait(GUARD)
 
     reader = pool.io.thread
     on(pool.io, read_much)
@@ -267,13 +267,13 @@ def test_it_ends_while_an_item_runs(pool):
     blocker = Blocker()
     reader = pool.io.thread
     pool.post((SerialQueue(), blocker))
-    assert blocker.begun.wait(LIMIT)
+    assert blocker.begun.wait(GUARD)
     pool.workers.close()
     pool.io.close()
     until(lambda: not pool.io.thread.is_alive())
     assert pool.workers.threads() == [reader]
     blocker.let_go.set()
-    reader.join(LIMIT)
+    reader.join(GUARD)
     assert not reader.is_alive()
 
 
@@ -313,7 +313,7 @@ def test_what_is_queued_at_the_very_end(pool):
     with left.ours, left.peer:
         on(pool.io, lambda: pool.io.register(left))
         pool.io.close()
-        assert said.wait(LIMIT)
+        assert said.wait(GUARD)
 
 
 def test_after_a_rest(pool, monkeypatch):
@@ -322,7 +322,7 @@ def test_after_a_rest(pool, monkeypatch):
     reader = pool.io.thread
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     assert thread_of(pool, SerialQueue()) is reader
-    reader.join(LIMIT)
+    reader.join(GUARD)
     assert not reader.is_alive()
     assert pool.workers.threads() == [pool.io.thread]
     assert thread_of(pool, SerialQueue()) is not pool.io.thread

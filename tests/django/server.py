@@ -6,23 +6,19 @@ import http.client
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import attrs
-import psutil
 
 from tests.support.slowness import GUARD
+from tests.support.web_server import WebServer
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "samples" / "django_app"
-LIMIT = GUARD
 
 
 def environ(**variables: str) -> dict[str, str]:
@@ -58,7 +54,7 @@ class Browser:
 
     def request(self, method: str, path: str, body: str | None = None, **headers: str) -> Reply:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=LIMIT)
+        connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=GUARD)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
@@ -77,64 +73,20 @@ class Browser:
         return self.post("/ask", question)
 
 
-class Gunicorn:
-    """The project, served by two workers. Use it as a context manager: it is stopped at the end.
+def serve(log: Path, worker: str, bot_url: str) -> WebServer:
+    """Return a server of the project, with two workers.
 
     Args:
         log: a file for what it writes.
         worker: gunicorn's worker class.
         bot_url: where the bot is.
     """
-
-    def __init__(self, log: Path, worker: str, bot_url: str) -> None:
-        self._log = log
-        self._worker = worker
-        self._bot_url = bot_url
-
-    def __enter__(self) -> Gunicorn:
-        # Opened here, so that the port is known, and requests wait in it while there is no worker.
-        with socket.create_server(("127.0.0.1", 0)) as listener, self._log.open("w") as log:
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            bind = f"fd://{listener.fileno()}"
-            self.master = psutil.Popen(
-                [sys.executable, "-m", "gunicorn", "-b", bind, "-k", self._worker, "--threads", "8", "mysite.wsgi"],
-                cwd=PROJECT,
-                env=environ(RTVI_URL=self._bot_url, RTVI_SECONDS="8"),
-                stdout=log,
-                stderr=log,
-                pass_fds=[listener.fileno()],
-            )
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        workers = self.workers() if self.master.is_running() else []
-        try:
-            self.stop()
-        finally:
-            for process in (self.master, *workers):
-                if process.is_running():
-                    process.kill()
-            self.master.wait()
-            if exc is not None:
-                sys.stderr.write(self.log())
-
-    def workers(self) -> list[psutil.Process]:
-        """The master's children, also those that have ended and that it has not reaped."""
-        children: list[psutil.Process] = self.master.children()
-        return children
-
-    def stop(self) -> int:
-        """Tell the master to stop; its exit status."""
-        if self.master.poll() is None:
-            self.master.send_signal(signal.SIGTERM)
-        status: int = self.master.wait(LIMIT)
-        return status
-
-    def log(self) -> str:
-        """What it has written."""
-        return self._log.read_text()
+    return WebServer(
+        ["-m", "gunicorn", "-b", "fd://{}", "-k", worker, "--threads", "8", "mysite.wsgi"],
+        log,
+        cwd=PROJECT,
+        env=environ(RTVI_URL=bot_url, RTVI_SECONDS="8"),
+    )
 
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:

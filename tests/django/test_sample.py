@@ -14,8 +14,9 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import free_port
+from tests.support.slowness import GUARD
 
-from .server import LIMIT, ROOT, Browser, environ
+from .server import ROOT, Browser, environ
 
 
 def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:
@@ -32,7 +33,7 @@ def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:
     )
     url = f"http://127.0.0.1:{port}/"
     assert any(url in line for line in program.stdout)
-    socket.create_connection(("127.0.0.1", port), LIMIT).close()
+    socket.create_connection(("127.0.0.1", port), GUARD).close()
     return program, url
 
 
@@ -44,7 +45,7 @@ def stop(program: psutil.Popen, number: int) -> tuple[int, list[psutil.Process]]
             os.killpg(program.pid, number)
         else:
             program.send_signal(number)
-        program.communicate(timeout=LIMIT)
+        program.communicate(timeout=GUARD)
         return program.returncode, [process for process in processes if process.is_running()]
     finally:
         for process in (program, *processes):

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.loopback import LIMIT
 from tests.support.processes import free_port
+from tests.support.slowness import GUARD
 
 from .browser import SAME_ORIGIN, wait_until_ready
 
@@ -43,11 +43,11 @@ def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subproce
         told = process.stdout.readline().decode()
         assert told == f"Open http://127.0.0.1:{port}/\n", (folder / "sample.log").read_text()
         # Who is told to open it need not try twice.
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=SAME_ORIGIN, timeout=LIMIT) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=SAME_ORIGIN, timeout=GUARD) as http:
             yield http, process
     finally:
         process.terminate()
-        process.communicate(timeout=LIMIT)
+        process.communicate(timeout=GUARD)
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) ->
         wait_until_ready(lambda: http.get("/bot/session").json())
         assert http.get("/", headers={"Host": "evil.example"}).status_code == 400
         process.terminate()
-        assert process.wait(LIMIT) in (0, -15)
+        assert process.wait(GUARD) in (0, -15)
         assert "Control socket" not in (tmp_path / "sample.log").read_text()

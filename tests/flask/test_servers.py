@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD, takes
+from tests.support.web_server import WebServer
 
 from .browser import SAME_ORIGIN, Stream, wait_until_ready
 from .site import HEARTBEAT
@@ -34,42 +33,17 @@ SERVERS = {
 LEAVE = 8.0
 
 
-class WebServer:
-    """Server process. Its listening socket exists from the start, so that no test needs to wait for it."""
-
-    def __init__(self, kind: str, bot: EmbeddedBot, folder: Path, leave: float = GUARD) -> None:
-        self.log = folder / f"{kind}.log"
-        with socket.create_server(("127.0.0.1", 0)) as listening, self.log.open("wb") as log:
-            self.address: tuple[str, int] = listening.getsockname()
-            self.process = subprocess.Popen(
-                [sys.executable, *(word.format(listening.fileno()) for word in SERVERS[kind])],
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    "RTVI_BOT_URL": bot.ws_url,
-                    "LEAVE_TIMEOUT": str(leave),
-                    "XDG_RUNTIME_DIR": str(folder),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[listening.fileno()],
-            )
-
-    def end(self) -> None:
-        """Kill what is left of it."""
-        for process in [*psutil.Process(self.process.pid).children(), psutil.Process(self.process.pid)]:
-            process.kill()
-        self.process.wait(GUARD)
+def server_of(kind: str, bot: EmbeddedBot, folder: Path, leave: float = GUARD) -> WebServer:
+    """Return a server whose application relays to `bot`."""
+    variables = {"RTVI_BOT_URL": bot.ws_url, "LEAVE_TIMEOUT": str(leave), "XDG_RUNTIME_DIR": str(folder)}
+    return WebServer(SERVERS[kind], folder / f"{kind}.log", cwd=ROOT, env={**os.environ, **variables})
 
 
 class Visitor:
     """A browser with connections and cookies of its own."""
 
     def __init__(self, server: WebServer) -> None:
-        self.http = httpx.Client(
-            base_url="http://{}:{}".format(*server.address), headers=SAME_ORIGIN, timeout=GUARD, trust_env=False
-        )
+        self.http = httpx.Client(base_url=server.url, headers=SAME_ORIGIN, timeout=GUARD, trust_env=False)
 
     def post(self, route: str, body: Any = None) -> httpx.Response:
         return self.http.post(f"/bot/{route}", json=body or {})
@@ -106,13 +80,13 @@ def start_server(bot: EmbeddedBot, tmp_path: Path) -> Iterator[Callable[..., Web
     servers = []
 
     def start(kind: str, **options: float) -> WebServer:
-        servers.append(WebServer(kind, bot, tmp_path, **options))
+        servers.append(server_of(kind, bot, tmp_path, **options))
+        servers[-1].start()
         return servers[-1]
 
     yield start
     for server in servers:
-        if server.process.poll() is None:
-            server.end()
+        server.kill()
 
 
 @pytest.mark.parametrize("kind", ["gthread", "preload", "gevent", "werkzeug"])
@@ -200,9 +174,8 @@ def test_a_server_that_does_not_tell_its_streams(
     visitor = visit(server)
     stream, worker = talk_with(visitor)
     worker.suspend()  # it can do nothing any more
-    server.process.terminate()
     with takes(1.0 + 3.0):
-        assert server.process.wait(GUARD) == 0
+        assert server.stop() == 0
     bot.wait_for_session().wait_ended(GUARD)
     stream.close()
 
@@ -258,4 +231,4 @@ def test_a_sync_worker_says_what_is_wrong(
     stream = visitor.stream()
     stream.until("botReady")
     stream.close()
-    assert "gunicorn --worker-class gthread --workers 1 --threads 80" in server.log.read_text()
+    assert "gunicorn --worker-class gthread --workers 1 --threads 80" in server.log()

@@ -21,7 +21,6 @@ from tests.support.slowness import GUARD
 ROOT = Path(__file__).parents[2]
 USERS, CALLS = 4, 6
 TOTAL = USERS * CALLS
-LIMIT = GUARD
 
 Counts = dict[tuple[str, str], tuple[int, int]]
 Failures = dict[tuple[str, str, str], int]
@@ -71,7 +70,7 @@ def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failure
         ]
         for process in running:
             stack.callback(process.kill)
-        statuses = [process.wait(LIMIT) for process in running]
+        statuses = [process.wait(GUARD) for process in running]
         for log in logs:
             log.seek(0)
         told = "".join(log.read() for log in logs)
@@ -170,7 +169,7 @@ def test_the_sample(tmp_path: Path) -> None:
     ports = ["--master-bind-port", port, "--master-port", port]
     options = ["--users=4", "--spawn-rate=100", "--run-time=10s", f"--csv={tmp_path / 'run'}", *ports]
     done = subprocess.run(
-        [sys.executable, "-m", "samples.load_test", *options], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT
+        [sys.executable, "-m", "samples.load_test", *options], cwd=ROOT, capture_output=True, text=True, timeout=GUARD
     )
     assert done.returncode == 0, done.stderr
     assert faults_in(done.stderr) == set(), done.stderr

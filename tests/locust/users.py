@@ -27,8 +27,6 @@ from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient
 from tests.support.slowness import GUARD
 
-SOON = GUARD
-
 good, mute = sys.argv[1:]
 environment = Environment()
 told: list[dict[str, Any]] = []
@@ -45,7 +43,7 @@ class Talker(RTVIUser):
     host = good
 
     def make_client(self) -> MeasuredClient:
-        return MeasuredClient.for_url(self.host or "", mic=ToneSource(duration=0.2), connect_timeout=SOON)
+        return MeasuredClient.for_url(self.host or "", mic=ToneSource(duration=0.2), connect_timeout=GUARD)
 
     def context(self) -> dict[str, str]:
         return {"who": "me"}
@@ -61,7 +59,7 @@ def entries() -> list[dict[str, Any]]:
     """What a user's calls tell Locust."""
     client = Talker(environment).client
     with client:
-        client.wait_for_answer(SOON)
+        client.wait_for_answer(GUARD)
         client.send_client_request("order", {"number": 7})
         with client.measure("nothing"):
             pass
@@ -102,7 +100,7 @@ def wait(client: MeasuredClient) -> None:
 
 def sleep(client: MeasuredClient) -> None:
     client.connect()
-    gevent.sleep(SOON)
+    gevent.sleep(GUARD)
 
 
 def flap(client: MeasuredClient) -> None:
@@ -119,7 +117,7 @@ def kill(does: Callable[[MeasuredClient], object], url: str, pause: float) -> in
         user.start(group)
         gevent.sleep(pause * random.random() / 10)
     gevent.sleep(pause)
-    gevent.joinall([gevent.spawn(user.stop, True) for user in users], timeout=SOON)
+    gevent.joinall([gevent.spawn(user.stop, True) for user in users], timeout=GUARD)
     return len(group)
 
 
@@ -144,7 +142,7 @@ found: dict[str, Any] = {
         "flapping": sum(kill(flap, good, 0.02) for _ in range(5)),
     },
 }
-with gevent.Timeout(SOON, False):  # type: ignore[arg-type]  # False: it raises nothing
+with gevent.Timeout(GUARD, False):  # type: ignore[arg-type]  # False: it raises nothing
     while left() != before:
         gevent.sleep(0.1)
 json.dump({**found, "left": [line for line in left() if line not in before]}, sys.stdout)

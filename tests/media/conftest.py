@@ -20,8 +20,6 @@ from rtvi_sync.media.manager import MediaManager
 from tests.support import waiting
 from tests.support.slowness import GUARD
 
-LIMIT = GUARD
-
 
 class ManualTask:
     def __init__(self, step, due: float) -> None:
@@ -167,8 +165,8 @@ def talk(timer):
     before = set(threading.enumerate())
     yield make
     for each in made:
-        each.manager.stop(LIMIT)
-    deadline = time.monotonic() + LIMIT
+        each.manager.stop(GUARD)
+    deadline = time.monotonic() + GUARD
     stop_idle_threads()
     for thread in set(threading.enumerate()) - before:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -17,8 +17,6 @@ from rtvi_sync.errors import DeviceError, DisconnectedError
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
 from tests.support.slowness import GUARD, takes
 
-LIMIT = GUARD
-
 
 def noise(frames: int) -> bytes:
     """Return samples without silence, so that padding is visible."""
@@ -43,7 +41,7 @@ class UserSource:
         self.threads.add(threading.current_thread())
         self.entered.set()
         if self.hang is not None:
-            self.hang.wait(LIMIT)
+            self.hang.wait(GUARD)
         chunk = self.chunks.pop(0) if self.chunks else b""
         if isinstance(chunk, BaseException):
             raise chunk
@@ -270,7 +268,7 @@ def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until
     assert session.sent[:30000] == data
     assert not any(session.sent[30000:])
     assert session.manager.counters.mic_underruns == 0
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     (thread,) = source.threads
     assert thread.name.startswith("rtvi-mic-")
     assert not thread.is_alive()
@@ -313,7 +311,7 @@ def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
     session = talk(mic=source).prepare()
     assert not source.entered.wait(0.05)
     session.manager.start(session.send)
-    assert source.entered.wait(LIMIT)
+    assert source.entered.wait(GUARD)
 
 
 def test_a_muted_source_is_not_read(talk, timer, until):
@@ -322,14 +320,14 @@ def test_a_muted_source_is_not_read(talk, timer, until):
     source = UserSource(*[noise(320)] * 1000)
     source.hang = hang
     session = talk(mic=source).begin()
-    assert source.entered.wait(LIMIT)
+    assert source.entered.wait(GUARD)
     session.manager.enable_mic(False)
     source.entered.clear()
     hang.set()
     assert not source.entered.wait(0.05)
     assert source.reads == 1
     session.manager.enable_mic(True)
-    assert source.entered.wait(LIMIT)
+    assert source.entered.wait(GUARD)
 
 
 def test_a_slow_source_yields_silence(talk, timer, until):
@@ -346,7 +344,7 @@ def test_a_slow_source_yields_silence(talk, timer, until):
     timer.advance(0.1)
     assert b"".join(session.chunks[10:12]) == noise(320) * 2
     assert session.manager.counters.mic_underruns == 10
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert session.manager.counters.mic_underruns == 10
 
 
@@ -363,7 +361,7 @@ def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
     """An exception of a source, or an invalid return value, is logged and reported; silence follows what was read."""
     source = UserSource(noise(320), failure, noise(320))
     session = talk(mic=source).begin()
-    assert session.reported.wait(LIMIT)
+    assert session.reported.wait(GUARD)
     timer.advance(0.1)
     assert session.sent[:640] == noise(320)
     assert not any(session.sent[640:])
@@ -373,7 +371,7 @@ def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
     assert error.devices == ("mic",)
     with pytest.raises(DeviceError, match=message):
         raise error
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert source.closes == 1
     assert len(caplog.records) == 1
 
@@ -388,7 +386,7 @@ def test_wait_ends_when_the_source_fails(talk, timer):
     session = talk(mic=source).begin()
     with takes(5.0):
         assert source.wait(GUARD) is False
-    assert session.reported.wait(LIMIT)
+    assert session.reported.wait(GUARD)
     timer.advance(0.1)
     assert source.wait(0) is False
 
@@ -401,7 +399,7 @@ def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
             raise ZeroDivisionError("division by zero")
 
     session = talk(mic=Source()).begin()
-    assert session.reported.wait(LIMIT)
+    assert session.reported.wait(GUARD)
     assert "division" in str(session.events[0][1])
 
 
@@ -410,16 +408,16 @@ def test_a_hanging_source_is_given_up(talk, timer):
     source = UserSource(noise(320), noise(320))
     source.hang = hang = threading.Event()
     session = talk(mic=source).begin()
-    assert source.entered.wait(LIMIT)
+    assert source.entered.wait(GUARD)
     with takes(1.0, at_least=0.1):
         (thread,) = session.manager.stop(0.1)
     assert thread.is_alive()
     source.hang = None
     session.begin()
     hang.set()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert not thread.is_alive()
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert source.closes == 1
     assert session.events == []
 
@@ -429,10 +427,10 @@ def test_a_late_failure_of_a_source_given_up_is_not_reported(talk, timer):
     source = UserSource(ValueError("late"))
     source.hang = threading.Event()
     session = talk(mic=source).begin()
-    assert source.entered.wait(LIMIT)
+    assert source.entered.wait(GUARD)
     (thread,) = session.manager.stop(0.05)
     source.hang.set()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert session.events == []
     assert source.closes == 0
 
@@ -452,7 +450,7 @@ def test_a_subclass_does_not_run_on_the_pacer(talk, timer, until):
     timer.advance(0.2)
     assert all(name.startswith("rtvi-mic-") for name in threads)
     assert source.wait(0) is True
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     session.chunks.clear()
     session.begin()
     until(lambda: len(threads) == 12)
@@ -483,9 +481,9 @@ def test_two_seconds_in_real_time(tmp_path):
     manager.start(lambda pcm, rate: sent.append((time.monotonic(), pcm)))
     with takes(2.2):
         assert source.wait(GUARD) is True
-    assert manager.stop(LIMIT) == []
+    assert manager.stop(GUARD) == []
     timer.close()
-    assert timer.join(LIMIT)
+    assert timer.join(GUARD)
     times = [at for at, _ in sent[:100]]
     assert b"".join(pcm for _, pcm in sent[:100]) == data
     assert all(at >= began + i * 0.02 for i, at in enumerate(times))

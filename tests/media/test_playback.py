@@ -11,8 +11,9 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from rtvi_sync.media.playback import QueuedSpeaker
 from tests.support.slowness import GUARD, takes
+from tests.support.threads import running
+from tests.support.waiting import until
 
-LIMIT = GUARD
 FRAME = bytes(960)  # 20 ms at 24 kHz
 
 
@@ -35,7 +36,7 @@ class UserSink:
         self.calls.append(what)
         self.entered.set()
         if self.hang is not None:
-            self.hang.wait(LIMIT)
+            self.hang.wait(GUARD)
         if self.failure is not None:
             raise self.failure
 
@@ -121,7 +122,7 @@ def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
         session.hear(frame(number))
     until(lambda: len(sink.calls) == 20)
     session.hear(frame(20), 16000)
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number, 960, 24000) for number in range(20)] + [(20, 960, 16000), "close"]
     (thread,) = sink.threads
     assert thread.name.startswith("rtvi-speaker-")
@@ -135,9 +136,9 @@ def test_what_was_received_is_flushed_before_the_end(talk):
     session = talk(speaker=sink).prepare()
     for number in range(40):
         session.hear(frame(number))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     threading.Timer(0.1, sink.hang.set).start()
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number, 960, 24000) for number in range(40)] + ["close"]
 
 
@@ -154,7 +155,7 @@ def test_a_burst_is_kept(talk):
     for number in range(3000):
         session.hear(frame(number % 251))
     sink.hang.set()
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number % 251, 960, 24000) for number in range(3000)] + ["close"]
     assert session.manager.counters.speaker_dropped_seconds == 0
     assert dropped(session) == []
@@ -166,12 +167,12 @@ def test_a_slow_sink_loses_the_oldest(talk):
     sink.hang = threading.Event()
     session = talk(speaker=sink, max_queued_audio_bytes=50 * (960 + 256)).prepare()
     session.hear(frame(0))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     for number in range(1, 101):
         session.hear(frame(number))
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(1.0)
     sink.hang.set()
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert sink.calls == [(number, 960, 24000) for number in [0, *range(51, 101)]] + ["close"]
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(1.0)
 
@@ -183,11 +184,11 @@ def test_small_frames_do_not_fill_the_memory(talk):
     sink.hang = threading.Event()
     session = talk(speaker=sink, max_queued_audio_bytes=25_800).prepare()
     session.hear(b"\1\1")
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     for _ in range(1000):
         session.hear(b"\1\1")
     sink.hang.set()
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert len(sink.calls) == 102
 
 
@@ -199,7 +200,7 @@ def test_each_run_of_losses_is_told_once(talk, until):
     for run in (1, 2):
         sink.hang, sink.entered = threading.Event(), threading.Event()
         session.hear(frame(0))
-        assert sink.entered.wait(LIMIT)
+        assert sink.entered.wait(GUARD)
         for _ in range(10):
             session.hear(frame(1))
         assert dropped(session) == [pytest.approx(0.02)] * run
@@ -219,7 +220,7 @@ class GatedSink(UserSink):
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         super().write(pcm, sample_rate_hz)
-        assert self.latch.acquire(timeout=LIMIT)
+        assert self.latch.acquire(timeout=GUARD)
 
 
 def test_a_slow_sink_is_not_given_up(talk):
@@ -231,49 +232,47 @@ def test_a_slow_sink_is_not_given_up(talk):
     timers = [threading.Timer(0.5 * (number + 1), sink.latch.release) for number in range(6)]
     for timer in timers:
         timer.start()
-    assert session.manager.stop(2.0, LIMIT) == []  # 2 s, by which no busy machine delays a timer
+    assert session.manager.stop(2.0, GUARD) == []  # 2 s, by which no busy machine delays a timer
     assert sink.calls == [(number, 960, 24000) for number in range(6)] + ["close"]
     assert dropped(session) == []
 
 
-def test_what_a_slow_sink_has_not_taken_at_the_limit(talk, until):
+def stop_at_the_limit(session, sink: GatedSink) -> threading.Thread:
+    """Stop a session whose sink takes one more frame and hangs in the next; return the thread that is given up."""
+    with running(lambda: session.manager.stop(2.0, 1.0)) as stopping:
+        until(lambda: session.manager._session is None)
+        sink.latch.release()
+        (thread,) = stopping.get()
+    return thread
+
+
+def test_what_a_slow_sink_has_not_taken_at_the_limit(talk):
     """The queued audio is dropped, counted and reported; the sink is closed when its last call returns, at any later
     time."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(10):
         session.hear(frame(number))
-    stopped = threading.Thread(target=lambda: given_up.extend(session.manager.stop(2.0, 1.0)))
-    given_up: list[threading.Thread] = []
-    stopped.start()
-    until(lambda: session.manager._session is None)
-    sink.latch.release()
-    stopped.join(LIMIT)
-    (thread,) = given_up
+    thread = stop_at_the_limit(session, sink)
     assert dropped(session) == [pytest.approx(0.16)]  # the sink has taken two frames
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.16)
     sink.latch.release()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000), "close"]
 
 
-def test_a_late_close_does_not_hit_the_next_session(talk, until):
+def test_a_late_close_does_not_hit_the_next_session(talk):
     """A slow sink that another session has begun to use is closed by that session alone."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(3):
         session.hear(frame(number))
-    stopped = threading.Thread(target=lambda: given_up.extend(session.manager.stop(2.0, 1.0)))
-    given_up: list[threading.Thread] = []
-    stopped.start()
-    until(lambda: session.manager._session is None)
-    sink.latch.release()
-    stopped.join(LIMIT)
+    thread = stop_at_the_limit(session, sink)
     session.prepare()
     sink.latch.release()
-    given_up[0].join(LIMIT)
+    thread.join(GUARD)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000)]
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls[2:] == ["close"]
 
 
@@ -284,12 +283,12 @@ def test_what_a_hung_sink_has_not_taken_is_counted(talk):
     session = talk(speaker=sink).prepare()
     for number in range(11):
         session.hear(frame(number))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     with takes(30.0):
         (thread,) = session.manager.stop(0.1, 60.0)
     assert dropped(session) == [pytest.approx(0.2)]
     sink.hang.set()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert sink.calls == [(0, 960, 24000)]
 
 
@@ -315,7 +314,7 @@ def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
     assert "close" not in sink.calls
     for _ in range(4):
         sink.latch.release()
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number, 960, 24000) for number in range(5)] + ["close"]
     assert successor.pcm == frame(5)
     assert dropped(session) == []
@@ -339,7 +338,7 @@ def test_a_sink_that_replaces_itself(talk, until):
         sink.latch.release()
     until(lambda: "close" in sink.calls)
     session.hear(frame(3))
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000), (2, 960, 24000), "close"]
     assert successor.pcm == frame(3)
 
@@ -354,13 +353,13 @@ def test_a_recorder_keeps_what_an_interruption_voids(talk):
     sink.hang = threading.Event()
     session = talk(speaker=sink).prepare()
     session.hear(frame(0))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     for number in range(1, 6):
         session.hear(frame(number))
         session.manager.interrupt()
     session.hear(frame(9), 16000)
     sink.hang.set()
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert sink.calls == [(0, 960, 24000), (1, 5 * 960, 24000), (9, 960, 16000), "close"]
 
 
@@ -369,7 +368,7 @@ def test_one_long_frame_is_kept(talk):
     sink = UserSink()
     session = talk(speaker=sink).prepare()
     session.hear(bytes([7]) * 480_000)
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert sink.calls == [(7, 480_000, 24000), "close"]
 
 
@@ -380,13 +379,13 @@ def test_interruption_drops_what_waits(talk, until):
     session = talk(speaker=sink).prepare()
     for number in range(10):
         session.hear(frame(number))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     session.manager.interrupt()
     session.hear(frame(10))
     sink.hang.set()
     until(lambda: len(sink.calls) == 3)
     session.manager.interrupt()
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert sink.calls == [(0, 960, 24000), "drop", (10, 960, 24000), "drop", "close"]
     assert session.manager.counters.speaker_dropped_seconds == 0
 
@@ -398,10 +397,10 @@ def test_a_failing_sink_ends_alone(talk, failure, caplog):
     sink.failure = failure
     session = talk(speaker=sink).prepare()
     session.hear(frame(0))
-    assert session.reported.wait(LIMIT)
+    assert session.reported.wait(GUARD)
     session.hear(frame(1))
     session.manager.interrupt()
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     ((event, error),) = session.events
     assert event == "deviceError"
     assert isinstance(error, DeviceError)
@@ -418,15 +417,15 @@ def test_a_hanging_sink_is_given_up(talk):
     session = talk(speaker=sink).prepare()
     session.hear(frame(0))
     session.hear(frame(1))
-    assert sink.entered.wait(LIMIT)
+    assert sink.entered.wait(GUARD)
     with takes(1.0, at_least=0.1):
         (thread,) = session.manager.stop(0.1)
     hang.set()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert sink.calls == [(0, 960, 24000)]
     session.prepare()
     session.hear(frame(2))
-    assert session.manager.stop(LIMIT) == []
+    assert session.manager.stop(GUARD) == []
     assert sink.calls == [(0, 960, 24000), (2, 960, 24000), "close"]
 
 
@@ -435,7 +434,7 @@ def test_callback_sink_runs_elsewhere(talk):
     threads: list[str] = []
     session = talk(speaker=CallbackSink(lambda pcm, rate: threads.append(threading.current_thread().name))).prepare()
     session.hear(FRAME)
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert len(threads) == 1
     assert threads[0].startswith("rtvi-speaker-")
 
@@ -452,7 +451,7 @@ def test_a_subclass_of_a_memory_sink_runs_elsewhere(talk):
     sink = Loud()
     session = talk(speaker=sink).prepare()
     session.hear(FRAME)
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert threads[0].startswith("rtvi-speaker-")
     assert sink.pcm == FRAME
 
@@ -464,7 +463,7 @@ def test_wav_sink_over_two_sessions(talk, tmp_path, is_open):
     for expected in (frame(1), frame(1) + frame(2)):
         session.prepare()
         session.hear(expected[-960:])
-        assert session.manager.stop(LIMIT) == []
+        assert session.manager.stop(GUARD) == []
         with wave.open(str(path)) as reader:
             assert reader.readframes(10_000) == expected
         assert not is_open(path)
@@ -477,7 +476,7 @@ def test_wav_sink_keeps_what_an_interruption_voids(talk, tmp_path):
     for number in range(100):
         session.hear(frame(number))
         session.manager.interrupt()
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     with wave.open(str(path)) as reader:
         assert reader.readframes(100_000) == b"".join(frame(number) for number in range(100))
 
@@ -489,7 +488,7 @@ def test_wav_sink_goes_on_at_another_rate(talk, tmp_path):
     session.hear(frame(1), 24000)
     session.hear(bytes([2]) * 640, 16000)
     session.hear(frame(3), 24000)
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert session.events == []
     with wave.open(str(path)) as reader:
         assert reader.getframerate() == 24000
@@ -506,7 +505,7 @@ def test_callback_sink_is_told_of_an_interruption(talk, until):
     until(lambda: calls == [1])
     session.manager.interrupt()
     session.hear(frame(2))
-    session.manager.stop(LIMIT)
+    session.manager.stop(GUARD)
     assert calls == [1, "drop", 2]
 
 

@@ -100,6 +100,15 @@ def test_a_prepare_that_was_overtaken_by_stop_leaves_nothing(talk):
     session.prepare()
 
 
+def test_what_needs_no_check_starts_no_timer_thread(talk, timer):
+    """With the microphone off and a sink there is nothing to check over time, until the microphone is wanted."""
+    session = talk(mic=None, enable_mic=False, speaker=BytesSink()).begin()
+    session.hear(bytes(960))
+    assert timer.tasks == []
+    session.manager.enable_mic(True)
+    assert len(timer.live()) == 1
+
+
 def test_start_after_the_pacer_has_closed(talk):
     """A bot that becomes ready just as the last session ends does no harm; otherwise the error is not hidden."""
 

@@ -14,7 +14,6 @@ from tests.support.fake_camera import number_of, picture
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
 
-LIMIT = GUARD
 FRAME = bytes(range(2)) * 480
 
 
@@ -120,7 +119,7 @@ def test_several_readers_at_once(talk):
         session.hear(bytes(2 * number))
     session.manager.stop(1.0)
     for reader in readers:
-        reader.join(LIMIT)
+        reader.join(GUARD)
     assert got == [[2 * number for number in range(1, 101)]] * 3
 
 
@@ -152,8 +151,8 @@ def test_a_reader_can_be_closed(talk):
     reader.start()
     assert not ended.wait(0.02)
     frames.close()
-    assert ended.wait(LIMIT)
-    reader.join(LIMIT)
+    assert ended.wait(GUARD)
+    reader.join(GUARD)
     session.hear(FRAME)
     assert list(frames) == []
 
@@ -220,7 +219,7 @@ def test_readers_of_video_on_several_threads():
         track.publish(picture(number))
     track.end()
     for reader in readers:
-        reader.join(LIMIT)
+        reader.join(GUARD)
     assert got == [list(range(100))] * 2
 
 

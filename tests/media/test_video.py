@@ -14,9 +14,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import FileVideoSource, ScreenSource, VideoFrame
 from rtvi_sync.media.video import Pace
-from tests.support.fake_camera import LIMIT, Shoot
+from tests.support.fake_camera import Shoot
 from tests.support.real_video import opencv, write_film, xvfb
-from tests.support.slowness import Stopwatch, takes
+from tests.support.slowness import GUARD, Stopwatch, takes
 
 
 def image_of(source: FileVideoSource | ScreenSource) -> VideoFrame:
@@ -233,7 +233,7 @@ def screen(monkeypatch):
     monkeypatch.setenv("DISPLAY", f":{number}")
     yield server
     server.terminate()
-    server.wait(LIMIT)
+    server.wait(GUARD)
 
 
 def test_a_screen(screen):
@@ -267,7 +267,7 @@ def test_a_monitor_that_is_not_there(screen):
 def test_a_screen_that_goes_away(screen):
     """When the X server ends, one failure is reported; the screen is tried again like an unplugged camera."""
     shoot = Shoot(ScreenSource(fps=50), role="screen")
-    shoot.camera.wait_opened(Deadline(LIMIT))
+    shoot.camera.wait_opened(Deadline(GUARD))
     screen.kill()
     shoot.until(lambda: shoot.errors)
     assert shoot.end() is None
@@ -288,7 +288,7 @@ def test_a_machine_without_a_screen(monkeypatch, display, message):
     assert (caught.value.type, caught.value.devices) == ("not-found", ("screen",))
     shoot = Shoot(ScreenSource(), role="screen")
     with pytest.raises(DeviceError, match=message):
-        shoot.camera.wait_opened(Deadline(LIMIT))
+        shoot.camera.wait_opened(Deadline(GUARD))
     shoot.end()
     assert shoot.errors == []
 

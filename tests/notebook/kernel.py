@@ -16,7 +16,6 @@ from jupyter_client.manager import KernelManager
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
-LIMIT = GUARD
 
 
 class CellError(Exception):
@@ -58,7 +57,7 @@ class Kernel:
     def finish(self, request: str) -> str:
         """Wait for the end of a cell."""
         shown, error = "", None
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + GUARD
         while True:
             message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
             kind, content = message["msg_type"], message["content"]
@@ -79,7 +78,7 @@ class Kernel:
 
     def wait_for_output(self, request: str, text: str) -> None:
         """Wait until a running cell has printed a text."""
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + GUARD
         while True:
             message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
             self._follow(message["msg_type"], message["content"])
@@ -118,7 +117,7 @@ def running_kernel() -> Iterator[Kernel]:
     client = manager.blocking_client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=LIMIT)
+        client.wait_for_ready(timeout=GUARD)
         yield Kernel(manager, client)
     finally:
         client.stop_channels()

@@ -16,8 +16,6 @@ from rtvi_sync.protocol import pending_requests as module
 from rtvi_sync.protocol.pending_requests import PendingRequests
 from tests.support.slowness import GUARD
 
-LIMIT = GUARD
-
 
 class LostError(Exception):
     """The connection is gone."""
@@ -48,18 +46,18 @@ def test_answers_out_of_order_reach_their_callers():
     all_there = threading.Barrier(len(ids) + 1)
 
     def call(id_: str) -> None:
-        all_there.wait(LIMIT)
-        assert futures[id_].wait(Deadline(LIMIT))
+        all_there.wait(GUARD)
+        assert futures[id_].wait(Deadline(GUARD))
         results[id_] = futures[id_].result()
 
     threads = [threading.Thread(target=call, args=(id_,)) for id_ in ids]
     for thread in threads:
         thread.start()
-    all_there.wait(LIMIT)
+    all_there.wait(GUARD)
     for id_ in random.Random(1).sample(ids, len(ids)):
         assert answer(pending, id_, int(id_))
     for thread in threads:
-        thread.join(LIMIT)
+        thread.join(GUARD)
     assert results == {id_: int(id_) for id_ in ids}
 
 
@@ -155,7 +153,7 @@ def test_fail_all_ends_every_wait_with_an_error_of_its_own():
         thread.start()
     pending.fail_all(LostError)
     for thread in threads:
-        thread.join(LIMIT)
+        thread.join(GUARD)
     assert len({id(error) for error in errors}) == 20
     assert pending.ids() == []
 
@@ -182,7 +180,7 @@ def test_every_wait_ends_exactly_once_under_contention():
     start = threading.Barrier(5)
 
     def call(name: str) -> None:
-        start.wait(LIMIT)
+        start.wait(GUARD)
         for n in range(300):
             id_ = f"{name}-{n}"
             future: Future[Any] = Future()
@@ -192,7 +190,7 @@ def test_every_wait_ends_exactly_once_under_contention():
                 return
             added.append(id_)
             # Each tenth call has a time limit that may pass at the same time as the answer comes.
-            if future.wait(Deadline(LIMIT if n % 10 else 0.0001)):
+            if future.wait(Deadline(GUARD if n % 10 else 0.0001)):
                 with contextlib.suppress(LostError, KeyError):
                     assert future.result() == n
             else:
@@ -201,7 +199,7 @@ def test_every_wait_ends_exactly_once_under_contention():
             ended.append(id_)
 
     def respond() -> None:
-        start.wait(LIMIT)
+        start.wait(GUARD)
         while len(ended) < 400:
             for id_ in added[-20:]:
                 answer(pending, id_, int(id_.rpartition("-")[2]) if rng.random() < 0.5 else KeyError(id_))
@@ -212,7 +210,7 @@ def test_every_wait_ends_exactly_once_under_contention():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(2 * LIMIT)
+        thread.join(2 * GUARD)
         assert not thread.is_alive()
     assert sorted(ended) == sorted(added)
     assert not pending._awaited

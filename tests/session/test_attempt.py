@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,12 +26,29 @@ from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import TransportOptions
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, websocket_handshake
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
-LIMIT = 1.0
+# Seconds: an attempt has the first one that lets it reach the phase under test on this machine.
+LIMITS = (1.0, 5.0, 25.0)
 TOLERANCE = 0.2
+ORDER = ("begin", "devices", "http", "transport", "bot-ready")
+
+
+def too_early(error: ConnectionTimeoutError, phase: str, limit: float) -> bool:
+    """Whether the limit has passed before `phase`, on a machine that is busy with other things, and may be longer."""
+    return limit < LIMITS[-1] and ORDER.index(error.phase) < ORDER.index(phase)
+
+
+def not_ready(client_of: Callable[[float], RTVIClient]) -> ConnectionTimeoutError:
+    """The error of an attempt whose limit passes while it waits for the bot to be ready."""
+    for limit in LIMITS:
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            client_of(limit).connect()
+        if not too_early(caught.value, "bot-ready", limit):
+            break
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -39,31 +58,41 @@ TOLERANCE = 0.2
 )
 def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
     """It takes the place of the general advice in the error; a diagnosis that fails changes nothing."""
-    client = memory_client(silent_bot, connect_timeout=0.1)
-    if diagnosis is not None:
-        transport_of(client).diagnosis = diagnosis
-    with pytest.raises(ConnectionTimeoutError, match=f"to be ready. {said}"):
-        client.connect()
+
+    def client_of(limit: float) -> RTVIClient:
+        client = memory_client(silent_bot, connect_timeout=limit / 10)
+        if diagnosis is not None:
+            transport_of(client).diagnosis = diagnosis
+        return client
+
+    assert f"to be ready. {said}" in str(not_ready(client_of))
+
+
+def only_left(roles: list[str]) -> bool:
+    """Tell whether the package's threads, but for those that serve every session, have exactly these roles."""
+    return [name.split("-")[1] for name in own_threads()] == roles
 
 
 @pytest.mark.parametrize("phase", PHASES)
 class TestEveryPhase:
     def test_deadline(self, phase: HangingPhase) -> None:
-        """Invariant "one deadline over every phase": `ConnectionTimeoutError` within 20 % of a limit of 1 s, with phase
+        """Invariant "one deadline over every phase": `ConnectionTimeoutError` at most 0.2 s after the limit, with phase
         and time; state `error`; no thread left but one that sits in a look-up or a device; then `connect()` works."""
-        with phase(connect_timeout=LIMIT) as hung:
-            with takes(LIMIT + TOLERANCE, at_least=LIMIT) as watch, pytest.raises(ConnectionTimeoutError) as caught:
-                hung.client.connect()
-            assert caught.value.phase == hung.phase
-            assert LIMIT <= caught.value.elapsed <= watch.took
-            assert isinstance(caught.value, TimeoutError)
-            assert hung.client.state.value == "error"
-            left = [] if hung.release is None else ["connect"]
-            until(lambda: [name.split("-")[1] for name in own_threads()] == left)
-            hung.heal()
-            hung.client.connect()
-            assert hung.client.state is TransportState.READY
-            hung.client.disconnect()
+        for limit in LIMITS:
+            with phase(connect_timeout=limit) as hung:
+                with takes(limit + TOLERANCE, at_least=limit) as watch, pytest.raises(ConnectionTimeoutError) as caught:
+                    hung.client.connect()
+                if too_early(caught.value, hung.phase, limit):
+                    continue
+                assert caught.value.phase == hung.phase
+                assert limit <= caught.value.elapsed <= watch.took
+                assert isinstance(caught.value, TimeoutError)
+                assert hung.client.state.value == "error"
+                until(partial(only_left, [] if hung.release is None else ["connect"]))
+                hung.connect_healed()
+                assert hung.client.state is TransportState.READY
+                hung.client.disconnect()
+            break
 
     def test_disconnect_from_another_thread(self, phase: HangingPhase) -> None:
         """`connect()` without a limit raises `DisconnectedError(initiator="client")` at once, and can be called
@@ -79,8 +108,7 @@ class TestEveryPhase:
             assert hung.client.state is TransportState.DISCONNECTED
             if hung.release is None:
                 until(lambda: not own_threads())
-            hung.heal()
-            hung.client.connect()
+            hung.connect_healed()
             hung.client.disconnect()
 
     def test_second_connect(self, phase: HangingPhase) -> None:
@@ -106,18 +134,18 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
         answer = next(answers)
         if answer == "late":
             called.set()
-            release.wait(SOON)
+            release.wait(GUARD)
         return {"ws_url": answer}
 
     client = memory_client(custom_connect_handler=handler, connect_timeout=None)
     abandoned = InThread(client.connect)
-    assert called.wait(SOON)
+    assert called.wait(GUARD)
     (late,) = [t for t in threading.enumerate() if "-connect-" in t.name]
     client.disconnect()
     abandoned.error()
     client.connect()
     release.set()
-    late.join(SOON)
+    late.join(GUARD)
     assert client.state is TransportState.READY
     assert transport_of(client).auth_bundle == {"ws_url": "good"}
     assert client.send_client_request("ping", 1) == 1
@@ -127,16 +155,17 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
 def test_the_http_answer_does_not_end_the_deadline() -> None:
     """The limit covers what comes after the request: a bot that is started and never ready."""
     with EmbeddedBot(ready=False) as bot:
-        client = RTVIClient(
-            transport=WebSocketTransport(),
-            params={"base_url": bot.base_url},
-            connect_timeout=0.5,
-            mic=SilenceSource(),
-            speaker=NullSink(),
-        )
-        with pytest.raises(ConnectionTimeoutError) as caught:
-            client.connect()
-        assert caught.value.phase == "bot-ready"
+
+        def client_of(limit: float) -> RTVIClient:
+            return RTVIClient(
+                transport=WebSocketTransport(),
+                params={"base_url": bot.base_url},
+                connect_timeout=limit,
+                mic=SilenceSource(),
+                speaker=NullSink(),
+            )
+
+        assert not_ready(client_of).phase == "bot-ready"
 
 
 def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +174,7 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
     work = ConnectAttempt._work
 
     def late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
-        assert run.wait(SOON)
+        assert run.wait(GUARD)
         work(self, session, options)
 
     monkeypatch.setattr(ConnectAttempt, "_work", late)
@@ -166,11 +195,10 @@ def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
     client = memory_client(silent_bot, connect_timeout=None)
     connecting = InThread(client.connect)
-    until(lambda: len(caplog.records) >= 3)
+    until(lambda: caplog.text.count("waiting for the bot to be ready") >= 3)
     client.disconnect()
     connecting.error()
     assert {r.levelno for r in caplog.records} == {logging.WARNING}
-    assert "waiting for the bot to be ready" in caplog.records[-1].getMessage()
     assert "connect_timeout" in caplog.records[-1].getMessage()
 
 

@@ -17,21 +17,16 @@ from rtvi_sync import (
     ConnectTimeout,
     DisconnectedError,
     MemoryTransport,
-    RTVIClient,
     RTVIClientConfigOption,
     RTVIClientParams,
     RTVIError,
     StartBotError,
     TransportState,
 )
-from tests.support.clients import memory_client, session_of, transport_of
+from tests.support.clients import bundle_of, memory_client, session_of, transport_of
 from tests.support.http_server import Answer, ScriptedServer
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON
-
-
-def bundle_of(client: RTVIClient) -> Any:
-    return transport_of(client).auth_bundle
 
 
 class TestDefaultRequest:
@@ -235,7 +230,7 @@ class TestHandler:
         with client:
             assert bundle_of(client) == {"ws_url": "ws://from-handler"}
         assert seen[0] is client.params
-        assert SOON - 1 < seen[1] <= SOON
+        assert GUARD - 1 < seen[1] <= GUARD
         assert seen[2] is False
         assert seen[3].startswith("rtvi-connect-")
         assert seen[4] is None
@@ -314,7 +309,7 @@ class TestHandler:
         with pytest.raises(StartBotError, match="aborted"):
             client.connect()
         assert client.state is TransportState.ERROR
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
 
     def test_abort_from_another_thread(self) -> None:
         """It rejects `connect()` at once, though the handler does not come back; nothing of it is used later."""
@@ -324,20 +319,20 @@ class TestHandler:
         def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
             controller.append(abort)
             called.set()
-            release.wait(SOON)
+            release.wait(GUARD)
             return {"ws_url": "ws://late"}
 
         client = memory_client(custom_connect_handler=handler, connect_timeout=None)
         connecting = InThread(client.connect)
-        assert called.wait(SOON)
+        assert called.wait(GUARD)
         late = [t for t in threading.enumerate() if "-connect-" in t.name]
         assert controller[0].abort()
         assert isinstance(connecting.error(), StartBotError)
         assert client.state is TransportState.ERROR
         release.set()
-        late[0].join(SOON)
+        late[0].join(GUARD)
         assert not late[0].is_alive()
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
         assert controller[0].abort() is False
 
     def test_abort_with_a_reason(self) -> None:
@@ -358,20 +353,20 @@ class TestHandler:
         def on_abort() -> None:
             names.append(threading.current_thread().name)
             blocked.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
             abort.signal.on_abort(on_abort)
             called.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         client = memory_client(custom_connect_handler=handler)
         connecting = InThread(client.connect)
-        assert called.wait(SOON)
+        assert called.wait(GUARD)
         session_of(client).runtime.io.call(
             lambda: session_of(client).ending.begin(rtvi_sync.CloseInfo(initiator="network"))
         )
-        assert blocked.wait(SOON)
+        assert blocked.wait(GUARD)
         session_of(client).runtime.io.call(release.set)
         connecting.error()
         assert names[0].startswith("rtvi-close-")
@@ -403,7 +398,7 @@ class TestHandler:
             client.connect()
         assert caught.value.initiator == "client"
         assert client.state is TransportState.DISCONNECTED
-        assert transport_of(client).auth_bundle is None
+        assert bundle_of(client) is None
 
     def test_connect_inside(self) -> None:
         """A handler may not call `connect()`: an attempt is under way already."""
@@ -434,8 +429,8 @@ def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -
     client = memory_client(connect_timeout=0.2)
 
     def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
-        abort.signal.on_abort(lambda: release.wait(SOON))
-        release.wait(SOON)
+        abort.signal.on_abort(lambda: release.wait(GUARD))
+        release.wait(GUARD)
 
     client = memory_client(custom_connect_handler=handler, connect_timeout=0.2)
     connecting = InThread(client.connect)
@@ -443,7 +438,7 @@ def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -
     release.set()
     for thread in threading.enumerate():
         if thread.name.startswith("rtvi-"):
-            thread.join(SOON)
+            thread.join(GUARD)
 
 
 def test_memory_transport_sees_no_headers(server: ScriptedServer) -> None:

@@ -23,8 +23,8 @@ from rtvi_sync import (
 )
 from tests.support.clients import bot_says, memory_client, say, settle, transport_of
 from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON
 
 
 class TestRegistration:
@@ -33,7 +33,7 @@ class TestRegistration:
         """The member, its value, its snake_case and its wire type name the same event at all three doors."""
         heard: list[Any] = []
         client.on(name, heard.append)
-        with client.events(name, timeout=SOON) as stream:
+        with client.events(name, timeout=GUARD) as stream:
             say(client, "x")
             assert next(stream).data == "x"
         settle(client)
@@ -103,8 +103,8 @@ class TestRegistration:
         client.on("server_message", items.put)
         client.on("server_message", flag.set)
         say(client, "x")
-        assert flag.wait(SOON)
-        assert (texts, items.get(timeout=SOON)) == (["x"], "x")
+        assert flag.wait(GUARD)
+        assert (texts, items.get(timeout=GUARD)) == (["x"], "x")
 
     def test_too_many_arguments(self, client: RTVIClient) -> None:
         """A handler that needs more than the payload could not be called."""
@@ -271,7 +271,7 @@ class TestOrder:
 
         client.on("server_message", lambda data: note("handler", data))
         signals.server_message.connect(receiver, sender=client)
-        with client.events("server_message", timeout=SOON) as stream:
+        with client.events("server_message", timeout=GUARD) as stream:
             say(client, *range(300))
             streamed = [next(stream).data for _ in range(300)]
         settle(client)
@@ -298,22 +298,22 @@ class TestOrder:
 
         def block() -> None:
             blocked.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         client.on("server_message", block)
         say(client, 1)
-        assert blocked.wait(SOON)
+        assert blocked.wait(GUARD)
         with memory_client() as other:
             heard = threading.Event()
             other.on("server_message", heard.set)
             say(other, 1)
-            assert heard.wait(SOON)
+            assert heard.wait(GUARD)
         assert client.send_client_request("ping", 1) == 1
         release.set()
 
     def test_received_at_and_message(self, client: RTVIClient) -> None:
         """An `Event` tells its type, payload, time of arrival and message."""
-        with client.events(timeout=SOON) as stream:
+        with client.events(timeout=GUARD) as stream:
             before = time.monotonic()
             bot_says(client, "bot-llm-text", {"text": "hi", "future": 1})
             after = time.monotonic()
@@ -328,19 +328,19 @@ class TestPayloads:
     @pytest.mark.parametrize("data", [{"any": ["json", 1, None]}, "just a string", 5, None, [], False])
     def test_server_message_is_any_json(self, client: RTVIClient, data: Any) -> None:
         """`server_message` hands over what the bot sent, whatever it is."""
-        with client.events("server_message", timeout=SOON) as stream:
+        with client.events("server_message", timeout=GUARD) as stream:
             say(client, data)
             assert next(stream).data == data
 
     def test_unknown_types(self, client: RTVIClient) -> None:
         """A type that is unknown becomes `unknown_message` with the message as its payload."""
-        with client.events("unknown_message", timeout=SOON) as stream:
+        with client.events("unknown_message", timeout=GUARD) as stream:
             bot_says(client, "from-the-future", {"a": 1})
             assert next(stream).data == RTVIMessage("from-the-future", {"a": 1}, None)
 
     def test_malformed_payload(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
         """Data of the wrong shape becomes `unknown_message` and a warning that says what is wrong."""
-        with client.events(timeout=SOON) as stream:
+        with client.events(timeout=GUARD) as stream:
             bot_says(client, "bot-llm-text", {"text": 5})
             event = next(stream)
         assert event.type is RTVIEvent.UNKNOWN_MESSAGE
@@ -365,7 +365,7 @@ class TestPayloads:
 
     def test_payloads_are_frozen(self, client: RTVIClient) -> None:
         """A handler cannot change what the next one gets."""
-        with client.events("bot_llm_text", timeout=SOON) as stream:
+        with client.events("bot_llm_text", timeout=GUARD) as stream:
             bot_says(client, "bot-llm-text", {"text": "hi"})
             data = next(stream).data
         with pytest.raises(AttributeError):

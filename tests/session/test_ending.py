@@ -30,9 +30,9 @@ from tests.support.clients import (
     transport_of,
     websocket_client,
 )
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ class TestDisconnect:
         start = threading.Barrier(10)
 
         def leave() -> None:
-            start.wait(SOON)
+            start.wait(GUARD)
             client.disconnect()
             assert session_of(client).ending.drained.is_set()
 
@@ -152,7 +152,7 @@ class TestDisconnect:
             client = memory_client()
             connecting = InThread(client.connect)
             client.close()
-            connecting.thread.join(SOON)
+            connecting.thread.join(GUARD)
             assert not client.connected
             with pytest.raises(RTVIError, match="closed for good"):
                 client.connect()
@@ -163,7 +163,7 @@ class TestDisconnect:
         client = memory_client()
         for _ in range(50):
             client.connect()
-            ended = client.events("disconnected", timeout=SOON)
+            ended = client.events("disconnected", timeout=GUARD)
             transport_of(client).end()
             next(ended)
         client.connect()
@@ -213,7 +213,7 @@ class TestLimits:
         client.on("disconnected", heard.append)
 
         def hang_here() -> None:
-            release.wait(SOON)
+            release.wait(GUARD)
 
         transport.disconnect = hang_here
         client.connect()
@@ -259,16 +259,16 @@ class TestLimits:
         def hang_here(data: Any) -> None:
             if data == "hang":
                 entered.set()
-                release.wait(SOON)
+                release.wait(GUARD)
             heard.append(data)
 
         client.on("server_message", hang_here)
         client.on("disconnected", lambda: heard.append("disconnected"))
-        stream = client.events("server_message", timeout=SOON)
+        stream = client.events("server_message", timeout=GUARD)
         client.connect()
         bot_says(client, "server-message", "hang")
         bot_says(client, "server-message", "dropped")
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         with takes(0.7, at_least=0.3):
             client.disconnect()
 
@@ -293,13 +293,13 @@ class TestLimits:
 
         def another_clients_handler() -> None:
             entered.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         other, client = memory_client(), memory_client()
         other.on("server_message", another_clients_handler)
         with other:
             bot_says(other, "server-message")
-            assert entered.wait(SOON)
+            assert entered.wait(GUARD)
             with client:
                 pass
             assert caplog.records == []
@@ -350,7 +350,7 @@ class TestPoliteClose:
                 for n in range(20):
                     client.send_client_message("note", n)
                 client.disconnect()
-                end = session.wait_ended(SOON)
+                end = session.wait_ended(GUARD)
                 assert [m["data"]["d"] for m in session.messages if m["type"] == "client-message"] == list(range(20))
                 assert (end.code, end.initiator) == (1000, "client")
 

@@ -22,9 +22,9 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
 from tests.support.garbage import collect
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def waiting(client: RTVIClient, call: Any) -> InThread:
@@ -54,15 +54,15 @@ class TestEvents:
     def test_it_begins_with_the_call(self) -> None:
         """Events between `events()` and the first `next()` are not lost."""
         with memory_client() as client:
-            stream = client.events("server_message", timeout=SOON)
+            stream = client.events("server_message", timeout=GUARD)
             say(client, 1, 2)
             assert [next(stream).data, next(stream).data] == [1, 2]
 
     def test_several_types_and_none(self) -> None:
         """It yields the events it was asked for in their order, all of them if none is named."""
         with memory_client() as client:
-            some = client.events("bot-llm-started", RTVIEvent.SERVER_MESSAGE, timeout=SOON)
-            everything = client.events(timeout=SOON)
+            some = client.events("bot-llm-started", RTVIEvent.SERVER_MESSAGE, timeout=GUARD)
+            everything = client.events(timeout=GUARD)
             bot_says(client, "bot-llm-started")
             bot_says(client, "bot-llm-stopped")
             say(client, 1)
@@ -76,7 +76,7 @@ class TestEvents:
     def test_context_manager(self) -> None:
         """After the block nothing is collected any more; iterating on yields what had come."""
         with memory_client() as client:
-            with client.events("server_message", timeout=SOON) as stream:
+            with client.events("server_message", timeout=GUARD) as stream:
                 say(client, 1)
                 until(lambda: stream._events)
             say(client, 2)
@@ -87,7 +87,7 @@ class TestEvents:
         """The iterator hands out what came before the end, `disconnected` last, and stops."""
         client = memory_client()
         client.connect()
-        stream = client.events(timeout=SOON)
+        stream = client.events(timeout=GUARD)
         say(client, 1)
         client.disconnect()
         types = [e.type.snake for e in stream]
@@ -103,7 +103,7 @@ class TestEvents:
     def test_opened_before_connect(self) -> None:
         """It sees the session from its first event on, and ends with it."""
         client = memory_client()
-        stream = client.events("bot_ready", "disconnected", timeout=SOON)
+        stream = client.events("bot_ready", "disconnected", timeout=GUARD)
         with client:
             assert next(stream).type is RTVIEvent.BOT_READY
         assert [e.type for e in stream] == [RTVIEvent.DISCONNECTED]
@@ -113,7 +113,7 @@ class TestEvents:
         client = memory_client()
         with client:
             pass
-        stream = client.events("server_message", timeout=SOON)
+        stream = client.events("server_message", timeout=GUARD)
         with client:
             say(client, 2)
             assert next(stream).data == 2
@@ -123,7 +123,7 @@ class TestEvents:
         """It belongs to the next session, too."""
         client = memory_client()
         streams: list[Any] = []
-        client.once("disconnected", lambda: streams.append(client.events("server_message", timeout=SOON)))
+        client.once("disconnected", lambda: streams.append(client.events("server_message", timeout=GUARD)))
         with client:
             pass
         with client:
@@ -187,11 +187,11 @@ class TestEvents:
 
             def slow(data: Any) -> None:
                 if data == 1:
-                    release.wait(SOON)
+                    release.wait(GUARD)
                 order.append(data)
 
             client.on("server_message", slow)
-            stream = client.events("server_message", timeout=SOON)
+            stream = client.events("server_message", timeout=GUARD)
             say(client, 1, 2)
             assert next(stream).data == 1
             assert order == []
@@ -217,7 +217,7 @@ class TestEvents:
             return [next(stream).data for _ in range(200)]
 
         with memory_client() as client:
-            streams = [client.events("server_message", timeout=SOON) for _ in range(8)]
+            streams = [client.events("server_message", timeout=GUARD) for _ in range(8)]
             readers = [InThread(partial(read, stream)) for stream in streams]
             say(client, *range(200))
             for reader in readers:
@@ -227,7 +227,7 @@ class TestEvents:
         """A client that is dropped while a thread iterates ends the iteration."""
         client = memory_client()
         client.connect()
-        stream = client.events("disconnected", timeout=SOON)
+        stream = client.events("disconnected", timeout=GUARD)
         reading = InThread(lambda: [e.type for e in stream])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -240,7 +240,7 @@ class TestWaitFor:
     def test_it_returns_the_event(self) -> None:
         """The next event of the type."""
         with memory_client() as client:
-            call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
+            call = waiting(client, lambda: client.wait_for("server_message", timeout=GUARD))
             say(client, "x", "y")
             event = call.get()
             assert isinstance(event, Event)
@@ -249,14 +249,14 @@ class TestWaitFor:
     def test_where(self) -> None:
         """The first for which the condition holds."""
         with memory_client() as client:
-            call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: e.data > 3, timeout=SOON))
+            call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: e.data > 3, timeout=GUARD))
             say(client, 1, 2, 5, 6)
             assert call.get().data == 5
 
     def test_where_that_raises(self) -> None:
         """Its exception is the caller's."""
         with memory_client() as client:
-            call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: 1 / 0, timeout=SOON))
+            call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: 1 / 0, timeout=GUARD))
             say(client, 1)
             assert isinstance(call.error(), ZeroDivisionError)
 
@@ -294,7 +294,7 @@ class TestWaitFor:
     def test_awaiting_the_end(self, event: str) -> None:
         """The end itself can be waited for."""
         with memory_client() as client:
-            call = waiting(client, lambda: client.wait_for(event, timeout=SOON))
+            call = waiting(client, lambda: client.wait_for(event, timeout=GUARD))
             transport_of(client).end(CloseInfo(code=1000, initiator="server"))
             assert call.get().type.snake == event
 
@@ -304,7 +304,7 @@ class TestWaitFor:
             call = waiting(
                 client,
                 lambda: client.wait_for(
-                    "transport_state_changed", where=lambda e: e.data is TransportState.DISCONNECTED, timeout=SOON
+                    "transport_state_changed", where=lambda e: e.data is TransportState.DISCONNECTED, timeout=GUARD
                 ),
             )
             client.disconnect()
@@ -316,12 +316,12 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        session_of(client).ending.drained.wait(Deadline(SOON))
+        session_of(client).ending.drained.wait(Deadline(GUARD))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(event)
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")
         with client:
-            call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
+            call = waiting(client, lambda: client.wait_for("server_message", timeout=GUARD))
             say(client, 1)
             assert call.get().data == 1
 
@@ -329,7 +329,7 @@ class TestWaitFor:
         """What begins a session may be waited for before there is one, after an earlier one too."""
         client = memory_client()
         for _ in range(2):
-            call = waiting(client, lambda: client.wait_for("bot_ready", timeout=SOON))
+            call = waiting(client, lambda: client.wait_for("bot_ready", timeout=GUARD))
             client.connect()
             assert call.get().type is RTVIEvent.BOT_READY
             client.disconnect()
@@ -337,7 +337,7 @@ class TestWaitFor:
     def test_any_event_may_be_awaited_before_the_first_session(self) -> None:
         """A thread that is started before `connect()` is not turned away."""
         client = memory_client()
-        call = waiting(client, lambda: client.wait_for("server_message", timeout=SOON))
+        call = waiting(client, lambda: client.wait_for("server_message", timeout=GUARD))
         with client:
             say(client, 1)
             assert call.get().data == 1
@@ -359,6 +359,6 @@ def test_the_end_never_slips_by() -> None:
         event = "disconnected" if attempt % 2 else "server_message"
         call = InThread(partial(client.wait_for, event))
         transport_of(client).end(CloseInfo(initiator="network"))
-        call.thread.join(SOON)
+        call.thread.join(GUARD)
         assert not call.thread.is_alive()
         client.disconnect()

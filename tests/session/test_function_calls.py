@@ -28,9 +28,9 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, say, session_of, settle, transport_of, websocket_client
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 IN_PROGRESS = "llm-function-call-in-progress"
 DEPRECATED = "llm-function-call"
@@ -70,12 +70,12 @@ class Held:
 
     def __call__(self, call: FunctionCall) -> Any:
         self.entered.release()
-        assert self.release.wait(SOON)
+        assert self.release.wait(GUARD)
         return self.result
 
     def wait_entered(self, times: int = 1) -> None:
         for _ in range(times):
-            assert self.entered.acquire(timeout=SOON)
+            assert self.entered.acquire(timeout=GUARD)
 
 
 class TestResults:
@@ -276,12 +276,12 @@ class TestBesideTheLane:
 
         def handler() -> None:
             entered.set()
-            release.wait(SOON)
+            release.wait(GUARD)
 
         client.on("server_message", handler)
         client.register_function_call_handler("tool", lambda call: "done")
         say(client, 1)
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         call(client)
         assert results(client) == ["done"]
         release.set()
@@ -356,11 +356,11 @@ class TestBesideTheLane:
 
         def function(call: FunctionCall) -> dict[str, Any]:
             answer = client.send_client_request("ping", 1)
-            with client.events("server_message", timeout=SOON) as stream:
+            with client.events("server_message", timeout=GUARD) as stream:
                 say(client, "one", "two")
                 first = next(stream).data
             waiting = InThread(lambda: until(said))
-            found = client.wait_for("server_message", where=lambda e: e.data == "three", timeout=SOON).data
+            found = client.wait_for("server_message", where=lambda e: e.data == "three", timeout=GUARD).data
             done.set()
             waiting.get()
             return {"answer": answer, "first": first, "found": found}
@@ -373,7 +373,7 @@ class TestBesideTheLane:
     def test_it_is_an_event_too(self, client: RTVIClient) -> None:
         """A listener of the announcement gets it, once."""
         client.register_function_call_handler("tool", lambda call: None)
-        with client.events("llm_function_call_in_progress", timeout=SOON) as stream:
+        with client.events("llm_function_call_in_progress", timeout=GUARD) as stream:
             call(client, "call_7", arguments={"q": 1})
             event = next(stream)
         assert (event.data.tool_call_id, event.data.arguments) == ("call_7", {"q": 1})
@@ -542,7 +542,7 @@ class TestTheEnd:
         client.connect()
         with takes(0.5):
             call(client)
-            assert done.wait(SOON)
+            assert done.wait(GUARD)
         until(lambda: not threads_of_package())
         assert client.state is TransportState.DISCONNECTED
         assert answers(client) == []
@@ -583,7 +583,7 @@ class TestTheEnd:
             client.disconnect()
         assert ended.is_set()
         record = next(r for r in caplog.records if "its result is lost" in r.message)
-        assert "assert self.release.wait(SOON)" in record.message
+        assert "assert self.release.wait(GUARD)" in record.message
         held.release.set()
         until(lambda: not threads_of_package())
         assert answers(client) == []
@@ -633,7 +633,7 @@ class TestTheEnd:
         client.register_function_call_handler("tool", function)
         client.connect()
         call(client)
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         with takes(1.0):
             client.disconnect()
         assert not threads_of_package()

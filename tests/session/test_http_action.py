@@ -38,9 +38,9 @@ from rtvi_sync.session.http_action import _Limit
 from tests.support.garbage import collect
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
-from tests.support.slowness import Stopwatch, takes
+from tests.support.slowness import GUARD, Stopwatch, takes
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 RUN = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
 EVENTS = "Content-Type: text/event-stream; charset=utf-8"
@@ -116,7 +116,7 @@ class ActionServer(Server):
 def serving(respond: Callable[[Turn], object], **options: Any) -> Iterator[tuple[RTVIClient, ActionServer]]:
     """A client without a transport, and its server."""
     with ActionServer(respond) as server:
-        client = RTVIClient(**{"params": {"base_url": server.url}, "request_timeout": SOON, **options})
+        client = RTVIClient(**{"params": {"base_url": server.url}, "request_timeout": GUARD, **options})
         yield client, server
         client.close()
 
@@ -202,7 +202,7 @@ def test_it_returns_after_the_end_of_the_stream() -> None:
     def respond(turn: Turn) -> None:
         turn.begin()
         turn.say(response(turn.id), text("a"))
-        assert may_end.wait(SOON)
+        assert may_end.wait(GUARD)
         turn.say(text("b"))
         turn.end()
 
@@ -425,7 +425,7 @@ def test_a_stream_hands_out_messages_as_they_come() -> None:
         turn.begin()
         for each in (text("a"), response(turn.id), response("END"), text("b")):
             turn.say(each)
-            assert heard_of.acquire(timeout=SOON)
+            assert heard_of.acquire(timeout=GUARD)
         turn.end()
 
     with serving(respond, events="manual") as (client, _):
@@ -460,7 +460,7 @@ def test_the_limit_of_a_stream_is_one_for_each_message() -> None:
     with serving(respond) as (client, _):
         stream = client.action_stream(RUN, timeout=0.6)
         assert next(stream).data == {"text": "a"}
-        assert taken.acquire(timeout=SOON)
+        assert taken.acquire(timeout=GUARD)
         threading.Event().wait(0.7)  # the program is slow, and that is no failure of the server's
         assert [received.type for received in stream] == ["bot-llm-text"] * 3 + ["action-response"]
 
@@ -511,7 +511,7 @@ def test_a_stream_that_is_left_early(way: str) -> None:
                 stream.close()
             del stream
         collect()
-        assert ended.wait(SOON)
+        assert ended.wait(GUARD)
         until(lambda: not threads_of_package())
 
 
@@ -549,7 +549,7 @@ def test_it_is_abandoned(respond: Callable[[Turn], None], end: str) -> None:
     """`disconnect()` and `close()` on another thread end the call, and nothing is left behind."""
     with serving(respond, request_timeout=None) as (client, server):
         acting = InThread(lambda: client.action(RUN))
-        assert server.reached.wait(SOON)
+        assert server.reached.wait(GUARD)
         getattr(client, end)()
         error = acting.error()
         assert isinstance(error, DisconnectedError)
@@ -584,7 +584,7 @@ def test_ctrl_c(call: Callable[[RTVIClient, Any], Any]) -> None:
     with serving(respond, request_timeout=None) as (client, _):
         with pytest.raises(KeyboardInterrupt):
             call(client, RUN)
-        assert ended.wait(SOON)
+        assert ended.wait(GUARD)
         until(lambda: not threads_of_package())
         assert client.action(RUN).data == {"result": True}
 
@@ -659,7 +659,7 @@ def test_several_at_once() -> None:
     everybody = threading.Barrier(count)
 
     def respond(turn: Turn) -> None:
-        everybody.wait(SOON)
+        everybody.wait(GUARD)
         turn.stream(text("x"), response("END"), response(turn.id, turn.action["data"]["arguments"][0]["value"]))
 
     with serving(respond) as (client, _):
@@ -679,7 +679,7 @@ def test_beside_a_session() -> None:
 
     def respond(turn: Turn) -> None:
         turn.peer.server.reached.set()
-        assert may_end.wait(SOON)
+        assert may_end.wait(GUARD)
         turn.stream(response(turn.id, "over HTTP"))
 
     def bot(_: MemoryTransport, asked: RTVIMessage) -> Iterator[RTVIMessage]:
@@ -690,7 +690,7 @@ def test_beside_a_session() -> None:
 
     with serving(respond, transport=MemoryTransport(bot)) as (client, server):
         acting = InThread(lambda: client.action(RUN))
-        assert server.reached.wait(SOON)
+        assert server.reached.wait(GUARD)
         client.connect({"a": "bundle"})
         assert client.action(RUN).data == {"result": "in the session"}
         may_end.set()

@@ -21,7 +21,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def manual(**options: Any) -> tuple[RTVIClient, list[Any]]:
@@ -80,7 +80,7 @@ def test_timeout() -> None:
             assert client.process_events(timeout=0.15) == 0
         timer = threading.Timer(0.05, say, (client, 1))
         timer.start()
-        assert client.process_events(timeout=SOON) == 1
+        assert client.process_events(timeout=GUARD) == 1
         timer.join()
         timer = threading.Timer(0.05, say, (client, 2))
         timer.start()
@@ -100,7 +100,7 @@ def test_wait_for_delivers_meanwhile() -> None:
     with client:
         timer = threading.Timer(0.05, speak)
         timer.start()
-        client.wait_for("bot_llm_started", timeout=SOON)
+        client.wait_for("bot_llm_started", timeout=GUARD)
         assert heard == [1, 2]
         timer.join()
 
@@ -109,7 +109,7 @@ def test_events_delivers_meanwhile() -> None:
     """So does iterating."""
     client, heard = manual()
     with client:
-        stream = client.events("bot_llm_started", timeout=SOON)
+        stream = client.events("bot_llm_started", timeout=GUARD)
         say(client, 1)
         bot_says(client, "bot-llm-started")
         next(stream)
@@ -136,12 +136,12 @@ def test_wait_for_and_the_end() -> None:
     bot_says(client, "bot-llm-started")
     say(client, 1)
     transport_of(client).end(CloseInfo(code=1012, initiator="server"))
-    session_of(client).ending.closed.wait(Deadline(SOON))
-    assert client.wait_for("disconnected", timeout=SOON).data.code == 1012
+    session_of(client).ending.closed.wait(Deadline(GUARD))
+    assert client.wait_for("disconnected", timeout=GUARD).data.code == 1012
     assert next(stream).type.snake == "bot_llm_started"
     assert heard == [1]
     with pytest.raises(DisconnectedError):
-        client.wait_for("server_message", timeout=SOON)
+        client.wait_for("server_message", timeout=GUARD)
     client.disconnect()
 
 
@@ -264,15 +264,15 @@ def test_a_waiting_thread_gets_its_event_while_another_is_in_a_handler() -> None
 
     def block() -> None:
         entered.set()
-        release.wait(SOON)
+        release.wait(GUARD)
 
     client.on("bot_llm_stopped", block)
     with client:
-        stream = client.events("bot_llm_started", timeout=SOON)
+        stream = client.events("bot_llm_started", timeout=GUARD)
         bot_says(client, "bot-llm-started")
         bot_says(client, "bot-llm-stopped")
         processing = InThread(client.process_events)
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         assert InThread(lambda: next(stream)).get().type.snake == "bot_llm_started"
         waiting = InThread(lambda: next(client.events("bot_ready", timeout=0.2)))
         assert isinstance(waiting.error(), RequestTimeoutError)
@@ -302,7 +302,7 @@ def test_an_exit_while_the_last_events_are_delivered() -> None:
     """Streams end even so."""
     client, _ = manual()
     client.on("disconnected", lambda: (_ for _ in ()).throw(SystemExit(3)))
-    stream = client.events("server_message", timeout=SOON)
+    stream = client.events("server_message", timeout=GUARD)
     with client:
         say(client, 1)
     with pytest.raises(SystemExit):

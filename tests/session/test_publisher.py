@@ -11,8 +11,9 @@ import pytest
 from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIError, TransportState
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, transport_of
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[Any]]:
@@ -23,19 +24,19 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
     def block() -> None:
         entered.set()
-        release.wait(SOON)
+        release.wait(GUARD)
 
     client.once("bot_llm_started", block)
     client.on("disconnected", ended.append)
     client.connect()
     bot_says(client, "bot-llm-started")
-    assert entered.wait(SOON)
+    assert entered.wait(GUARD)
     return client, release, ended
 
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
     """The session has ended with an error, and `disconnected` came in spite of the full queue."""
-    session_of(client).ending.closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(GUARD))
     release.set()
     client.disconnect()
     assert client.state is TransportState.DISCONNECTED
@@ -78,12 +79,12 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     client = memory_client(**limit)
     ended: list[Any] = []
     client.on("disconnected", ended.append)
-    stream = client.events("server_message", timeout=SOON)
+    stream = client.events("server_message", timeout=GUARD)
     client.connect()
     text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 100})
     for _ in range(200):
         transport_of(client).receive(text)
-    session_of(client).ending.closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(GUARD))
     client.disconnect()
     assert isinstance(ended[0].error, RTVIError)
     assert 45 <= len(list(stream)) < 100
@@ -109,7 +110,7 @@ def test_manual_mode() -> None:
     client.connect()
     for n in range(30):
         bot_says(client, "server-message", n)
-    session_of(client).ending.closed.wait(Deadline(SOON))
+    session_of(client).ending.closed.wait(Deadline(GUARD))
     assert client.process_events() == 21
     assert isinstance(ended[0].error, RTVIError)
     with client:

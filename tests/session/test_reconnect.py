@@ -44,9 +44,9 @@ from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import deaf_bot, manager_of, memory_client, transport_of, websocket_client
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer
-from tests.support.slowness import Stopwatch, takes
+from tests.support.slowness import GUARD, Stopwatch, takes
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 NETWORK = CloseInfo(initiator="network")
 QUICK = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, stable_after=0.05)
@@ -121,7 +121,7 @@ def test_a_lost_session_is_replaced() -> None:
         telling = Telling(client)
         client.connect()
         until(lambda: "bot_ready" in telling.names)  # it may be told after connect() has returned
-        with client.events("bot_ready", timeout=SOON) as ready:
+        with client.events("bot_ready", timeout=GUARD) as ready:
             lose(client)
             assert next(ready).data.version == "2.2.0"
         assert client.state == "ready"
@@ -148,7 +148,7 @@ def test_over_a_real_socket() -> None:
         ended = iter((lambda s: s.close(1012), lambda s: s.close(1011), lambda s: s.drop()))
         for end in ended:
             session = bot.wait_for_session()
-            ready = InThread(lambda: client.wait_for("bot_ready", timeout=SOON))
+            ready = InThread(lambda: client.wait_for("bot_ready", timeout=GUARD))
             until(lambda: manager_of(client)._dispatcher._live_streams())
             end(session)
             ready.get()
@@ -213,11 +213,11 @@ def test_it_gives_up() -> None:
         telling = Telling(client)
         client.connect()
         until(lambda: "bot_ready" in telling.names)
-        waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=SOON))
+        waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=GUARD))
         until(lambda: manager_of(client)._dispatcher._live_streams())
         lose(client)
         with pytest.raises(DisconnectedError, match="no 2"):
-            client.wait_for("bot_ready", timeout=SOON)
+            client.wait_for("bot_ready", timeout=GUARD)
         assert waiting.get().data.attempts == 3
         until(lambda: not threads_of_package())
         (failed,) = telling.data("reconnect_failed")
@@ -291,7 +291,7 @@ def refused_by(server: ScriptedServer, client: RTVIClient) -> None:
     gave_up = threading.Event()
     client.once("reconnect_failed", gave_up.set)
     lose(client)
-    assert gave_up.wait(SOON)
+    assert gave_up.wait(GUARD)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_no_attempt_after_the_elapsed_limit() -> None:
 def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
     """A server that accepts each session and ends it at once meets growing delays and the limit of attempts."""
     bot = MoodyBot("ready", *["flighty"] * 9)
-    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.01, max_delay=0.02, stable_after=SOON)
+    policy = ReconnectPolicy(max_attempts=3, initial_delay=0.01, max_delay=0.02, stable_after=GUARD)
     with reconnecting_client(bot, policy) as client:
         telling = Telling(client)
         client.connect()
@@ -423,7 +423,7 @@ def test_a_session_that_lasts_begins_a_new_count() -> None:
 
 def test_a_session_that_does_not_last_and_was_meant_to_end() -> None:
     """A new session that the bot ends on purpose is simply over."""
-    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=SOON)) as client:
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=GUARD)) as client:
         telling = Telling(client)
         client.connect()
         lose(client)
@@ -538,7 +538,7 @@ def test_disconnect_ends_an_attempt() -> None:
         telling = Telling(client)
         client.connect()
         lose(client)
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         client.disconnect()
         assert threads_of_package() == []
         assert client.stats().sessions == 2
@@ -553,7 +553,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
 
     def slowly() -> dict[str, str]:
         begins.set()
-        assert go_on.wait(SOON)
+        assert go_on.wait(GUARD)
         return about_this_client()
 
     with reconnecting_client() as client:
@@ -561,7 +561,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
         client.connect()
         monkeypatch.setattr(rtvi_sync.session.message_channel, "about_this_client", slowly)
         lose(client)
-        assert begins.wait(SOON)
+        assert begins.wait(GUARD)
         disconnecting = InThread(client.disconnect)
         until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector._run is None)
         go_on.set()
@@ -605,7 +605,7 @@ def test_connect_while_an_attempt_is_under_way() -> None:
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
         if bots:
             entered.set()
-            assert go_on.wait(SOON)
+            assert go_on.wait(GUARD)
         bots.append(1)
         return ready_bot(transport, message)
 
@@ -613,7 +613,7 @@ def test_connect_while_an_attempt_is_under_way() -> None:
     with reconnecting_client(bot) as client:
         client.connect()
         lose(client)
-        assert entered.wait(SOON)
+        assert entered.wait(GUARD)
         with pytest.raises(BotAlreadyStartedError):
             client.connect()
         # Nor is a call that needs the bot told to wait for a connect() that is not there.
@@ -695,7 +695,7 @@ def test_the_rule_is_asked_once() -> None:
         return len(asked) < 4
 
     bot = MoodyBot("ready", TransportStartError("no"), "flighty", TransportStartError("no"))
-    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.01, stable_after=SOON, retry_on=rule)
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.01, stable_after=GUARD, retry_on=rule)
     with reconnecting_client(bot, policy) as client:
         telling = Telling(client)
         client.connect()
@@ -712,14 +712,14 @@ def test_a_rule_that_takes_its_time() -> None:
 
     def rule(_: BaseException) -> bool:
         asked.set()
-        return answer.wait(SOON) and False
+        return answer.wait(GUARD) and False
 
     with reconnecting_client(deaf_bot, ReconnectPolicy(retry_on=rule)) as client:
         client.connect()
         waiting = InThread(lambda: client.send_client_request("never"))
         until(lambda: len(transport_of(client).sent) == 2)
         transport_of(client).options.on_closed(NETWORK)
-        assert asked.wait(SOON)
+        assert asked.wait(GUARD)
         assert isinstance(waiting.error(), DisconnectedError)
         assert not transport_of(client)._open
         answer.set()
@@ -762,8 +762,8 @@ def test_manual_mode() -> None:
         telling = Telling(client)
         client.connect()
         lose(client)
-        client.wait_for("reconnecting", timeout=SOON)
-        client.wait_for("bot_ready", timeout=SOON)
+        client.wait_for("reconnecting", timeout=GUARD)
+        client.wait_for("bot_ready", timeout=GUARD)
         assert client.state == "ready"
         assert telling.names[-3:] == ["reconnecting", "connected", "bot_ready"]
 
@@ -804,7 +804,7 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
 
     def start_thread(*arguments: Any) -> threading.Thread:
         thread = lifecycle.start_thread(*arguments)
-        assert told.wait(SOON)
+        assert told.wait(GUARD)
         return thread
 
     monkeypatch.setattr(rtvi_sync.session.reconnect, "start_thread", start_thread)

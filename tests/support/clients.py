@@ -11,12 +11,12 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from rtvi_sync.transports.memory import ready_bot
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 
 def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
     """A client of a bot that is a function."""
-    options.setdefault("connect_timeout", SOON)
+    options.setdefault("connect_timeout", GUARD)
     return RTVIClient(transport=MemoryTransport(bot), **options)
 
 
@@ -37,6 +37,11 @@ def session_of(client: RTVIClient) -> Any:
 def transport_of(client: RTVIClient) -> Any:
     """Return the transport that `client` was made with."""
     return manager_of(client).transport
+
+
+def bundle_of(client: RTVIClient) -> Any:
+    """Return what the transport of a client was given to connect with."""
+    return transport_of(client).auth_bundle
 
 
 def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
@@ -79,12 +84,12 @@ def settle(client: RTVIClient) -> None:
     done = threading.Event()
     client.once("metrics", done.set)
     bot_says(client, "metrics", {})
-    assert done.wait(SOON)
+    assert done.wait(GUARD)
 
 
 def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
     """A client of an embedded bot, over WebSocket, with a source and a sink that make no noise."""
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": GUARD, **options}
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
 
 

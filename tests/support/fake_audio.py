@@ -20,8 +20,6 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
 from tests.support.slowness import GUARD
 
-# Seconds of real time after which a test has failed.
-LIMIT = GUARD
 ROLES = ("rtvi-mic", "rtvi-speaker")
 
 
@@ -53,7 +51,7 @@ class World:
         self._sleepers[me] = Sleeper(notifier, ready, due)
         self._fell_asleep.notify_all()
         try:
-            assert notifier.wait_for(lambda: ready() or self.time >= due, Deadline(LIMIT)), (
+            assert notifier.wait_for(lambda: ready() or self.time >= due, Deadline(GUARD)), (
                 "the test forgot this thread"
             )
         finally:
@@ -61,7 +59,7 @@ class World:
 
     def settle(self) -> None:
         """Let the threads run until all of them sleep or have ended."""
-        end = Deadline(LIMIT)
+        end = Deadline(GUARD)
         while not self._fell_asleep.wait_for(self._asleep, Deadline(0.001)):
             assert not end.expired, "a thread did not come to rest"
 

@@ -15,7 +15,6 @@ from rtvi_sync.media import MediaDeviceInfo, VideoFrame
 from rtvi_sync.media.devices.camera import Camera
 from tests.support.slowness import GUARD
 
-LIMIT = GUARD
 WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webcam")
 
 
@@ -80,7 +79,7 @@ class FakeCameras:
     def open_camera(self, device_id: str | None, *, width: int, height: int, fps: float) -> FakeStream:
         self.hints = {"device_id": device_id, "width": width, "height": height, "fps": fps}
         self.note("try")
-        assert self._hanging.wait(LIMIT), "the test forgot this thread"
+        assert self._hanging.wait(GUARD), "the test forgot this thread"
         if self.refuse is not None:
             raise self.refuse
         self.note("open")
@@ -91,11 +90,11 @@ class FakeCameras:
         if self.fail is not None:
             raise self.fail
         try:
-            frame = self.pictures.get(timeout=0.01 if self.running else LIMIT)
+            frame = self.pictures.get(timeout=0.01 if self.running else GUARD)
         except queue.Empty:
             assert self.running, "the test forgot this thread"
             frame = picture(0)
-        assert self._hanging.wait(LIMIT), "the test forgot this thread"
+        assert self._hanging.wait(GUARD), "the test forgot this thread"
         if frame is None:
             assert self.fail is not None
             raise self.fail
@@ -124,7 +123,7 @@ class FakeCameras:
     def wait_for(self, name: str, times: int) -> None:
         """Wait until `name` was called `times` times."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.count(name) >= times, LIMIT), self.calls
+            assert self._changed.wait_for(lambda: self.count(name) >= times, GUARD), self.calls
 
 
 class Shoot:
@@ -156,12 +155,12 @@ class Shoot:
     def until(self, condition: Callable[[], object]) -> None:
         """Wait until something is published or reported."""
         with self._changed:
-            assert self._changed.wait_for(condition, LIMIT), (self.published, self.errors, self.infos)
+            assert self._changed.wait_for(condition, GUARD), (self.published, self.errors, self.infos)
 
     def turn(self, on: bool) -> None:
         self.on = on
         self.camera.look()
 
-    def end(self, timeout: float = LIMIT) -> threading.Thread | None:
+    def end(self, timeout: float = GUARD) -> threading.Thread | None:
         self.camera.halt()
         return self.camera.join(Deadline(timeout))

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 PERIODS = 3  # of the device's buffer
 
@@ -277,7 +277,7 @@ class Owner:
 
     def do(self, function: Any, *args: Any) -> Any:
         """The result of `function(*args)` on that thread."""
-        return self._pool.submit(function, *args).result(SOON)
+        return self._pool.submit(function, *args).result(GUARD)
 
     def begin(self, function: Any, *args: Any) -> Any:
         """The future of it."""

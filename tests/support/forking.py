@@ -14,8 +14,6 @@ from typing import Any
 
 from tests.support.slowness import GUARD
 
-LIMIT = GUARD
-
 
 def in_child(function: Callable[[], Any]) -> Any:
     """The result of `function()` in a forked child, which then ends without any clean-up of Python's.
@@ -51,7 +49,7 @@ def in_child(function: Callable[[], Any]) -> Any:
 
 
 def _read_all(reader: int) -> bytes:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + GUARD
     received = b""
     while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(reader, 65536)

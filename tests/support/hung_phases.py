@@ -20,8 +20,9 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of, memory_client
 from tests.support.loopback import Peer, Server, black_hole
+from tests.support.slowness import GUARD
 from tests.support.threads import own_threads
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class HungSource(SilenceSource):
@@ -33,7 +34,7 @@ class HungSource(SilenceSource):
     @property
     def sample_rate_hz(self) -> int:
         self.hung.set()
-        self.release.wait(SOON)
+        self.release.wait(GUARD)
         return 16000
 
 
@@ -55,6 +56,12 @@ class Hung:
     heal: Callable[[], Any]
     release: Callable[[], Any] | None = None
 
+    def connect_healed(self) -> None:
+        """Connect to what does not hang any more, however long that takes."""
+        self.heal()
+        manager_of(self.client)._limit = GUARD
+        self.client.connect()
+
 
 def _drip(peer: Peer, byte: bytes) -> None:
     """Send a byte now and then, which defeats a limit per read."""
@@ -74,7 +81,7 @@ def hung_devices(**options: Any) -> Iterator[Hung]:
             until(lambda: not own_threads())
 
         try:
-            yield Hung(client, "devices", lambda: HungSource.hung.wait(SOON), release, release)
+            yield Hung(client, "devices", lambda: HungSource.hung.wait(GUARD), release, release)
         finally:
             release()
 
@@ -112,7 +119,7 @@ def http_headers(**options: Any) -> Iterator[Hung]:
         asked.set()
         peer.hold()
 
-    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(GUARD), **options) as hung:
         yield hung
 
 
@@ -126,7 +133,7 @@ def http_body(**options: Any) -> Iterator[Hung]:
         asked.set()
         _drip(peer, b" ")
 
-    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(GUARD), **options) as hung:
         yield hung
 
 
@@ -139,7 +146,7 @@ def http_tls(**options: Any) -> Iterator[Hung]:
         asked.set()
         peer.hold()
 
-    with Server(serve) as server, _http(server.port, lambda: asked.wait(SOON), **options) as hung:
+    with Server(serve) as server, _http(server.port, lambda: asked.wait(GUARD), **options) as hung:
         hung.client.params.base_url = f"https://127.0.0.1:{server.port}"
         yield hung
 
@@ -181,7 +188,7 @@ def websocket_tls(**options: Any) -> Iterator[Hung]:
 
     with (
         Server(serve) as server,
-        _websocket(f"wss://127.0.0.1:{server.port}/", lambda: asked.wait(SOON), **options) as hung,
+        _websocket(f"wss://127.0.0.1:{server.port}/", lambda: asked.wait(GUARD), **options) as hung,
     ):
         yield hung
 
@@ -198,7 +205,7 @@ def websocket_handshake(**options: Any) -> Iterator[Hung]:
 
     with (
         Server(serve) as server,
-        _websocket(f"ws://127.0.0.1:{server.port}/", lambda: asked.wait(SOON), **options) as hung,
+        _websocket(f"ws://127.0.0.1:{server.port}/", lambda: asked.wait(GUARD), **options) as hung,
     ):
         yield hung
 
@@ -223,12 +230,12 @@ def name_look_up(**options: Any) -> Iterator[Hung]:
         if host != b"hangs.invalid":
             return real(host, *arguments, **keywords)
         looked.set()
-        release.wait(SOON)
+        release.wait(GUARD)
         raise socket.gaierror("no such host")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", look_up)
-        with _http(1, lambda: looked.wait(SOON), **options) as hung:
+        with _http(1, lambda: looked.wait(GUARD), **options) as hung:
             hung.client.params.base_url = "http://hangs.invalid"
             hung.release = release.set
             try:

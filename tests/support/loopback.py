@@ -19,8 +19,6 @@ from tests.support.slowness import GUARD
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LIMIT = GUARD
-
 
 # Not at the first call: two threads may make that at once, and each would get one of its own.
 _AUTHORITY = trustme.CA()
@@ -48,10 +46,10 @@ def serving(*names: str, ca: trustme.CA | None = None) -> ssl.SSLContext:
 
 
 class Peer:
-    """One accepted connection, as its handler sees it. Reads and writes block, at most `LIMIT` seconds."""
+    """One accepted connection, as its handler sees it. Reads and writes block, at most `GUARD` seconds."""
 
     def __init__(self, sock: socket.socket, server: Server) -> None:
-        sock.settimeout(LIMIT)
+        sock.settimeout(GUARD)
         self.sock = sock
         self.server = server
         self._read = b""
@@ -105,7 +103,7 @@ class Peer:
 
     def hold(self) -> None:
         """Do nothing until the server is stopped: a peer that returns before that was not freed by this peer."""
-        assert self.server.stopping.wait(6 * LIMIT)
+        assert self.server.stopping.wait(6 * GUARD)
 
 
 class Server:
@@ -145,14 +143,14 @@ class Server:
             self._listening.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1.0):
             pass  # where shutdown() does not wake accept()
-        self._accepting.join(LIMIT)
+        self._accepting.join(GUARD)
         self._listening.close()
         with self._lock:
             for sock in self._open:
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(LIMIT)
+            thread.join(GUARD)
             assert not thread.is_alive(), "a handler of the test's server does not return"
         if error is None:
             assert not self._failures, "\n".join(self._failures)
@@ -179,7 +177,7 @@ class Server:
     def _serve(self, sock: socket.socket) -> None:
         try:
             if self._tls is not None:
-                sock.settimeout(LIMIT)
+                sock.settimeout(GUARD)
                 sock = self._tls.wrap_socket(sock, server_side=True)
             with self._lock:
                 self._open.add(sock)
@@ -229,8 +227,8 @@ class Proxy(Server):
         method, target, _ = head.split("\r\n", 1)[0].split(" ")
         authority, path = (target, "") if method == "CONNECT" else target.removeprefix("http://").split("/", 1)
         host, _, port = authority.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), LIMIT) as upstream:
-            upstream.settimeout(LIMIT)
+        with socket.create_connection((host.strip("[]"), int(port)), GUARD) as upstream:
+            upstream.settimeout(GUARD)
             if method == "CONNECT":
                 peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
@@ -239,7 +237,7 @@ class Proxy(Server):
             back.start()
             upstream.sendall(peer._read)
             _pump(peer.sock, upstream)
-            back.join(LIMIT)
+            back.join(GUARD)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

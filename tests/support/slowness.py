@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-#: Seconds after which a test gives up waiting for something that must happen.
+#: Seconds after which a test gives up waiting for something that must happen, on a machine however busy.
 GUARD = 120.0
 
 # One round of work, and the time that it takes on an idle machine of usual speed. On a faster machine real time counts.

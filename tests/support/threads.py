@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 _FD_DIR = Path("/proc/self/fd")
 
@@ -41,7 +41,7 @@ class InThread:
         self.thread.join(seconds)
         return not self.done
 
-    def get(self, timeout: float = SOON) -> Any:
+    def get(self, timeout: float = GUARD) -> Any:
         """Wait for the end of the function; return what it returned, or raise what it raised."""
         self.thread.join(timeout)
         assert self.done, "the thread has not come back"
@@ -52,7 +52,7 @@ class InThread:
         finally:
             self._error = None
 
-    def error(self, timeout: float = SOON) -> BaseException:
+    def error(self, timeout: float = GUARD) -> BaseException:
         """Wait for the end of the function; return what it raised."""
         self.thread.join(timeout)
         assert self.done, "the thread has not come back"
@@ -67,7 +67,7 @@ def running(function: Callable[[], Any]) -> Iterator[InThread]:
     try:
         yield thread
     finally:
-        thread.thread.join(SOON)
+        thread.thread.join(GUARD)
         assert thread.done, "the thread of the test does not return"
 
 

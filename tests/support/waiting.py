@@ -9,11 +9,8 @@ from typing import Any
 
 from tests.support.slowness import GUARD
 
-#: Long enough for anything that happens at all, on a machine that is busy with other things.
-SOON = GUARD
 
-
-def until(condition: Callable[[], Any], what: str = "it has not come true", timeout: float = SOON) -> None:
+def until(condition: Callable[[], Any], what: str = "it has not come true", timeout: float = GUARD) -> None:
     """Wait until other threads or processes have made it so; fail after `timeout` seconds."""
     pause, limit = threading.Event(), time.monotonic() + timeout
     while not condition():

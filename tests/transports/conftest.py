@@ -12,6 +12,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
+from tests.support.slowness import GUARD
 
 from .abandoned import AbandonedError
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
@@ -22,6 +23,19 @@ from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 -
 def attempt():
     """An attempt without limit; `attempt.abort()` abandons it, `attempt.signal` goes to its steps."""
     return AbortController(Deadline(None), AbandonedError)
+
+
+@pytest.fixture
+def abandon(attempt):
+    """`abandon(thread, reached)` aborts the attempt as soon as `reached` is set; the thread raises the reason."""
+
+    def call(thread, reached):
+        assert reached.wait(GUARD)
+        attempt.abort()
+        with pytest.raises(AbandonedError):
+            thread.get()
+
+    return call
 
 
 @pytest.fixture

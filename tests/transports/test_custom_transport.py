@@ -33,7 +33,7 @@ from tests.support.clients import manager_of, transport_of
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class LinesTransport(Transport):
@@ -107,7 +107,7 @@ def answer(peer: Peer) -> None:
 @contextmanager
 def lines_client(**options: Any) -> Iterator[RTVIClient]:
     with Server(answer) as server:
-        yield RTVIClient(transport=LinesTransport(server.port), connect_timeout=SOON, **options)
+        yield RTVIClient(transport=LinesTransport(server.port), connect_timeout=GUARD, **options)
 
 
 def test_it_is_short() -> None:
@@ -121,7 +121,7 @@ def test_every_feature_that_needs_no_media() -> None:
         heard: list[Any] = []
         client.on("server_message", heard.append)
         for _ in range(3):
-            with client, client.events("server_message", timeout=SOON) as stream:
+            with client, client.events("server_message", timeout=GUARD) as stream:
                 assert client.send_client_request("echo", {"a": 1}) == {"a": 1}
                 assert next(stream).data == "asked"
                 assert client.connected
@@ -136,7 +136,7 @@ def test_the_bot_leaves() -> None:
         client.on("disconnected", ended.put)
         client.connect()
         client.disconnect_bot()
-        assert ended.get(timeout=SOON).initiator == "network"
+        assert ended.get(timeout=GUARD).initiator == "network"
         with client:
             assert client.send_client_request("echo", 1) == 1
 
@@ -245,7 +245,7 @@ def ready(transport: Scripted, message: RTVIMessage) -> None:
 
 def scripted(**methods: Any) -> tuple[RTVIClient, Scripted]:
     transport = Scripted(**{"send_message": ready, **methods})
-    return RTVIClient(transport=transport, connect_timeout=SOON), transport
+    return RTVIClient(transport=transport, connect_timeout=GUARD), transport
 
 
 def test_order_of_the_calls() -> None:
@@ -286,11 +286,11 @@ def test_disconnect_is_called_after_a_failed_connect() -> None:
 
     def hang(transport: Scripted, abort: AbortSignal) -> None:
         hung.set()
-        release.wait(SOON)
+        release.wait(GUARD)
 
     client, transport = scripted(connect=hang)
     connecting = InThread(client.connect)
-    assert hung.wait(SOON)
+    assert hung.wait(GUARD)
     client.disconnect()
     assert isinstance(connecting.error(), DisconnectedError)
     assert transport.calls[-1] == "disconnect"
@@ -366,7 +366,7 @@ def test_it_ends_inside_send() -> None:
 def test_events_of_its_own() -> None:
     """`options.on_event` publishes, for instance, a device that failed."""
     client, transport = scripted()
-    with client, client.events("device_error", timeout=SOON) as stream:
+    with client, client.events("device_error", timeout=GUARD) as stream:
         transport.options.on_event(RTVIEvent.DEVICE_ERROR, "no camera")
         assert next(stream).data == "no camera"
 
@@ -417,7 +417,7 @@ class TestSwitches:
         """A transport that carries video is told about the camera as about the microphone."""
         client, transport = scripted()
         transport.supports_video = True
-        client = RTVIClient(transport=transport, enable_cam=True, connect_timeout=SOON)
+        client = RTVIClient(transport=transport, enable_cam=True, connect_timeout=GUARD)
         assert client.is_cam_enabled is True
         with client:
             assert manager_of(client).media.settings.cam is True
@@ -446,7 +446,7 @@ def test_a_late_initialize_changes_nothing() -> None:
         def initialize(self, options: TransportOptions, on_message: Any) -> None:
             late, Slow.first = Slow.first, False
             if late:
-                release.wait(SOON)
+                release.wait(GUARD)
             try:
                 super().initialize(options, on_message)
             finally:
@@ -458,6 +458,6 @@ def test_a_late_initialize_changes_nothing() -> None:
         client.connect()
     with client:
         release.set()
-        assert returned.wait(SOON)
+        assert returned.wait(GUARD)
         assert client.send_client_request("echo", 1) == 1
     until(lambda: not threads_of_package())

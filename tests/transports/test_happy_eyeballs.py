@@ -14,7 +14,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports import happy_eyeballs
 from rtvi_sync.transports.net import Network, open_stream, open_tcp, parse_url
 from rtvi_sync.transports.tls import explain
-from tests.support.loopback import LIMIT, Server, black_hole
+from tests.support.loopback import Server, black_hole
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -157,7 +158,7 @@ def test_an_abort_ends_all_attempts(connect, sockets, delay, attempt):
     delay(0.0)
     with black_hole() as hole, running(lambda: connect(*[("127.0.0.1", hole)] * 3)) as connecting:
         for _ in range(3):
-            assert sockets.begun.acquire(timeout=LIMIT)
+            assert sockets.begun.acquire(timeout=GUARD)
         attempt.abort()
         with pytest.raises(AbandonedError):
             connecting.get()

@@ -19,7 +19,8 @@ from rtvi_sync.transports import http, net
 from rtvi_sync.transports.http import MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES
 from rtvi_sync.transports.net import Network
-from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -578,17 +579,14 @@ def test_respx(post):
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
+def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
     with Endpoint(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
-        assert server.reached.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
+def test_a_silent_tls_handshake_is_abandoned(any_post, abandon):
     """An abort wakes a thread whose client hello gets no answer."""
     hello = threading.Event()
 
@@ -598,13 +596,10 @@ def test_a_silent_tls_handshake_is_abandoned(any_post, attempt):
         peer.hold()
 
     with Server(handshake) as server, running(lambda: any_post(f"https://{server.authority}/")) as posting:
-        assert hello.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, hello)
 
 
-def test_a_syn_without_answer_is_abandoned(post, attempt):
+def test_a_syn_without_answer_is_abandoned(post, abandon):
     """An abort frees a thread that waits for a connection."""
     begun = threading.Event()
     with black_hole() as port:
@@ -614,13 +609,10 @@ def test_a_syn_without_answer_is_abandoned(post, attempt):
             post(f"http://127.0.0.1:{port}/")
 
         with running(call) as posting:
-            assert begun.wait(LIMIT)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                posting.get()
+            abandon(posting, begun)
 
 
-def test_a_large_request_is_abandoned(post, attempt):
+def test_a_large_request_is_abandoned(post, abandon):
     """An abort frees a thread that writes a body which the server does not read."""
 
     def read_the_head(peer):
@@ -630,10 +622,7 @@ def test_a_large_request_is_abandoned(post, attempt):
 
     reached = threading.Event()
     with Server(read_the_head) as server, running(lambda: post(f"http://{server.authority}/", "x" * 2**25)) as posting:
-        assert reached.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, reached)
 
 
 def test_an_attempt_that_is_over_sends_nothing(any_post, attempt):
@@ -681,9 +670,9 @@ def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
     with server, httpx.Client(verify=trusting(), trust_env=False, event_hooks=hooks) as client:
         url = f"http{'s' if tls else ''}://{server.authority}/"
         assert post(url, client=client) == {}
-        assert answers.acquire(timeout=LIMIT)
+        assert answers.acquire(timeout=GUARD)
         with running(lambda: post(url, client=client)) as posting:
-            assert answers.acquire(timeout=LIMIT)
+            assert answers.acquire(timeout=GUARD)
             attempt.abort()
             with pytest.raises(AbandonedError):
                 posting.get()
@@ -706,7 +695,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with Endpoint(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
-        assert server.reached.wait(LIMIT)
+        assert server.reached.wait(GUARD)
         assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()

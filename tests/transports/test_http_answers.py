@@ -29,7 +29,8 @@ from rtvi_sync.transports import http, http_answers, net
 from rtvi_sync.transports.http import post_stream
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES, MAX_EVENT_BYTES
 from rtvi_sync.transports.net import Network
-from tests.support.loopback import LIMIT, Server, black_hole, serving, trusting
+from tests.support.loopback import Server, black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -116,7 +117,7 @@ def test_messages_come_as_they_are_sent(any_post):
         begin(peer)
         for number in range(3):
             peer.send(chunk(event(b"%d" % number)))
-            assert heard.acquire(timeout=LIMIT)
+            assert heard.acquire(timeout=GUARD)
         peer.send(chunk(b""))
 
     with Endpoint(respond) as server:
@@ -458,18 +459,15 @@ ALL_PHASES = [*PHASES, silent_stream, dripping_stream, pinging_stream]
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", ALL_PHASES)
-def test_a_slow_server_is_abandoned(any_post, attempt, phase, tls):
+def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
     """An abort frees the thread at once, whatever the server is at; the server finds the connection closed."""
     server = Endpoint(phase, tls=serving() if tls else None)
     with server, running(lambda: list(any_post(server.url))) as posting:
-        assert server.reached.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            posting.get()
+        abandon(posting, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_syn_without_answer_is_abandoned(post, attempt):
+def test_a_syn_without_answer_is_abandoned(post, abandon):
     """An abort frees a thread that waits for a connection."""
     begun = threading.Event()
     with black_hole() as port:
@@ -479,10 +477,7 @@ def test_a_syn_without_answer_is_abandoned(post, attempt):
             list(post(f"http://127.0.0.1:{port}/"))
 
         with running(call) as posting:
-            assert begun.wait(LIMIT)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                posting.get()
+            abandon(posting, begun)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -525,7 +520,7 @@ def test_closing_it_ends_the_connection(any_post):
         stream = any_post(server.url)
         assert next(stream) == b"{}"
         stream.close()
-        assert ended.wait(LIMIT)
+        assert ended.wait(GUARD)
 
 
 @pytest.mark.parametrize("phase", ALL_PHASES)
@@ -544,7 +539,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post):
     deadline = Deadline(1.0)
     controller = AbortController(deadline, AbandonedError)
     with Endpoint(silent) as server, running(lambda: list(any_post(server.url, signal=controller.signal))) as posting:
-        assert server.reached.wait(LIMIT)
+        assert server.reached.wait(GUARD)
         assert posting.goes_on(1.0 + net._GRACE / 3)
         assert deadline.expired
         controller.abort()

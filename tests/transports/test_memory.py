@@ -17,7 +17,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import BytesSink, BytesSource, VideoFrame
 from rtvi_sync.transports.base import Inbound, TransportOptions
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 
 
 @pytest.fixture
@@ -90,16 +90,16 @@ def test_delivering_is_never_two_threads_at_once(connect):
         messages.append((message, threading.current_thread()))
         if message == "first":
             begun.set()
-            assert go_on.wait(LIMIT)
+            assert go_on.wait(GUARD)
 
     transport.on_message = slow
     first = threading.Thread(target=transport.receive, args=("first",))
     first.start()
-    assert begun.wait(LIMIT)
+    assert begun.wait(GUARD)
     transport.receive("second")
     assert messages == [("first", first)]
     go_on.set()
-    first.join(LIMIT)
+    first.join(GUARD)
     assert messages == [("first", first), ("second", first)]
 
 
@@ -161,7 +161,7 @@ class Film:
     def read(self) -> VideoFrame | None:
         if self.images:
             return self.images.pop(0)
-        assert self.over.wait(LIMIT)
+        assert self.over.wait(GUARD)
         return None
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ def test_audio_both_ways():
         track = client.tracks().bot.audio
         assert track is not None
         frames = track.frames()
-        assert source.wait(LIMIT)
+        assert source.wait(GUARD)
         transport.receive_audio(b"\1\0" * 240, 24000)
         transport.receive_audio(b"\2\0\4\0" * 240, 24000, 2)
         assert [next(frames).pcm, next(frames).pcm] == [b"\1\0" * 240, b"\3\0" * 240]
@@ -213,7 +213,7 @@ def test_video_both_ways():
         seen = mine.frames()
         client.enable_cam(True)
         assert [next(seen).timestamp for _ in range(3)] == [1.0, 2.0, 3.0]
-        with client.events(RTVIEvent.TRACK_STARTED, timeout=LIMIT) as events:
+        with client.events(RTVIEvent.TRACK_STARTED, timeout=GUARD) as events:
             transport.receive_video(image(7))
             started = next(iter(events)).data
         assert (started.participant.id, started.track.kind) == ("bot", "video")
@@ -222,7 +222,7 @@ def test_video_both_ways():
         shown = bots.frames()
         transport.receive_video(image(8))
         assert next(shown) == image(8)
-        assert arrived.wait(LIMIT)
+        assert arrived.wait(GUARD)
         film.over.set()
     assert transport.sent_video[-1].timestamp == 3.0  # of those before it, those for which there was time
     assert list(transport.sent_screen) == []

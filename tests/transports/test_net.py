@@ -32,7 +32,8 @@ from rtvi_sync.transports.net import (
     socket_timeout,
 )
 from rtvi_sync.transports.tls import NoTLSError
-from tests.support.loopback import LIMIT, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -288,7 +289,7 @@ def test_after_the_limit_nothing_begins(monkeypatch):
     monkeypatch.setattr(net, "_GRACE", 0.02)
     with pytest.raises(TimeoutError):
         socket_timeout(AbortController(Deadline(0.0), AbandonedError).signal)
-    monkeypatch.setattr(net, "_GRACE", LIMIT)
+    monkeypatch.setattr(net, "_GRACE", GUARD)
     controller = AbortController(Deadline(0.0), AbandonedError)
     with running(lambda: socket_timeout(controller.signal)) as waiting:
         controller.abort()
@@ -305,7 +306,7 @@ def test_an_attempt_that_was_abandoned_opens_nothing(attempt):
         assert server.connections == 0
 
 
-def test_a_connection_without_answer_is_abandoned(attempt):
+def test_a_connection_without_answer_is_abandoned():
     """An abort wakes a thread whose SYN gets no answer, at any moment."""
     with black_hole() as hole:
         for _ in range(5):
@@ -317,7 +318,7 @@ def test_a_connection_without_answer_is_abandoned(attempt):
                 return open_tcp("127.0.0.1", hole, attempt.signal)
 
             with running(connect) as opening:
-                assert begun.wait(LIMIT)
+                assert begun.wait(GUARD)
                 attempt.abort()
                 with pytest.raises(AbandonedError):
                     opening.get()
@@ -344,12 +345,12 @@ def test_an_abort_during_the_look_up_is_seen_after_it(attempt, monkeypatch):
 
     def slow(*_, **__):
         look_up.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", HOLE_ADDRESS)]
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     with running(lambda: open_tcp("host", 80, attempt.signal)) as opening:
-        assert look_up.wait(LIMIT)
+        assert look_up.wait(GUARD)
         attempt.abort()
         go_on.set()
         with pytest.raises(AbandonedError):
@@ -457,7 +458,7 @@ def test_a_silent_tls_server_is_abandoned(attempt):
         peer.hold()
 
     with Server(silent) as server, running(lambda: open_tls(server, attempt)) as opening:
-        assert hello.wait(LIMIT)
+        assert hello.wait(GUARD)
         attempt.abort()
         with pytest.raises((NoTLSError, OSError)):
             opening.get()
@@ -593,7 +594,7 @@ def test_a_silent_or_dripping_proxy_is_abandoned(attempt):
         url = websocket_url("ws://127.0.0.1:9/")
         network = Network(proxy=f"http://{server.authority}")
         with running(lambda: open_stream(url, network, attempt.signal)) as opening:
-            assert asked.wait(LIMIT)
+            assert asked.wait(GUARD)
             attempt.abort()
             with pytest.raises(OSError):  # noqa: PT011 - which one is up to the moment
                 opening.get()

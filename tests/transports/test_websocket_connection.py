@@ -19,8 +19,8 @@ from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT, serving, trusting
-from tests.support.slowness import takes
+from tests.support.loopback import serving, trusting
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -35,7 +35,7 @@ def io():
     thread = IOThread()
     yield thread
     thread.close()
-    thread.thread.join(LIMIT)
+    thread.thread.join(GUARD)
     assert not thread.thread.is_alive()
 
 
@@ -47,7 +47,7 @@ class Bot:
     """The other end of a connection: reads and writes frames, blocking."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(LIMIT)
+        sock.settimeout(GUARD)
         self.sock = sock
 
     def send(self, data: bytes) -> None:
@@ -107,9 +107,9 @@ class Client:
             on_closed=self._closed,
             max_message_bytes=limits.get("max_message_bytes", 16 * MB),
             max_queued_bytes=limits.get("max_queued_bytes", 64 * MB),
-            stall_timeout=limits.get("stall_timeout", LIMIT),
+            stall_timeout=limits.get("stall_timeout", GUARD),
             ping_interval=limits.get("ping_interval"),
-            ping_timeout=limits.get("ping_timeout", LIMIT),
+            ping_timeout=limits.get("ping_timeout", GUARD),
         )
 
     def _messages(self, opcode: int, payloads: list[bytes]) -> None:
@@ -132,14 +132,14 @@ class Client:
     def received(self, count: int) -> list[tuple[int, bytes]]:
         """The first `count` messages, once they are there."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.messages) >= count or self.ends, LIMIT)
+            assert self._changed.wait_for(lambda: len(self.messages) >= count or self.ends, GUARD)
             assert len(self.messages) >= count, self.ends
             return self.messages[:count]
 
     def ended(self) -> CloseInfo:
         """How the connection ended, once it has."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.ends, LIMIT), "the connection does not end"
+            assert self._changed.wait_for(lambda: self.ends, GUARD), "the connection does not end"
         on(self.io, int)
         assert len(self.ends) == 1
         assert self.connection.info is self.ends[0]
@@ -155,7 +155,7 @@ def on(io: IOThread, function):
         done.set()
 
     io.call(call)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)
     return results[0]
 
 
@@ -165,10 +165,10 @@ def hold(io: IOThread) -> threading.Event:
 
     def block() -> None:
         reached.set()
-        go_on.wait(LIMIT)
+        go_on.wait(GUARD)
 
     io.call(block)
-    assert reached.wait(LIMIT)
+    assert reached.wait(GUARD)
     return go_on
 
 
@@ -334,7 +334,7 @@ def test_a_slow_reader_gets_everything_in_order(pair):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT)  # sending does not block, although the peer does not read yet
+        thread.join(GUARD)  # sending does not block, although the peer does not read yet
         assert not thread.is_alive()
     next_ = [0] * senders
     for _ in range(senders * each):
@@ -362,7 +362,7 @@ def test_after_a_blockage_callers_write_themselves_again(pair):
     for _ in range(3):
         payload = blocked(client)
         assert bot.receive() == (BINARY, payload)
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + GUARD
         while on(client.io, lambda: client.connection._watching_writes) and time.monotonic() < deadline:
             pass
         assert not client.connection._writer.blocked
@@ -619,7 +619,7 @@ def test_a_close_frame_without_code(pair):
 def test_the_client_ends_the_session(pair):
     """Our close frame has our code; when the bot has answered, close() returns and the end is ours."""
     client, bot = pair
-    with running(lambda: client.connection.close(LIMIT, code=1001)) as closing:
+    with running(lambda: client.connection.close(GUARD, code=1001)) as closing:
         assert bot.receive() == (CLOSE, struct.pack("!H", 1001))
         assert not closing.done
         bot.send(close_frame(1001))
@@ -631,7 +631,7 @@ def test_the_client_ends_the_session(pair):
 def test_the_client_hears_the_bot_until_it_answers(pair):
     """What the bot sends before its own close frame is still taken; its pings need no answer any more."""
     client, bot = pair
-    with running(lambda: client.connection.close(LIMIT)) as closing:
+    with running(lambda: client.connection.close(GUARD)) as closing:
         assert bot.receive()[0] == CLOSE
         bot.send(frame(BINARY, b"last words") + frame(PING) + close_frame(1000) + frame(BINARY, b"too late"))
         closing.get()
@@ -646,7 +646,7 @@ def test_what_was_sent_before_close_arrives(pair):
     client.connection.send(BINARY, b"audio", 0.5)
     client.connection.send(BINARY, b"control")
     on(client.io, int)  # they are queued
-    with running(lambda: client.connection.close(LIMIT)) as closing:
+    with running(lambda: client.connection.close(GUARD)) as closing:
         until(lambda: client.connection._closing is not None)  # what the bot reads before may well be the audio
         assert bot.receive() == (BINARY, payload)
         assert bot.receive() == (BINARY, b"control")
@@ -667,7 +667,7 @@ def test_a_bot_that_does_not_answer_the_close_frame(pair):
 def test_a_bot_that_hangs_up_instead_of_answering(pair):
     """An end of the line after our close frame is our end, not a broken network."""
     client, bot = pair
-    with running(lambda: client.connection.close(LIMIT)) as closing:
+    with running(lambda: client.connection.close(GUARD)) as closing:
         assert bot.receive()[0] == CLOSE
         bot.sock.close()
         closing.get()
@@ -707,12 +707,12 @@ def test_closing_again(pair):
     """close() may be called again, at once and from many threads; the connection ends once."""
     client, bot = pair
     with contextlib.ExitStack() as stack:
-        closing = [stack.enter_context(running(lambda: client.connection.close(LIMIT))) for _ in range(4)]
+        closing = [stack.enter_context(running(lambda: client.connection.close(GUARD))) for _ in range(4)]
         assert bot.receive()[0] == CLOSE
         bot.send(close_frame(1000))
         for one in closing:
             one.get()
-    client.connection.close(LIMIT)
+    client.connection.close(GUARD)
     client.connection.close(0.0)
     assert client.ended().code == 1000
 
@@ -721,7 +721,7 @@ def test_both_close_at_once(pair):
     """Close frames that cross each other are one polite end."""
     client, bot = pair
     bot.send(close_frame(1001, b"bye"))
-    client.connection.close(LIMIT)
+    client.connection.close(GUARD)
     assert client.ended().code in (None, 1001)
     assert bot.receive()[0] == CLOSE
     assert bot.at_end()
@@ -861,7 +861,7 @@ def test_closing_from_a_callback_of_another(link):
     one_bot.send(frame(BINARY, b"x"))
     two_bot.send(frame(BINARY, b"x"))
     go_on.set()
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + GUARD
     while not (one.ends or two.ends) and time.monotonic() < deadline:
         on(one.io, int)
     on(one.io, int)
@@ -919,7 +919,7 @@ def test_a_fork_closes_only_the_copy_of_the_child(pair):
         with contextlib.suppress(DisconnectedError):
             connection.send(BINARY, b"from the child")
             return "sent"
-        connection.close(LIMIT)
+        connection.close(GUARD)
         connection.close(0.0)
         return connection.fileno(), connection.info is not None
 

@@ -23,7 +23,8 @@ from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports import net
 from rtvi_sync.transports.net import USER_AGENT, Network, parse_url
 from rtvi_sync.transports.websocket_handshake import open_websocket
-from tests.support.loopback import LIMIT, Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -521,18 +522,15 @@ def drip(peer):
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("phase", [silent, drip])
-def test_a_slow_answer_is_abandoned(shake, attempt, phase, tls):
+def test_a_slow_answer_is_abandoned(shake, abandon, phase, tls):
     """An abort frees the thread at once, and its reason is raised."""
     server = Server(phase, tls=serving() if tls else None)
     with server, running(lambda: shake(f"ws{'s' if tls else ''}://{server.authority}/")) as opening:
-        assert server.reached.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            opening.get()
+        abandon(opening, server.reached)
         assert not server.stopping.is_set()
 
 
-def test_a_silent_tls_handshake_is_abandoned(shake, attempt):
+def test_a_silent_tls_handshake_is_abandoned(shake, abandon):
     """An abort during the TLS handshake raises its reason, not that of TLS."""
     hello = threading.Event()
 
@@ -542,13 +540,10 @@ def test_a_silent_tls_handshake_is_abandoned(shake, attempt):
         peer.hold()
 
     with Server(handshake) as server, running(lambda: shake(f"wss://{server.authority}/")) as opening:
-        assert hello.wait(LIMIT)
-        attempt.abort()
-        with pytest.raises(AbandonedError):
-            opening.get()
+        abandon(opening, hello)
 
 
-def test_a_silent_proxy_is_abandoned(shake, attempt):
+def test_a_silent_proxy_is_abandoned(shake, abandon):
     """An abort while a proxy does not answer raises its reason."""
     asked = threading.Event()
 
@@ -560,10 +555,7 @@ def test_a_silent_proxy_is_abandoned(shake, attempt):
     with Server(proxy) as server:
         network = Network(proxy=server.authority)
         with running(lambda: shake("ws://127.0.0.1:9/", network=network)) as opening:
-            assert asked.wait(LIMIT)
-            attempt.abort()
-            with pytest.raises(AbandonedError):
-                opening.get()
+            abandon(opening, asked)
 
 
 def test_a_syn_without_answer_is_abandoned(shake, attempt):
@@ -583,7 +575,7 @@ def test_whoever_set_the_limit_says_what_happened():
         url = parse_url(f"ws://{server.authority}/", "ws")
         assert url is not None
         with running(lambda: open_websocket(url, {}, Network(proxy=False), controller.signal)) as opening:
-            assert server.reached.wait(LIMIT)
+            assert server.reached.wait(GUARD)
             assert opening.goes_on(1.0 + net._GRACE / 3)
             assert deadline.expired
             controller.abort()

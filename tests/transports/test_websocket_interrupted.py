@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +95,6 @@ print(f"{len(sent)} sent, {len(arrived)} arrived, {struck} strikes")
 def test_a_signal_during_a_send(line, handler, size):
     """A handler that raises tears nothing, and one that sends itself deadlocks nothing: all arrives, once, in order."""
     command = [sys.executable, "-c", SCRIPT, line, handler, str(size)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6 * LIMIT)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=6 * GUARD)
     assert done.returncode == 0, done.stderr
     assert "strikes" in done.stdout

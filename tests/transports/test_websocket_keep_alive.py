@@ -17,8 +17,8 @@ from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
-from tests.support.loopback import LIMIT
 from tests.support.processes import python
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -39,14 +39,14 @@ def answer(bot: Bot) -> bytes:
 
 def test_a_silent_line_is_pinged(link):
     """A peer that answers lives on for many intervals, and the round trip is measured."""
-    client, bot = link(ping_interval=0.02, ping_timeout=LIMIT)
+    client, bot = link(ping_interval=0.02, ping_timeout=GUARD)
     payloads = {answer(bot) for _ in range(5)}
     assert len(payloads) == 5
     assert client.ends == []
     bot.receive()  # the sixth ping comes after the fifth answer
     round_trip = client.connection.stats().round_trip
     assert round_trip is not None
-    assert 0 < round_trip < LIMIT
+    assert 0 < round_trip < GUARD
 
 
 def test_a_dead_peer_is_found(link):
@@ -103,7 +103,7 @@ def test_an_answer_ends_the_doubt(link):
 
 def test_while_bytes_wait_the_peer_is_not_dead(link):
     """A ping that cannot leave proves nothing: as long as the line is blocked, the stall limit decides."""
-    client, bot = link(ping_interval=0.4, ping_timeout=0.1, stall_timeout=LIMIT)
+    client, bot = link(ping_interval=0.4, ping_timeout=0.1, stall_timeout=GUARD)
     payload = blocked(client, 8 * MB)
     threading.Event().wait(1.0)  # several limits
     assert client.ends == []
@@ -125,7 +125,7 @@ def test_a_stray_pong_is_nothing(link):
 
 def test_an_answer_that_is_repeated_is_nothing(link):
     """It sets no timer, and the round trip is that of the first."""
-    client, bot = link(ping_interval=0.3, ping_timeout=LIMIT)
+    client, bot = link(ping_interval=0.3, ping_timeout=GUARD)
     payload = answer(bot)
     bot.send(frame(BINARY, b"first"))
     client.received(1)
@@ -213,7 +213,7 @@ def test_a_pong_that_lies_in_the_socket_counts(link):
     assert opcode == PING
     with held_up(client):
         bot.send(frame(PONG, payload))
-        assert select.select([client.connection], [], [], LIMIT)[0], "the pong has not arrived"
+        assert select.select([client.connection], [], [], GUARD)[0], "the pong has not arrived"
         pass_time(0.3)
     on(client.io, int)
     answer(bot)  # of the next ping
@@ -229,16 +229,16 @@ def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
         now = catch_up(connection)
         if connection._ping is not None and not reached.is_set():
             reached.set()
-            assert go_on.wait(LIMIT)
+            assert go_on.wait(GUARD)
         return now
 
     monkeypatch.setattr(WebSocketConnection, "_catch_up", held_up_once)
     client, bot = link(ping_interval=0.05, ping_timeout=2.0)
     opcode, payload = bot.receive()
     assert opcode == PING
-    assert reached.wait(LIMIT)
+    assert reached.wait(GUARD)
     bot.send(frame(PONG, payload))
-    assert select.select([client.connection], [], [], LIMIT)[0], "the pong has not arrived"
+    assert select.select([client.connection], [], [], GUARD)[0], "the pong has not arrived"
     pass_time(2.1)
     go_on.set()
     answer(bot)  # of the next ping
@@ -297,7 +297,7 @@ def test_a_process_that_was_stopped_goes_on():
             assert received[0] in (PING, PONG)
         bot.send(frame(CLOSE, received[1]))
         assert process.stdout.read() == "still here\n"
-        assert process.wait(LIMIT) == 0
+        assert process.wait(GUARD) == 0
 
 
 def message(type_: str, data: object, id_: str | None = None) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .test_websocket_connection import MB, tcp_pair
@@ -35,7 +35,7 @@ def struck_in_the_next_system_call(handler):
     interval = sys.getswitchinterval()
     try:
         with running(strike):
-            sys.setswitchinterval(LIMIT)
+            sys.setswitchinterval(GUARD)
             now.release()
             yield
             over.set()
@@ -64,7 +64,7 @@ def send_and_be_struck(size: int) -> bool:
         writer = FrameWriter(ours, 64 * MB)
 
         def use_elsewhere() -> bool:
-            got = writer.lock.acquire(timeout=LIMIT / 10)
+            got = writer.lock.acquire(timeout=GUARD / 10)
             if got:
                 writer.lock.release()
             return got

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from ...scenarios.figures import spread
-from ...server import PIECE_BYTES, PIECES_PER_SECOND, Command
-from ..base import LIMIT, PIECE, Peer
+from ...server import FRAME_BYTES, FRAMES_PER_SECOND, Command
+from ..base import FRAME, LIMIT, Peer
 
 _SCRIPT = Path(sys.prefix) / "page/bundle.js"
 # Sound is sent in lots, because a client may keep no more than a second.
@@ -105,7 +105,7 @@ class ClientJs(Peer):
         return self.call("request", command, data, timeout)
 
     def send_audio(self, pcm: bytes) -> None:
-        assert len(pcm) == len(PIECE)
+        assert len(pcm) == len(FRAME)
         self.call("send", 1)
 
     @property
@@ -148,7 +148,7 @@ def _audio_down(url: str, effort: float) -> dict[str, float]:
     number = max(100, round(5_000 * effort))
     client.call("down", 500)
     taken = client.call("down", number)
-    heard, sent = client.heard_bytes, (500 + number) * PIECE_BYTES
+    heard, sent = client.heard_bytes, (500 + number) * FRAME_BYTES
     client.close()
     if heard != sent:
         raise RuntimeError(f"{heard} bytes of {sent} were heard")
@@ -165,7 +165,7 @@ def _audio_up(url: str, effort: float) -> dict[str, float]:
     for _ in range(lots):
         begun, heard = client.call("up", _LOT)
         if heard["frames"] != _LOT:
-            raise RuntimeError(f"{heard['frames']} pieces of {_LOT} were heard")
+            raise RuntimeError(f"{heard['frames']} frames of {_LOT} were heard")
         taken += heard["last"] - client.browser.zero - begun / 1e3
     spent = client.browser.cpu_seconds() - spent
     client.close()
@@ -173,7 +173,7 @@ def _audio_up(url: str, effort: float) -> dict[str, float]:
 
 
 def _minute(url: str, effort: float) -> dict[str, float]:
-    client = ClientJs(f"{url}?audio={PIECES_PER_SECOND}&events=5", talking=True, hearing=True)
+    client = ClientJs(f"{url}?audio={FRAMES_PER_SECOND}&events=5", talking=True, hearing=True)
     client.connect()
     client.browser.page.wait_for_timeout(500)
     begun, spent = time.perf_counter(), client.browser.cpu_seconds()
@@ -181,8 +181,8 @@ def _minute(url: str, effort: float) -> dict[str, float]:
     spent, taken = client.browser.cpu_seconds() - spent, time.perf_counter() - begun
     heard = client.request(Command.HEARD)["frames"]
     client.close()
-    if heard < taken * PIECES_PER_SECOND * 0.9:
-        raise RuntimeError(f"{heard} pieces were heard in {taken:.1f} s")
+    if heard < taken * FRAMES_PER_SECOND * 0.9:
+        raise RuntimeError(f"{heard} frames were heard in {taken:.1f} s")
     return {"cpu_seconds": spent / taken * 60}
 
 

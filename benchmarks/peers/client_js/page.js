@@ -3,8 +3,8 @@
 import { PipecatClient } from "@pipecat-ai/client-js";
 import { WebSocketTransport } from "@pipecat-ai/websocket-transport";
 
-const PIECE_MS = 20;
-const piece = new Int16Array((16000 * PIECE_MS) / 1000).map((_, i) => (i % 2 ? -4096 : 4096)).buffer;
+const FRAME_MS = 20;
+const frame = new Int16Array((16000 * FRAME_MS) / 1000).map((_, i) => (i % 2 ? -4096 : 4096)).buffer;
 
 /** What the transport has instead of devices: the interface of its media managers. */
 class VirtualMedia {
@@ -85,7 +85,7 @@ class Session {
     const limit = new Promise((_, reject) => (late = setTimeout(reject, seconds * 1000, Error("the bot is not ready"))));
     await Promise.race([this.client.connect({ wsUrl: this.url }), limit]);
     clearTimeout(late);
-    if (this.talking) this.timer = setInterval(() => this.send(1), PIECE_MS);
+    if (this.talking) this.timer = setInterval(() => this.send(1), FRAME_MS);
   }
 
   request(command, data, seconds = 60) {
@@ -93,7 +93,7 @@ class Session {
   }
 
   send(number) {
-    for (let i = 0; i < number; i++) this.media.send(piece);
+    for (let i = 0; i < number; i++) this.media.send(frame);
   }
 
   async close() {
@@ -119,7 +119,7 @@ class Session {
     return this.arrivals;
   }
 
-  /** How many seconds so many pieces of sound took to come. */
+  /** The seconds that a number of audio frames took to come. */
   async down(number) {
     const begun = performance.now();
     this.expect(1);
@@ -128,7 +128,7 @@ class Session {
     return (performance.now() - begun) / 1000;
   }
 
-  /** When so many pieces were given to the transport, and what the server then had heard. */
+  /** When a number of frames was given to the transport, and what the server then had heard. */
   async up(number) {
     await this.request("heard");
     const begun = performance.now();

@@ -30,7 +30,7 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
 from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
 from rtvi_sync.protocol.validation import NAME, WAIT
-from rtvi_sync.testing.embedded_bot.answers import EVENTS, Answer, AnswerTimer, end_of_voice
+from rtvi_sync.testing.load.answers import EVENTS, Answer, AnswerTimer, end_of_voice
 
 T = TypeVar("T")
 

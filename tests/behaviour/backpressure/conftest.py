@@ -16,11 +16,8 @@ import pytest
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.slowness import GUARD
-from tests.support.waiting import SOON
 
 ROOT = Path(__file__).parents[3]
-# The size of a burst in messages on a machine that does other things as well.
-PATIENCE = GUARD
 
 
 @attrs.frozen
@@ -53,5 +50,5 @@ def bot() -> Iterator[BotProcess]:
 
 
 def client_of(bot: BotProcess, *, transport: dict[str, Any] | None = None, **options: Any) -> RTVIClient:
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "enable_mic": False, "connect_timeout": SOON, **options}
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "enable_mic": False, "connect_timeout": GUARD, **options}
     return RTVIClient(transport=WebSocketTransport(bot.ws_url, **transport or {}), **options)

@@ -20,9 +20,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import AudioDroppedData, BytesSource, CallbackSink
 from tests.support.clients import session_of, transport_of
-from tests.support.waiting import SOON, until
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
-from .conftest import PATIENCE, BotProcess, client_of
+from .conftest import BotProcess, client_of
 
 MB = 1024 * 1024
 
@@ -69,7 +70,7 @@ def test_a_flood_arrives_whole(bot: BotProcess) -> None:
     with client_of(bot) as client:
         client.on("server_message", take)
         client.send_client_message("flood", {"count": 100_000, "size": 10})
-        assert done.wait(PATIENCE)
+        assert done.wait(GUARD)
         stats = client.stats()
     assert seen == list(range(100_000))
     assert stats.messages_received >= 100_000
@@ -80,7 +81,7 @@ def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
     """Events without a listener are not kept: 100,000 messages, 20 MB on the wire, leave less than 1 MB at any time."""
     with client_of(bot) as client, Peak() as peak:
         client.send_client_message("flood", {"count": 100_000, "size": 200})
-        client.send_client_request("after", timeout=PATIENCE)
+        client.send_client_request("after", timeout=GUARD)
         received = client.stats().messages_received
     assert received >= 100_000
     assert peak.bytes < MB
@@ -91,7 +92,7 @@ def test_a_handler_that_hangs(bot: BotProcess) -> None:
     release = threading.Event()
     client = client_of(bot, max_queued_bytes=4 * MB)
     ended = ending_of(client)
-    client.on("server_message", lambda: release.wait(PATIENCE) and None)
+    client.on("server_message", lambda: release.wait(GUARD) and None)
     most = 0
     with Peak() as peak:
         client.connect()
@@ -113,9 +114,9 @@ def test_a_handler_that_is_slow_holds_up_nothing_else(bot: BotProcess) -> None:
     """While a handler blocks and thousands of events wait for it, requests are answered."""
     release = threading.Event()
     with client_of(bot) as client:
-        client.on("server_message", lambda: release.wait(PATIENCE) and None)
+        client.on("server_message", lambda: release.wait(GUARD) and None)
         client.send_client_message("flood", {"count": 5000, "size": 10})
-        assert client.send_client_request("echo", 42, timeout=PATIENCE) == 42
+        assert client.send_client_request("echo", 42, timeout=GUARD) == 42
         assert client.stats().events_queued > 4000
         release.set()
 
@@ -128,15 +129,15 @@ def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
     taken: list[int] = []
 
     def write(pcm: bytes, _: int) -> None:
-        release.wait(PATIENCE)
+        release.wait(GUARD)
         taken.append(len(pcm))
 
     sink = CallbackSink(write)
     client = client_of(bot, speaker=sink, max_queued_audio_bytes=10 * 3456)
     client.connect()
-    with Peak() as peak, client.events("audio_dropped", timeout=PATIENCE) as losses:
+    with Peak() as peak, client.events("audio_dropped", timeout=GUARD) as losses:
         client.send_client_message("speak", {"seconds": 600})
-        assert client.send_client_request("after", timeout=PATIENCE) is None
+        assert client.send_client_request("after", timeout=GUARD) is None
         stats = client.stats()
         loss = next(losses)
     assert stats.audio_received == pytest.approx(600)
@@ -156,11 +157,11 @@ def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
 def test_what_waits_for_a_sink_is_bounded(bot: BotProcess) -> None:
     """Of audio that a sink does not take 16 MiB are kept, which is minutes."""
     release = threading.Event()
-    client = client_of(bot, speaker=CallbackSink(lambda pcm, rate: release.wait(PATIENCE)))
+    client = client_of(bot, speaker=CallbackSink(lambda pcm, rate: release.wait(GUARD)))
     client.connect()
     with Peak() as peak:
         client.send_client_message("speak", {"seconds": 900})
-        assert client.send_client_request("after", timeout=PATIENCE) is None
+        assert client.send_client_request("after", timeout=GUARD) is None
         stats = client.stats()
     assert 400 < stats.speaker_dropped_seconds < 450
     assert 14 * MB < peak.bytes < 18 * MB
@@ -171,7 +172,7 @@ def test_what_waits_for_a_sink_is_bounded(bot: BotProcess) -> None:
 def test_the_largest_message(bot: BotProcess) -> None:
     """16 MiB are taken, in memory that is a few times that; one byte more ends the session with 1009."""
     with client_of(bot) as client:
-        with Peak() as peak, client.events("server_message", timeout=PATIENCE) as events:
+        with Peak() as peak, client.events("server_message", timeout=GUARD) as events:
             client.send_client_message("large", {"bytes": 16 * MB})
             assert len(next(events).data) > 16 * MB - 200
         assert peak.bytes < 4 * 16 * MB
@@ -187,7 +188,7 @@ def test_the_largest_message(bot: BotProcess) -> None:
 
 def test_a_frozen_server_and_audio(bot: BotProcess) -> None:
     """Over a second of audio that does not leave the oldest is dropped and counted; messages are kept and arrive."""
-    client = client_of(bot, transport={"stall_timeout": PATIENCE, "ping_timeout": PATIENCE})
+    client = client_of(bot, transport={"stall_timeout": GUARD, "ping_timeout": GUARD})
     second = bytes(2 * 16_000)
     with client:
         transport = transport_of(client)
@@ -202,14 +203,14 @@ def test_a_frozen_server_and_audio(bot: BotProcess) -> None:
         assert stats.audio_unsent > 700  # the system takes 6 MB at most, which are 190 s
         assert stats.bytes_waiting < MB
         assert peak.bytes < MB  # of 32
-        with client.events("server_message", timeout=PATIENCE) as events:
+        with client.events("server_message", timeout=GUARD) as events:
             bot.thaw()
             assert [len(next(events).data["filler"]) for _ in range(10)] == list(range(50, 1000, 100))
 
 
 def test_a_frozen_server_and_messages(bot: BotProcess) -> None:
     """Messages are never dropped: more than may wait ends the session with an error, at the sender and in the event."""
-    client = client_of(bot, transport={"stall_timeout": PATIENCE, "ping_timeout": PATIENCE})
+    client = client_of(bot, transport={"stall_timeout": GUARD, "ping_timeout": GUARD})
     ended = ending_of(client)
     client.connect()
     bot.freeze()
@@ -233,7 +234,7 @@ def test_a_frozen_server_is_found_dead(bot: BotProcess) -> None:
     client.connect()
     bot.freeze()
     with pytest.raises(DisconnectedError):
-        client.send_client_request("lost", "x" * 1_000_000, timeout=PATIENCE)
+        client.send_client_request("lost", "x" * 1_000_000, timeout=GUARD)
     assert "has read nothing" in str(ended().error) or client.stats().bytes_waiting == 0
 
 
@@ -243,7 +244,7 @@ def test_a_frozen_server_that_nobody_talks_to(bot: BotProcess) -> None:
     client.connect()
     bot.freeze()
     with pytest.raises(DisconnectedError, match="has not answered a ping"):
-        client.wait_for("server_message", timeout=PATIENCE)
+        client.wait_for("server_message", timeout=GUARD)
     client.disconnect()
 
 
@@ -255,7 +256,7 @@ def test_large_messages_of_ours(bot: BotProcess) -> None:
         assert client.send_client_request("echo", 1) == 1
     with client_of(bot, transport={"max_message_size": 16 * MB}) as client, Peak() as peak:
         text = "x" * (15 * MB)
-        assert client.send_client_request("echo", text, timeout=PATIENCE) == text
+        assert client.send_client_request("echo", text, timeout=GUARD) == text
     # JSON, protobuf, mask and frame, and the answer. (orjson reserves eight bytes for each of a text, and uses what it
     # needs of them; the rest is no memory yet.)
     assert peak.bytes < 11 * 16 * MB
@@ -264,8 +265,8 @@ def test_large_messages_of_ours(bot: BotProcess) -> None:
 def test_a_source_is_not_held_up(bot: BotProcess) -> None:
     """A source goes on at its pace against a frozen server: what it had to say is dropped, not delayed."""
     source = BytesSource(bytes(2 * 8000), 8000)  # 1 s
-    client = client_of(bot, mic=source, enable_mic=True, transport={"stall_timeout": PATIENCE})
+    client = client_of(bot, mic=source, enable_mic=True, transport={"stall_timeout": GUARD})
     with client:
         bot.freeze()
-        assert source.wait(SOON)
+        assert source.wait(GUARD)
         bot.thaw()

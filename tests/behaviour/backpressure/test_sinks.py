@@ -17,8 +17,9 @@ import pytest
 from rtvi_sync import RTVIClient
 from rtvi_sync.media import AudioSink, CallbackSink, WavSink
 from tests.support.processes import python, run_python
+from tests.support.slowness import GUARD
 
-from .conftest import PATIENCE, BotProcess, client_of
+from .conftest import BotProcess, client_of
 from .flooding_bot import RATE_HZ, speech
 
 
@@ -55,13 +56,13 @@ def busy_processes(number: int) -> Iterator[None]:
     finally:
         for process in processes:
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(GUARD)
 
 
 def recite(client: RTVIClient, seconds: float, speed: float | None) -> None:
     """Have the bot speak; returns when all of it has arrived."""
     client.send_client_message("recite", {"seconds": seconds, "speed": speed})
-    client.send_client_request("recited", timeout=PATIENCE)
+    client.send_client_request("recited", timeout=GUARD)
 
 
 def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -> None:
@@ -126,10 +127,10 @@ def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
         try:
             assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
             with client_of(bot) as observer:
-                while observer.send_client_request("recited", timeout=PATIENCE) < 7.99:
+                while observer.send_client_request("recited", timeout=GUARD) < 7.99:
                     pass
             process.send_signal(signal.SIGCONT)
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = process.communicate(timeout=GUARD)
         finally:
             process.kill()
     assert (out.strip(), err) == ("0.0", "")
@@ -189,7 +190,7 @@ def test_a_process_that_is_killed(bot: BotProcess, tmp_path: Path) -> None:
     ways = ["SIGKILL", "SIGTERM", "_exit"]
     orders = [(tmp_path / f"{n}.wav", ways[n % 3], moments.randrange(2, 8 * 2 * RATE_HZ)) for n in range(20)]
     code, out, err = run_python(
-        _KILLED, bot.ws_url, *(f"{path},{way},{size}" for path, way, size in orders), timeout=PATIENCE
+        _KILLED, bot.ws_url, *(f"{path},{way},{size}" for path, way, size in orders), timeout=GUARD
     )
     assert (code, err) == (0, "")
     *told, ends = out.splitlines()

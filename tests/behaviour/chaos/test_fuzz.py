@@ -14,8 +14,8 @@ import pytest
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TransportState, signals
 from rtvi_sync.protocol.dialects import INBOUND
 from tests.support.clients import memory_client, transport_of
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON
 
 MESSAGES = 100_000
 
@@ -149,7 +149,7 @@ def test_a_hundred_thousand_messages(unhandled: list[Any], caplog: pytest.LogCap
         signals.BY_EVENT[event].connect(receiver, sender=client)
     with client:
         transport = transport_of(client)
-        with client.events(timeout=SOON) as stream:
+        with client.events(timeout=GUARD) as stream:
             reader = threading.Thread(target=lambda: [repr(event) for event in stream], daemon=True)
             reader.start()
 
@@ -160,10 +160,10 @@ def test_a_hundred_thousand_messages(unhandled: list[Any], caplog: pytest.LogCap
                         assert client.send_client_request("still there?", number) == number
 
             # On the main thread each message would be received on a thread of its own.
-            InThread(speak).get(6 * SOON)
+            InThread(speak).get(6 * GUARD)
             assert client.state is TransportState.READY
             assert client.send_client_request("ping", {"a": [1]}) == {"a": [1]}
-        reader.join(SOON)
+        reader.join(GUARD)
         assert not reader.is_alive()
     assert failures == []
     assert unhandled == []

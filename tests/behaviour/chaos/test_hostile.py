@@ -15,8 +15,7 @@ from rtvi_sync.protocol.validation import snake_case
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import memory_client, say, transport_of, websocket_client
 from tests.support.processes import python, rest_of
-from tests.support.slowness import takes
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD, takes
 
 
 def test_a_function_given_to_on_abort_that_hangs() -> None:
@@ -25,8 +24,8 @@ def test_a_function_given_to_on_abort_that_hangs() -> None:
 
     def handler(params: Any, timeout: Any, abort: Any) -> dict[str, Any]:
         if not released.is_set():
-            abort.signal.on_abort(lambda: released.wait(SOON))
-            abort.signal.wait(SOON)
+            abort.signal.on_abort(lambda: released.wait(GUARD))
+            abort.signal.wait(GUARD)
         return {}
 
     client = memory_client(custom_connect_handler=handler, connect_timeout=0.3)

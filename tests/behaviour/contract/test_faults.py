@@ -16,8 +16,6 @@ from tests.support.threads import running
 
 from .far_ends import FAR_ENDS
 
-LIMIT = GUARD
-
 
 class OutOfPaperError(Exception):
     """An unexpected exception."""
@@ -33,7 +31,7 @@ def far(request: pytest.FixtureRequest, hanging_port: int) -> Iterator[FarEnd]:
 @pytest.fixture
 def client(far: FarEnd) -> Iterator[RTVIClient]:
     """A client over it."""
-    client = RTVIClient(transport=far.transport, enable_mic=False, connect_timeout=LIMIT, request_timeout=LIMIT)
+    client = RTVIClient(transport=far.transport, enable_mic=False, connect_timeout=GUARD, request_timeout=GUARD)
     yield client
     client.disconnect()
     assert client.state in (TransportState.DISCONNECTED, TransportState.ERROR)
@@ -128,7 +126,7 @@ def test_playback_that_cannot_be_interrupted(
     """It is logged, and the event is delivered all the same."""
     break_method("interrupt_playback", OutOfPaperError("Out of paper."))
     client.connect(far.auth_bundle)
-    with client.events("bot-interrupted", timeout=LIMIT) as events, caplog.at_level(logging.ERROR):
+    with client.events("bot-interrupted", timeout=GUARD) as events, caplog.at_level(logging.ERROR):
         far.send(ContractBot.message("bot-interrupted"))
         next(events)
     assert "Out of paper" in caplog.text
@@ -140,7 +138,7 @@ def test_an_end_that_fails(
     """disconnect() logs it, returns, and tells the end; the client connects again."""
     break_method("disconnect", OutOfPaperError("Out of paper."))
     client.connect(far.auth_bundle)
-    with client.events("disconnected", timeout=LIMIT) as events, caplog.at_level(logging.ERROR):
+    with client.events("disconnected", timeout=GUARD) as events, caplog.at_level(logging.ERROR):
         client.disconnect()
         assert next(events).data.initiator == "client"
     assert "Out of paper" in caplog.text

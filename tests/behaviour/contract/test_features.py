@@ -22,7 +22,6 @@ from tests.support.slowness import GUARD
 
 from .far_ends import FAR_ENDS
 
-LIMIT = GUARD
 VOICE = {"service": "tts", "options": [{"name": "voice", "value": "ü"}]}
 
 
@@ -84,7 +83,7 @@ def connected(request: pytest.FixtureRequest, hanging_port: int) -> Any:
     @contextmanager
     def call(bot: Any) -> Iterator[RTVIClient]:
         with FAR_ENDS[request.param](bot, hanging_port) as far:
-            client = RTVIClient(transport=far.transport, enable_mic=False, connect_timeout=LIMIT, request_timeout=LIMIT)
+            client = RTVIClient(transport=far.transport, enable_mic=False, connect_timeout=GUARD, request_timeout=GUARD)
             client.connect(far.auth_bundle)
             try:
                 yield client
@@ -96,7 +95,7 @@ def connected(request: pytest.FixtureRequest, hanging_port: int) -> Any:
 
 def test_config(connected: Any) -> None:
     """The config comes with the bot, is asked for, described, changed, and a change is refused."""
-    with connected(OldBot()) as client, client.events("config-updated", timeout=LIMIT) as updates:
+    with connected(OldBot()) as client, client.events("config-updated", timeout=GUARD) as updates:
         assert client.config[0].options[0].value == "ü"
         assert client.get_service_option_value_from_config("tts", "voice") == "ü"
         assert client.describe_config()[0].service == "tts"
@@ -130,7 +129,7 @@ def test_functions(connected: Any) -> None:
 
         client.register_function_call_handler("weather", weather)
         client.send_client_message("call")
-        assert bot.results.get(timeout=LIMIT)["result"] == {"degrees": 20, "town": "Köln"}
+        assert bot.results.get(timeout=GUARD)["result"] == {"degrees": 20, "town": "Köln"}
 
 
 def test_what_the_bot_lacks(connected: Any) -> None:

@@ -31,12 +31,10 @@ from tests.support.slowness import GUARD
 
 from .far_ends import LineEnd, lines
 
-LIMIT = GUARD
-
 
 @contextmanager
 def connected(end: LineEnd, **options: Any) -> Iterator[RTVIClient]:
-    client = RTVIClient(transport=end.transport, request_timeout=LIMIT, connect_timeout=LIMIT, **options)
+    client = RTVIClient(transport=end.transport, request_timeout=GUARD, connect_timeout=GUARD, **options)
     client.connect(end.auth_bundle)
     try:
         yield client
@@ -53,7 +51,7 @@ def end(hanging_port: int) -> Iterator[LineEnd]:
 
 def ended_by(client: RTVIClient, act: Callable[[], object]) -> CloseInfo:
     """How the session ends when `act()` is called."""
-    with client.events("disconnected", timeout=LIMIT) as events:
+    with client.events("disconnected", timeout=GUARD) as events:
         act()
         info = next(events).data
         assert isinstance(info, CloseInfo)
@@ -63,7 +61,7 @@ def ended_by(client: RTVIClient, act: Callable[[], object]) -> CloseInfo:
 def test_a_line_that_is_too_long(end: LineEnd) -> None:
     """The longest line is read; a longer one ends the session, however long it would have been."""
     frame = len(ContractBot.message("server-message", ""))
-    with connected(end) as client, client.events("server-message", timeout=LIMIT) as events:
+    with connected(end) as client, client.events("server-message", timeout=GUARD) as events:
         end.send(ContractBot.message("server-message", "x" * (LIMIT_BYTES - frame - 1)))
         assert len(next(events).data) == LIMIT_BYTES - frame - 1
         info = ended_by(client, lambda: end.send_raw(b"x" * LIMIT_BYTES))
@@ -89,7 +87,7 @@ def test_a_bot_that_does_not_read() -> None:
         peer.hold()
 
     with Server(answer_and_hang) as server:
-        client = RTVIClient(transport=LineTransport(f"tcp://127.0.0.1:{server.port}"), connect_timeout=LIMIT)
+        client = RTVIClient(transport=LineTransport(f"tcp://127.0.0.1:{server.port}"), connect_timeout=GUARD)
         client.connect()
 
         def fill() -> None:
@@ -114,8 +112,8 @@ def test_a_bot_that_speaks_first() -> None:
         peer.wait_for_end()
 
     with Server(greet) as server:
-        client = RTVIClient(transport=LineTransport(f"tcp://127.0.0.1:{server.port}"), connect_timeout=LIMIT)
-        with client.events("connected", "server-message", "bot-ready", timeout=LIMIT) as events, client:
+        client = RTVIClient(transport=LineTransport(f"tcp://127.0.0.1:{server.port}"), connect_timeout=GUARD)
+        with client.events("connected", "server-message", "bot-ready", timeout=GUARD) as events, client:
             assert [next(events).type.value for _ in range(3)] == ["connected", "serverMessage", "botReady"]
 
 
@@ -123,7 +121,7 @@ def test_a_bot_that_speaks_first() -> None:
 def test_where_there_can_be_no_bot(url: str | None) -> None:
     """What is no URL of a bot is said to be none."""
     with pytest.raises(InvalidTransportParamsError, match="tcp://localhost:7070"):
-        RTVIClient(transport=LineTransport(url), connect_timeout=LIMIT).connect()
+        RTVIClient(transport=LineTransport(url), connect_timeout=GUARD).connect()
 
 
 def test_where_there_is_no_bot() -> None:
@@ -141,7 +139,7 @@ def test_a_fork(end: LineEnd) -> None:
 
     def child() -> bool:
         with lines(ContractBot(), 0) as own:
-            client = RTVIClient(transport=idle, request_timeout=LIMIT, connect_timeout=LIMIT)
+            client = RTVIClient(transport=idle, request_timeout=GUARD, connect_timeout=GUARD)
             client.connect(own.auth_bundle)
             asked = client.send_client_request("echo", 1) == 1
             client.disconnect()
@@ -178,7 +176,7 @@ def test_nobody_sends_half_a_message(end: LineEnd) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(LIMIT)
+            thread.join(GUARD)
         assert failures == []
         with pytest.raises(DisconnectedError):
             LineTransport().send_message(RTVIMessage("client-message"))

@@ -17,7 +17,6 @@ from samples.video_transport import transport as sample
 from samples.video_transport.transport import VideoLineTransport
 from tests.support.slowness import GUARD, takes
 
-LIMIT = GUARD
 SIZE = 1000 * 1000 * 3  # of a picture, more than the system takes unread
 
 
@@ -45,7 +44,7 @@ class FarEnd(socketserver.ThreadingTCPServer):
 
     def wait_for(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.seen) >= count, LIMIT)
+            assert self.changed.wait_for(lambda: len(self.seen) >= count, GUARD)
 
 
 class Line(socketserver.StreamRequestHandler):
@@ -64,7 +63,7 @@ class Line(socketserver.StreamRequestHandler):
             with self.server.changed:
                 self.server.seen.append((message, len(self.rfile.read(message["bytes"]))))
                 self.server.changed.notify_all()
-            assert self.server.reads.wait(LIMIT)
+            assert self.server.reads.wait(GUARD)
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def end(monkeypatch: pytest.MonkeyPatch) -> Iterator[FarEnd]:
 
 def client_of(end: FarEnd) -> RTVIClient:
     transport = VideoLineTransport(f"tcp://127.0.0.1:{end.server_address[1]}")
-    return RTVIClient(transport=transport, cam=Pictures(), enable_cam=True, connect_timeout=LIMIT)
+    return RTVIClient(transport=transport, cam=Pictures(), enable_cam=True, connect_timeout=GUARD)
 
 
 def test_the_bot_sees(end: FarEnd) -> None:
@@ -101,7 +100,7 @@ def test_a_bot_that_reads_no_pictures(end: FarEnd) -> None:
     end.reads.clear()
     with client_of(end) as client:
         end.wait_for(1)
-        assert client.send_client_request("echo", "x", timeout=LIMIT) == "x"
+        assert client.send_client_request("echo", "x", timeout=GUARD) == "x"
         with takes(3.0):
             client.disconnect()
     assert len(end.seen) == 1
@@ -113,7 +112,7 @@ def test_no_pictures_without_a_session(end: FarEnd) -> None:
     picture = Pictures().read()
     with pytest.raises(DisconnectedError, match="closed"):
         transport.send_video(picture)
-    with RTVIClient(transport=transport, connect_timeout=LIMIT):
+    with RTVIClient(transport=transport, connect_timeout=GUARD):
         transport.send_screen(picture)
         end.wait_for(1)
     assert end.seen[0][0]["of"] == "screen"

@@ -32,7 +32,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.loopback import Peer, Proxy, Server, serving, trusting
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 SECRET = "canary81c2"
 RETRY = "Retry-After: 7"
@@ -94,7 +94,7 @@ def client_of(ws_url: str | None = None, **options: Any) -> RTVIClient:
     options = {
         "enable_mic": False,
         "speaker": NullSink(),
-        "connect_timeout": SOON,
+        "connect_timeout": GUARD,
         "proxy": False,
         "ssl_context": trusting(),
         **options,
@@ -459,7 +459,7 @@ def switching(*lines: str) -> Callable[[Peer], None]:
 def act(url: str, value: Any = 1) -> None:
     arguments = [{"name": "n", "value": value}]
     client = client_of(params={"base_url": url})
-    client.action({"service": "llm", "action": "run", "arguments": arguments}, timeout=SOON)
+    client.action({"service": "llm", "action": "run", "arguments": arguments}, timeout=GUARD)
 
 
 # -- files in place of devices ----------------------------------------------------------------------------------------

@@ -25,8 +25,6 @@ from tests.support.slowness import GUARD, takes
 
 from .table import NOTHING, Harm, Landmarks, Moment
 
-# The limit of calls in a session that must survive: it never passes.
-_AMPLE: Final = GUARD
 # The limits of calls in a session that may end, which keep the table fast; longer if a session without a fault needs
 # more.
 _CONNECT: Final = 1.5
@@ -70,7 +68,7 @@ class Scenario:
         self.harm = harm
         self.secure = secure
         self.harmless = harm.harmless
-        self.connect_timeout = self.request_timeout = _AMPLE
+        self.connect_timeout = self.request_timeout = GUARD
         #: Real time that `connect()` and the last request took.
         self.took = Limits(0.0, 0.0)
         self._intact = secure or not harm.falsifies
@@ -165,8 +163,8 @@ class Scenario:
         for proxy in (self.http, self.ws):
             proxy.accept()
         start = self.http.url(f"{self.bot.base_url}/start")
-        self.client.start_bot_and_connect(start, {"transport": "websocket"}, timeout=_AMPLE)
-        assert self.client.send_client_request("echo", "again", timeout=_AMPLE) == "again"
+        self.client.start_bot_and_connect(start, {"transport": "websocket"}, timeout=GUARD)
+        assert self.client.send_client_request("echo", "again", timeout=GUARD) == "again"
         with takes(_DISCONNECT + _GRACE):
             self.client.disconnect()
 
@@ -176,7 +174,7 @@ class Scenario:
         if self._injection is not None and self.moment.sure:
             assert self._injection.struck, "the fault did not take effect"
         for thread in self._threads:
-            thread.join(_AMPLE)
+            thread.join(GUARD)
             assert not thread.is_alive(), "a thread is left"
 
     # -- injection ----------------------------------------------------------------------------------------------------
@@ -240,7 +238,7 @@ class Scenario:
         for index in range(number):
             self._in_thread(call, index)
         for thread in self._threads:
-            thread.join(_AMPLE)
+            thread.join(GUARD)
         assert len(outcomes) == number, "a call is not answered"
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -252,7 +250,7 @@ class Scenario:
             self.client.send_text("Speak!")
         enough = [len(pcm) + _EXCHANGED_BYTES for pcm in (self._session.audio, self._speaker.pcm)]
         pause = threading.Event()
-        limit = time.monotonic() + _AMPLE
+        limit = time.monotonic() + GUARD
         while len(self._session.audio) < enough[0] or len(self._speaker.pcm) < enough[1]:
             assert time.monotonic() < limit, "no audio arrives"
             pause.wait(0.01)

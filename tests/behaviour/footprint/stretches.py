@@ -22,12 +22,12 @@ OURS: Final = find("ours-default")  # before anything else of the package: it hi
 REF: Final = find("ref")
 
 from benchmarks import parts  # noqa: E402
-from benchmarks.peers.base import PIECE, Peer  # noqa: E402
+from benchmarks.peers.base import FRAME, Peer  # noqa: E402
 from benchmarks.scenarios.session import Counting  # noqa: E402
-from benchmarks.server import PIECE_RATE_HZ, Command  # noqa: E402
+from benchmarks.server import SAMPLE_RATE_HZ, Command  # noqa: E402
 from rtvi_sync.protocol import audio_frames, frames  # noqa: E402
 
-_LOT: Final = 40  # pieces of audio: a client may keep no more than a second of it
+_LOT: Final = 40  # audio frames: a client may keep no more than a second of it
 
 #: What is done, how often, and the function that does it so often.
 Stretch = tuple[str, int, Callable[[int], object]]
@@ -52,15 +52,15 @@ def of_parts() -> Iterator[Stretch]:
     """The parts of the way in and out, each alone, and what they are held against."""
     message = frames.encode(frames.MessageFrame(data=parts.TEXT))
     text = parts.TEXT.encode()
-    audio = frames.encode(frames.AudioRawFrame(audio=PIECE, sample_rate=PIECE_RATE_HZ))
+    audio = frames.encode(frames.AudioRawFrame(audio=FRAME, sample_rate=SAMPLE_RATE_HZ))
     usual = audio_frames.AudioFrameTemplate()
-    usual.update(audio, PIECE, PIECE_RATE_HZ, 1)
+    usual.update(audio, FRAME, SAMPLE_RATE_HZ, 1)
     calls: dict[str, Callable[[], object]] = {
         "json.loads": lambda: json.loads(parts.TEXT),
         "codec, a message in": lambda: frames.decode_kind(message),
         "codec, a message out": lambda: frames.encode_message(text),
         "codec, audio in": lambda: usual.match(audio),
-        "codec, audio out": lambda: audio_frames.encode_audio(PIECE, PIECE_RATE_HZ),
+        "codec, audio out": lambda: audio_frames.encode_audio(FRAME, SAMPLE_RATE_HZ),
     }
     for name, call in calls.items():
         yield name, 500, repeated(call)
@@ -81,7 +81,7 @@ def of_session(name: str, peer: type[Peer], url: str) -> Iterator[Stretch]:
 
     def talk(number: int) -> None:
         for _ in range(number // _LOT):
-            client.send_pieces(_LOT)
+            client.send_frames(_LOT)
             client.request(Command.ECHO)
 
     client.connect()

@@ -83,7 +83,7 @@ def test_nothing_is_left(work: str, url: str) -> None:
             burst(Command.AUDIO, 2 * MANY, events=1)
         for _ in range(MANY // 20):
             if work == "audio up":
-                client.send_pieces(20)
+                client.send_frames(20)
             for _ in range(20 if work == "requests" else 1):
                 client.request(Command.ECHO)
 

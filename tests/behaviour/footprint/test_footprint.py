@@ -49,7 +49,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
 
 
 def test_a_session_without_devices_loads_none_of_their_packages() -> None:
-    """Who brings a source and a sink needs no sound library, and gets none."""
+    """Who brings a source and a sink needs no audio library, and gets none."""
     with EmbeddedBot() as bot:
         code = f"import runpy, sys; sys.argv[1:] = [{bot.ws_url!r}, '0.1']; runpy.run_path({str(TALK)!r})"
         loaded = run(f"{code}; print(*sys.modules)").split()

@@ -23,8 +23,9 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, transport_of
+from tests.support.slowness import GUARD
 from tests.support.threads import threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 @attrs.define
@@ -74,7 +75,7 @@ class Hanging(MemoryTransport):
 
     def disconnect(self) -> None:
         self.hangs.set()
-        self.let_go.wait(SOON)
+        self.let_go.wait(GUARD)
         super().disconnect()
 
 

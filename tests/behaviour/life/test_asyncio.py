@@ -15,7 +15,7 @@ from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import websocket_client
 from tests.support.processes import python, rest_of, run_python
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ def talk(bot: EmbeddedBot, **options: Any) -> list[bool]:
     saw_loop: list[bool] = []
     client.on("bot_ready", lambda: saw_loop.append(has_running_loop()))
     manual = options.get("events") == "manual"
-    with client.events("bot_stopped_speaking", timeout=SOON) as events, client:
+    with client.events("bot_stopped_speaking", timeout=GUARD) as events, client:
         if manual:
             client.process_events(0.1)
-        assert source.wait(SOON)
+        assert source.wait(GUARD)
         next(events)
         track = client.tracks().local.audio
         assert track is not None
@@ -55,7 +55,7 @@ def talk(bot: EmbeddedBot, **options: Any) -> list[bool]:
         assert client.send_client_request("echo", [1]) == [1]
     client.connect(client.start_bot(f"{bot.base_url}/start"))
     client.send_text("hello")
-    client.wait_for("bot_stopped_speaking", timeout=SOON)
+    client.wait_for("bot_stopped_speaking", timeout=GUARD)
     client.disconnect()
     if manual:
         client.process_events(0)
@@ -120,7 +120,7 @@ def test_a_handler_that_calls_into_the_loop(bot: EmbeddedBot) -> None:
         with client:
             for number in range(10):
                 client.send_client_message("echo", number)
-            return [await asyncio.wait_for(arrived.get(), SOON) for _ in range(10)]
+            return [await asyncio.wait_for(arrived.get(), GUARD) for _ in range(10)]
 
     assert asyncio.run(main()) == list(range(10))
 
@@ -148,10 +148,10 @@ def test_a_loop_that_runs_for_ever(bot: EmbeddedBot) -> None:
         for run in cells:
             done = threading.Event()
             loop.call_soon_threadsafe(cell, run, done)
-            assert done.wait(SOON)
+            assert done.wait(GUARD)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(SOON)
+        thread.join(GUARD)
         loop.close()
     assert results[1:] == [1, 2, None]
 

@@ -29,8 +29,9 @@ from tests.support.clients import (
     websocket_client,
 )
 from tests.support.garbage import collect
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads, threads_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class UnluckyTransport(MemoryTransport):
@@ -94,7 +95,7 @@ class TestCollection:
         """The error of an earlier `connect()` went through functions that had the client; what is kept has not."""
 
         def build() -> RTVIClient:
-            client = RTVIClient(transport=UnluckyTransport(), connect_timeout=SOON, **how)
+            client = RTVIClient(transport=UnluckyTransport(), connect_timeout=GUARD, **how)
             with pytest.raises(TransportStartError):
                 client.connect()
             client.connect()
@@ -111,7 +112,7 @@ class TestCollection:
             clients[0].connect()
             session = bot.wait_for_session()
             assert self.drop(clients)() is None
-            session.wait_ended(SOON)
+            session.wait_ended(GUARD)
             until(lambda: not own_threads())
 
     def test_dropped_after_a_failed_attempt(self) -> None:
@@ -144,7 +145,7 @@ class TestCollection:
         release = threading.Event()
 
         def handler(*_: Any) -> None:
-            release.wait(SOON)
+            release.wait(GUARD)
 
         clients = [memory_client(custom_connect_handler=handler, connect_timeout=0.1)]
         with pytest.raises(TimeoutError):
@@ -227,7 +228,7 @@ class TestCollection:
                 try:
                     clients.clear()
                     session_of(other).runtime.io.call(command)
-                    assert done.wait(SOON)
+                    assert done.wait(GUARD)
                 finally:
                     gc.enable()
             assert gone() is None

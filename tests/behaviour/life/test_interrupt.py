@@ -13,9 +13,9 @@ import pytest
 from rtvi_sync import DisconnectedError, RTVIClient, TransportState
 from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
 from tests.support.processes import python, rest_of
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 SCRIPT = """
     import sys, threading, time
@@ -201,12 +201,12 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
 
     def slowly(*arguments: Any, **keywords: Any) -> Any:
         entered.set()
-        assert go_on.wait(SOON)
+        assert go_on.wait(GUARD)
         return begin_session(*arguments, **keywords)
 
     manager._begin_session = slowly
     connecting = InThread(client.connect)
-    assert entered.wait(SOON)
+    assert entered.wait(GUARD)
     disconnecting = InThread(client.disconnect)
     until(lambda: manager._under_way[0].abandoned)
     go_on.set()

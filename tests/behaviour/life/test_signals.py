@@ -18,9 +18,9 @@ from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.behaviour.life.blocking import hanging
 from tests.support.clients import session_of, websocket_client
 from tests.support.processes import python, rest_of
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import own_threads
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 
@@ -82,7 +82,7 @@ def test_by_default(place: str) -> None:
         with takes(2.0):
             assert rest_of(process) == ("", "")
             assert process.returncode == -signal.SIGTERM
-        bot.wait_for_session().wait_ended(SOON)
+        bot.wait_for_session().wait_ended(GUARD)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -99,7 +99,7 @@ def test_a_handler_that_exits(place: str) -> None:
         with takes(3.0):
             assert rest_of(process) == ("disconnected client\n", "")
             assert process.returncode == 5
-        assert bot.wait_for_session().wait_ended(SOON).code == 1000
+        assert bot.wait_for_session().wait_ended(GUARD).code == 1000
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "asleep"])
@@ -226,7 +226,7 @@ def test_a_finalizer_on_the_thread_that_reads_the_network() -> None:
 
         agents = [Agent()]
         session_of(other).runtime.io.call(agents.clear)
-        assert done.wait(SOON)
+        assert done.wait(GUARD)
         assert told == [WouldDeadlockError, WouldDeadlockError, None]
         until(lambda: client.state is TransportState.DISCONNECTED)
         assert other.send_client_request("echo", 1) == 1

@@ -27,8 +27,9 @@ from rtvi_sync import (
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, say, settle, transport_of, websocket_client
+from tests.support.slowness import GUARD
 from tests.support.threads import own_threads
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class Mine(Exception):  # noqa: N818 - it is the program's
@@ -87,7 +88,7 @@ def speaks(client: RTVIClient) -> Callable[[], Any]:
     def act() -> None:
         say(client, "hello")
         if client._dispatcher.queue.manual:
-            client.process_events(SOON)
+            client.process_events(GUARD)
         else:
             settle(client)
 
@@ -133,7 +134,7 @@ def predicate(fault: Fault, bot: EmbeddedBot) -> Scene:
 
     def act() -> None:
         client.send_text("hello")
-        client.wait_for("bot_stopped_speaking", where=fault.strike, timeout=SOON)
+        client.wait_for("bot_stopped_speaking", where=fault.strike, timeout=GUARD)
 
     return Scene(client, act, raises=Mine, keeps=True)
 
@@ -150,7 +151,7 @@ def function_on_abort(fault: Fault, _: EmbeddedBot) -> Scene:
     def connect(params: RTVIClientParams, timeout: Any, abort: AbortController) -> Any:
         abort.signal.on_abort(fault.strike)
         if not fault.over:
-            abort.signal.wait(SOON)
+            abort.signal.wait(GUARD)
             abort.signal.raise_if_aborted()
         return {}
 
@@ -190,7 +191,7 @@ class FaultyTransport(MemoryTransport):
 
 def opening(method: str, says: str) -> Callable[[Fault, EmbeddedBot], Scene]:
     def build(fault: Fault, _: EmbeddedBot) -> Scene:
-        client = RTVIClient(transport=FaultyTransport(fault, method), connect_timeout=SOON)
+        client = RTVIClient(transport=FaultyTransport(fault, method), connect_timeout=GUARD)
         return Scene(client, client.connect, raises=TransportStartError, says=says, connected=False)
 
     build.__name__ = f"transport_{method}"
@@ -284,7 +285,7 @@ def reported(client: RTVIClient, act: Callable[[], Any]) -> Callable[[], Any]:
     """Do `act()`, and wait for the `device_error` that tells of it."""
 
     def act_and_wait() -> None:
-        with client.events("device_error", timeout=SOON) as errors:
+        with client.events("device_error", timeout=GUARD) as errors:
             act()
             assert "a mistake of mine" in str(next(errors).data)
 

@@ -22,8 +22,9 @@ from rtvi_sync import (
 from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ over_each_transport = pytest.mark.parametrize("transport_class", [WebSocketTrans
 
 
 def client_of(bot: EmbeddedBot, transport_class: Any = WebSocketTransport, **options: Any) -> RTVIClient:
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": SOON, **options}
+    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": GUARD, **options}
     return RTVIClient(transport=transport_class(bot.ws_url), **options)
 
 
@@ -46,8 +47,8 @@ def test_a_turn(bot: EmbeddedBot, transport_class: Any) -> None:
     speech = ToneSource(440, duration=0.5, sample_rate_hz=16000)
     sink = BytesSink()
     with client_of(bot, transport_class, mic=speech, speaker=sink) as client:
-        spoken = client.events("bot_stopped_speaking", timeout=SOON)
-        assert speech.wait(SOON)
+        spoken = client.events("bot_stopped_speaking", timeout=GUARD)
+        assert speech.wait(GUARD)
         next(spoken)
     assert sink.sample_rate_hz == 16000
     assert len(sink.pcm) >= 0.4 * 2 * 16000
@@ -62,8 +63,8 @@ def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot, tr
     for _ in range(2):
         with client:
             session = bot.wait_for_session()
-            assert source.wait(SOON)
-        session.wait_ended(SOON)
+            assert source.wait(GUARD)
+        session.wait_ended(GUARD)
         assert session.audio.lstrip(b"\0").startswith(pcm[:4000])
 
 
@@ -100,7 +101,7 @@ def test_mute(bot: EmbeddedBot, transport_class: Any) -> None:
         assert not any(session.audio)
         client.enable_mic(True)
         assert client.is_mic_enabled is True
-        assert source.wait(SOON)
+        assert source.wait(GUARD)
         until(lambda: any(session.audio))
 
 
@@ -110,12 +111,12 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
 
     def handler(*_: Any) -> Any:
         called.set()
-        release.wait(SOON)
+        release.wait(GUARD)
 
     source = ToneSource(440, duration=0.2, sample_rate_hz=16000)
     client = client_of(bot, mic=source, custom_connect_handler=handler)
     connecting = InThread(client.connect)
-    assert called.wait(SOON)
+    assert called.wait(GUARD)
     client.enable_mic(False)
     release.set()
     connecting.get()
@@ -127,7 +128,7 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
 
 def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
     """Without devices and sources a session goes on without sound: one warning, one `device_error`."""
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=SOON)
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
     errors: list[Any] = []
     client.on("device_error", errors.append)
     with client:
@@ -170,7 +171,7 @@ def test_a_source_that_disconnects(bot: EmbeddedBot) -> None:
 
     client = client_of(bot, mic=CallbackSource(read, sample_rate_hz=16000))
     client.connect()
-    assert left.wait(SOON)
+    assert left.wait(GUARD)
     assert client.state is TransportState.DISCONNECTED
     client.disconnect()
 
@@ -222,7 +223,7 @@ def test_what_a_slow_sink_cannot_take_in_time(bot: EmbeddedBot) -> None:
         by_signal.append(event.data)
 
     signals.audio_dropped.connect(dropped, sender=client)
-    with client.events(RTVIEvent.AUDIO_DROPPED, "disconnected", timeout=SOON) as events:
+    with client.events(RTVIEvent.AUDIO_DROPPED, "disconnected", timeout=GUARD) as events:
         with client:
             say(bot.wait_for_session(), 100)
             until(lambda: client.stats().audio_received == pytest.approx(2.0))

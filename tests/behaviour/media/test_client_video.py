@@ -10,8 +10,9 @@ from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
 from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame, VideoTrack
 from rtvi_sync.media.devices import opencv_backend
 from tests.media.test_video import screen, shade  # noqa: F401 - a fixture
-from tests.support.fake_camera import LIMIT, WEBCAM, FakeCameras, number_of, picture
+from tests.support.fake_camera import WEBCAM, FakeCameras, number_of, picture
 from tests.support.real_video import write_film
+from tests.support.slowness import GUARD
 
 OTHER = MediaDeviceInfo(device_id="Fake/Other", kind="videoinput", label="Other")
 
@@ -73,7 +74,7 @@ def test_a_camera_from_off_to_on_to_another(cameras):
     with client(transport) as user:
         assert user.get_all_cams() == [WEBCAM, OTHER]
         assert webcam.calls == []
-        with user.events(RTVIEvent.CAM_UPDATED, RTVIEvent.TRACK_STARTED, timeout=LIMIT) as events:
+        with user.events(RTVIEvent.CAM_UPDATED, RTVIEvent.TRACK_STARTED, timeout=GUARD) as events:
             user.enable_cam(True)
             assert user.is_cam_enabled
             assert user.selected_cam == WEBCAM
@@ -89,7 +90,7 @@ def test_a_camera_from_off_to_on_to_another(cameras):
         assert sorted(event.type for event in received) == sorted(
             [RTVIEvent.CAM_UPDATED, RTVIEvent.CAM_UPDATED, RTVIEvent.TRACK_STARTED]
         )
-        assert transport.camera.wait(LIMIT)
+        assert transport.camera.wait(GUARD)
         assert (webcam.opened, other.opened) == (0, 1)
         user.enable_cam(False)
         other.wait_for("close", 1)
@@ -132,7 +133,7 @@ def test_a_camera_with_wishes(cameras):
     transport = Screening()
     with client(transport, enable_cam=True, cam=CameraSource(width=320, height=240, fps=5, backend=fake)) as user:
         assert user.selected_cam == WEBCAM
-        assert transport.camera.wait(LIMIT)
+        assert transport.camera.wait(GUARD)
     assert fake.hints == {"device_id": None, "width": 320, "height": 240, "fps": 5}
 
 
@@ -147,7 +148,7 @@ def test_a_film_in_place_of_a_camera(tmp_path):
             frames = track.frames()
             assert track.label == "FileVideoSource"
             assert (next(frames).width, next(frames).height) == (64, 48)
-            assert transport.camera.wait(LIMIT)
+            assert transport.camera.wait(GUARD)
         transport.camera.clear()
     assert {shade(frame) for frame in transport.sent_video} <= {0, 1, 2, 3, 4}
 
@@ -157,7 +158,7 @@ def test_a_screen_is_shared(screen):  # noqa: F811
     transport = Screening()
     with (
         client(transport) as user,
-        user.events(RTVIEvent.SCREEN_TRACK_STARTED, RTVIEvent.SCREEN_TRACK_STOPPED, timeout=LIMIT) as events,
+        user.events(RTVIEvent.SCREEN_TRACK_STARTED, RTVIEvent.SCREEN_TRACK_STOPPED, timeout=GUARD) as events,
     ):
         user.enable_screen_share(True)
         assert user.is_sharing_screen
@@ -167,7 +168,7 @@ def test_a_screen_is_shared(screen):  # noqa: F811
         assert started.data.track is track
         frame = next(track.frames())
         assert (frame.width, frame.height) == (320, 240)
-        assert transport.screen.wait(LIMIT)
+        assert transport.screen.wait(GUARD)
         user.enable_screen_share(False)
         stopped = next(events)
         assert (stopped.type, stopped.data) == (RTVIEvent.SCREEN_TRACK_STOPPED, started.data)

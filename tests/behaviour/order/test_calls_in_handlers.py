@@ -15,7 +15,7 @@ from rtvi_sync import (
 from tests.support.clients import bot_says, memory_client, say, session_of, transport_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class TestCallsInsideHandlers:
@@ -34,7 +34,7 @@ class TestCallsInsideHandlers:
 
         client.once("server_message", handler)
         say(client, 1)
-        return results.get(timeout=SOON)
+        return results.get(timeout=GUARD)
 
     def test_send(self, client: RTVIClient) -> None:
         """Sending works."""
@@ -60,12 +60,12 @@ class TestCallsInsideHandlers:
                 mic=SilenceSource(),
                 speaker=NullSink(),
                 callbacks={"on_bot_ready": lambda: answers.put(client.send_client_request("ping", 7))},
-                connect_timeout=SOON,
+                connect_timeout=GUARD,
             ) as client,
         ):
             client.on("user_input", lambda: answers.put(client.send_client_request("ping", 8)))
             client.send_text("hello")
-            assert answers.get(timeout=SOON) == 8
+            assert answers.get(timeout=GUARD) == 8
 
     def test_waiting_for_a_later_event(self, client: RTVIClient) -> None:
         """It could only be delivered after the handler returns: `WouldDeadlockError` at once, whatever the time-out."""
@@ -83,7 +83,7 @@ class TestCallsInsideHandlers:
     def test_waiting_for_another_client(self, client: RTVIClient) -> None:
         """An event of another client is no deadlock."""
         with memory_client() as other:
-            stream = other.events("server_message", timeout=SOON)
+            stream = other.events("server_message", timeout=GUARD)
 
             def wait() -> Any:
                 say(other, "from the other")
@@ -148,11 +148,11 @@ class TestCallsInsideHandlers:
         client.on("disconnected", again)
         client.connect()
         transport_of(client).end(CloseInfo(initiator="network"))
-        assert connected.get(timeout=SOON) == ("network", "2.2.0")
+        assert connected.get(timeout=GUARD) == ("network", "2.2.0")
         client.disconnect_bot()
-        assert connected.get(timeout=SOON) == ("server", "2.2.0")
+        assert connected.get(timeout=GUARD) == ("server", "2.2.0")
         client.disconnect()
-        assert connected.get(timeout=SOON) == ("client", "2.2.0")
+        assert connected.get(timeout=GUARD) == ("client", "2.2.0")
         until(lambda: client.state is TransportState.READY)
         client.disconnect()
         assert client.state is TransportState.DISCONNECTED
@@ -160,6 +160,6 @@ class TestCallsInsideHandlers:
 
     def test_new_handlers_and_streams(self, client: RTVIClient) -> None:
         """Registering and opening streams inside a handler works."""
-        stream = self.outcome(client, lambda: client.events("server_message", timeout=SOON))
+        stream = self.outcome(client, lambda: client.events("server_message", timeout=GUARD))
         say(client, "later")
         assert next(stream).data == "later"

@@ -28,7 +28,7 @@ from tests.support.clients import (
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 # Python warns of what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -103,9 +103,9 @@ class TestLiveSession:
             for n in range(5):
                 in_child(child)
                 assert client.send_client_request("ping", n) == n
-            assert tone.wait(SOON)
+            assert tone.wait(GUARD)
             assert session.ended is None
-        session.wait_ended(SOON)
+        session.wait_ended(GUARD)
 
     def test_a_child_that_exits_normally(self) -> None:
         """A child that runs its exit hooks does not end the parent's session."""
@@ -216,7 +216,7 @@ class TestUnconnectedClient:
     def test_its_streams(self) -> None:
         """A stream that was opened before the fork is served in the child."""
         client = memory_client()
-        stream = client.events("server_message", timeout=SOON)
+        stream = client.events("server_message", timeout=GUARD)
 
         def child() -> None:
             with client:
@@ -257,7 +257,7 @@ class TestLocks:
                 release.wait(GUARD)
 
         holding = InThread(hold)
-        assert held.wait(SOON)
+        assert held.wait(GUARD)
         try:
             in_child(child)
         finally:
@@ -275,7 +275,7 @@ class TestLocks:
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""
         client = memory_client()
-        client._note = client.events("server_message", timeout=SOON)  # type: ignore[attr-defined]
+        client._note = client.events("server_message", timeout=GUARD)  # type: ignore[attr-defined]
         client.on("server_message", lambda: None)
 
         def child() -> None:

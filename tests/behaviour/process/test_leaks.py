@@ -17,7 +17,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, websocket_client
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, descriptors, own_threads, threads_of_package, workers_of_package
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 
 class TestNothingIsLeft:
@@ -49,7 +49,7 @@ class TestNothingIsLeft:
                 params={"base_url": bot.base_url},
                 mic=SilenceSource(),
                 speaker=NullSink(),
-                connect_timeout=SOON,
+                connect_timeout=GUARD,
             )
             with client:
                 pass
@@ -143,6 +143,13 @@ class TestNothingIsLeft:
         """A transport that carries neither audio nor video has no device that the timer thread would look after."""
         stop_idle_threads()
         with memory_client() as client:
+            assert client.send_client_request("ping", 1) == 1
+            assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
+
+    def test_a_session_without_devices_starts_no_timer_thread(self) -> None:
+        """A session of text alone, over a transport that could carry audio."""
+        stop_idle_threads()
+        with EmbeddedBot() as bot, websocket_client(bot, mic=None, enable_mic=False) as client:
             assert client.send_client_request("ping", 1) == 1
             assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
 

@@ -21,7 +21,6 @@ from rtvi_sync.protocol import envelope, frames
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
 from tests.support.slowness import GUARD, takes
-from tests.support.waiting import SOON
 
 ROOT = Path(__file__).parents[3]
 MB = 2**20
@@ -163,7 +162,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     """Small messages that are full of values do not fill the memory behind the limit of the queue's bytes."""
     release = threading.Event()
     client = memory_client(max_queued_bytes=MB)
-    client.on("bot_llm_started", lambda: release.wait(SOON))
+    client.on("bot_llm_started", lambda: release.wait(GUARD))
     client.on("server_message", lambda _: None)
     client.connect()
     bot_says(client, "bot-llm-started")
@@ -175,7 +174,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
-    assert session_of(client).ending.closed.wait(Deadline(SOON))
+    assert session_of(client).ending.closed.wait(Deadline(GUARD))
     release.set()
     client.close()
     assert MB / 2 < kept < 4 * MB

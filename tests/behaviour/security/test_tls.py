@@ -24,14 +24,13 @@ from rtvi_sync.transports.tls import default_context
 from tests.support.loopback import Proxy, Server, authority, serving, trusting
 from tests.support.slowness import GUARD
 
-SOON = GUARD
 NOW = datetime.datetime.now(datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
 
 
 def quiet_client(transport: WebSocketTransport, **options: Any) -> RTVIClient:
     """A client without devices."""
-    return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=SOON, **options)
+    return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD, **options)
 
 
 def server_context(**certificate: Any) -> ssl.SSLContext:

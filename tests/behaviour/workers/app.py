@@ -23,13 +23,12 @@ from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
 from tests.support.slowness import GUARD
 
 URL = os.environ["RTVI_BOT_URL"]
-LIMIT = GUARD
 
 
 def new_client(**media: Any) -> RTVIClient:
     """A client that is not connected."""
     media = {"mic": SilenceSource(), "speaker": NullSink(), **media}
-    return RTVIClient(transport=WebSocketTransport(URL), connect_timeout=LIMIT, request_timeout=LIMIT, **media)
+    return RTVIClient(transport=WebSocketTransport(URL), connect_timeout=GUARD, request_timeout=GUARD, **media)
 
 
 def tell_process(client: RTVIClient) -> None:
@@ -82,7 +81,7 @@ def talk(_: str) -> Any:
     """A spoken turn: how much of the bot's voice arrived."""
     sink = BytesSink()
     client = new_client(mic=ToneSource(duration=0.1), speaker=sink)
-    with client.events("bot-stopped-speaking", timeout=LIMIT) as ends, client:
+    with client.events("bot-stopped-speaking", timeout=GUARD) as ends, client:
         next(ends)
     return len(sink.pcm)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from tests.support.slowness import GUARD
+
 from . import app
 
 Call = tuple[str, str]
@@ -31,7 +33,7 @@ def process(context: Any, calls: list[Call]) -> list[Any]:
         child.start()
     told = [answer for _ in children for answer in answers.get()]
     for child in children:
-        child.join(app.LIMIT)
+        child.join(GUARD)
     assert [child.exitcode for child in children] == [0, 0]
     return told
 
@@ -52,7 +54,7 @@ def pool(context: Any, calls: list[Call]) -> list[Any]:
 def executor(context: Any, calls: list[Call]) -> list[Any]:
     """An executor of two."""
     with ProcessPoolExecutor(2, mp_context=context) as workers:
-        return list(workers.map(call, *zip(*calls, strict=True), timeout=2 * app.LIMIT))
+        return list(workers.map(call, *zip(*calls, strict=True), timeout=2 * GUARD))
 
 
 def os_fork(_: Any, calls: list[Call]) -> list[Any]:

@@ -25,7 +25,6 @@ from tests.support.slowness import GUARD
 
 from .conftest import ROOT, new_sessions
 
-SOON = GUARD
 MAX_TASKS = 6
 
 Sessions = Callable[[], list[BotSession]]
@@ -54,7 +53,7 @@ class Worker:
         return self.result(self.send(view, word))
 
     def result(self, task: Any) -> Any:
-        return task.get(timeout=SOON, interval=0.01)
+        return task.get(timeout=GUARD, interval=0.01)
 
     def children(self) -> dict[int, psutil.Process]:
         """The processes that do the tasks, by number; those too that have ended and were not reaped yet."""
@@ -97,12 +96,12 @@ def running(bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Itera
     new_sessions(bot)
     options = "--concurrency", "1", "--max-tasks-per-child", str(MAX_TASKS)
     with celery_worker(tmp_path_factory.mktemp("celery"), bot, *options, RTVI_CONNECT_EARLY="1") as worker:
-        early = bot.wait_for_session(SOON)
+        early = bot.wait_for_session(GUARD)
         yield worker, early
         assert early.ended is None
         worker.process.send_signal(signal.SIGTERM)
-        assert worker.process.wait(SOON) == 0
-        assert early.wait_ended(SOON).code == 1000
+        assert worker.process.wait(GUARD) == 0
+        assert early.wait_ended(GUARD).code == 1000
 
 
 @pytest.fixture
@@ -121,7 +120,7 @@ def test_a_client_connected_before_the_fork(running: tuple[Worker, BotSession], 
     assert refusal["state"] == "disconnected"
     _, early = running
     early.send({"label": "rtvi-ai", "type": "server-message", "data": "are you there?"})
-    answer = early.wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "heard")
+    answer = early.wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "heard")
     assert answer["data"]["d"] == {"pid": worker.process.pid, "said": "are you there?"}
 
 
@@ -132,7 +131,7 @@ def test_a_child_that_is_replaced(worker: Worker, begun: Sessions) -> None:
     while len(set(pids)) == 1:
         pids.append(worker.do("in_own", "b")["pid"])
         assert len(pids) <= MAX_TASKS + 1
-    assert session.wait_ended(SOON).code == 1000
+    assert session.wait_ended(GUARD).code == 1000
 
 
 def test_a_child_that_is_killed(worker: Worker, begun: Sessions) -> None:
@@ -141,7 +140,7 @@ def test_a_child_that_is_killed(worker: Worker, begun: Sessions) -> None:
     session = hung_session(begun)
     ((pid, child),) = worker.children().items()
     child.kill()
-    session.wait_ended(SOON)
+    session.wait_ended(GUARD)
     with pytest.raises(WorkerLostError):
         worker.result(task)
     again = worker.do("in_shared", "a")
@@ -160,18 +159,18 @@ def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
     for word in "bcd":
         with pytest.raises(TimeLimitExceeded):
             worker.result(worker.send("hang", time_limit=0.3))
-        session.wait_ended(SOON)
+        session.wait_ended(GUARD)
         assert worker.do("in_own", word)["answer"] == word
 
 
 def hung_session(begun: Sessions) -> BotSession:
     """The session that has begun, once its client waits for the answer that never comes."""
-    deadline = time.monotonic() + SOON
+    deadline = time.monotonic() + GUARD
     while not (sessions := begun()):
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)
     (session,) = sessions
-    session.wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "never")
+    session.wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "never")
     return session
 
 
@@ -188,8 +187,8 @@ def test_tasks_and_the_end(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) ->
         assert worker.do("many", "c")["answer"] == [f"c{n}" for n in range(8)]
         children = worker.children().values()
         worker.process.send_signal(signal.SIGQUIT)
-        worker.process.wait(SOON)
-        assert {session.wait_ended(SOON).code for session in begun()} == {1000}
+        worker.process.wait(GUARD)
+        assert {session.wait_ended(GUARD).code for session in begun()} == {1000}
         assert not any(child.is_running() for child in children)
         assert "Traceback" not in worker.log()
 
@@ -207,4 +206,4 @@ def test_the_sample(bot: EmbeddedBot, begun: Sessions) -> None:
     questions = "What time is it?", "And in Oslo?", "And in Rome?"
     assert on_its_own.result() == [f"{question} -> You said: {question}" for question in questions]
     assert elsewhere.result() == ["Who? -> You said: Who?"]
-    assert [session.wait_ended(SOON).code for session in begun()] == [1000]
+    assert [session.wait_ended(GUARD).code for session in begun()] == [1000]

@@ -20,7 +20,6 @@ from tests.support.slowness import GUARD
 from .conftest import ROOT
 from .gunicorn_server import Gunicorn
 
-SOON = GUARD
 # Without it, name look-ups run in threads of gevent's own.
 LOOK_UP_IN_PLACE = "import gevent\ngevent.config.resolver = 'block'\n"
 
@@ -35,7 +34,7 @@ def test_no_real_thread(bot: EmbeddedBot, begun: Callable[[], list[BotSession]],
         assert server.get("talk")["answer"] > 0
         assert server.get("threads")["answer"] == {"system": 1, "package": [], "takes_signals": True}
     for session in begun():
-        session.wait_ended(SOON)
+        session.wait_ended(GUARD)
 
 
 @pytest.fixture(scope="module", params=["ws", "wss"])
@@ -114,4 +113,4 @@ def test_a_fork(bot: EmbeddedBot, begun: Callable[[], list[BotSession]]) -> None
         timeout=GUARD,
     )
     assert (program.stdout, program.stderr) == ("refused\n0 1\n", "")
-    assert [session.wait_ended(SOON).code for session in begun()] == [1000]
+    assert [session.wait_ended(GUARD).code for session in begun()] == [1000]

@@ -20,7 +20,6 @@ from tests.support.slowness import GUARD, takes
 from .conftest import new_sessions
 from .gunicorn_server import PATCH_FIRST, Gunicorn
 
-SOON = GUARD
 KINDS = [
     pytest.param((worker, preload), id=worker + ("-preload" if preload else ""))
     for worker in ("sync", "gthread", "gevent")
@@ -42,7 +41,7 @@ def wait_until_quiet(process: psutil.Process) -> None:
 
     What it does after that is not made for signals: SIGQUIT in gthread while it starts a thread stops it for ever.
     """
-    deadline = time.monotonic() + SOON
+    deadline = time.monotonic() + GUARD
     busy = True
     while busy:
         assert time.monotonic() < deadline
@@ -56,14 +55,13 @@ def running(request: pytest.FixtureRequest, bot: EmbeddedBot, tmp_path_factory: 
     """A server of the kind that is asked for; one that preloads is connected itself, by the session beside it."""
     new_sessions(bot)
     with gunicorn(tmp_path_factory.mktemp("gunicorn"), bot, request.param) as server:
-        early = bot.wait_for_session(SOON) if server.connected else None
+        early = bot.wait_for_session(GUARD) if server.connected else None
         yield server, early
         if early is not None:
             assert early.ended is None
-        server.signal(signal.SIGTERM)
-        assert server.wait(SOON) == 0
+        assert server.stop() == 0
     if early is not None:
-        assert early.wait_ended(SOON).code == 1000
+        assert early.wait_ended(GUARD).code == 1000
     assert "Traceback" not in server.log()
 
 
@@ -85,7 +83,7 @@ class TestWorker:
         assert len(shared) == 1
         assert server.get("in_own", "c")["answer"] == "c"
         assert server.get("talk")["answer"] > 0
-        assert [session.wait_ended(SOON).code for session in begun()] == [1000, 1000]
+        assert [session.wait_ended(GUARD).code for session in begun()] == [1000, 1000]
         assert [session.ended for session in shared] == [None]
 
     def test_requests_at_once(self, server: Gunicorn) -> None:
@@ -104,8 +102,8 @@ class TestWorker:
         worker = psutil.Process(old)
         wait_until_quiet(worker)
         worker.send_signal(number)
-        assert (session.wait_ended(SOON).code == 1000) is (number != signal.SIGKILL)
-        worker.wait(SOON)
+        assert (session.wait_ended(GUARD).code == 1000) is (number != signal.SIGKILL)
+        worker.wait(GUARD)
         new = server.get("in_shared", "b")
         assert new["answer"] == "b"
         assert [process.pid for process in server.workers()] == [new["pid"]]
@@ -121,8 +119,8 @@ def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> N
     assert "connect in the request or in a post-fork hook, not at import" in refusal["text"]
     assert refusal["state"] == "disconnected"
     early.send({"label": "rtvi-ai", "type": "server-message", "data": "are you there?"})
-    answer = early.wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "heard")
-    assert answer["data"]["d"] == {"pid": server.pid, "said": "are you there?"}
+    answer = early.wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "heard")
+    assert answer["data"]["d"] == {"pid": server.process.pid, "said": "are you there?"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,19 +131,18 @@ def test_a_server_that_is_reloaded_and_stopped(
     with gunicorn(tmp_path, bot, kind) as server:
         workers = [psutil.Process(server.get("in_shared", "a")["pid"])]
         server.configure(max_requests=2)
-        server.signal(signal.SIGHUP)
-        workers[0].wait(SOON)
+        server.process.send_signal(signal.SIGHUP)
+        workers[0].wait(GUARD)
         workers.append(psutil.Process(server.get("in_shared", "b")["pid"]))
         assert server.get("in_shared", "c") == {"pid": workers[1].pid, "answer": "c"}
-        workers[1].wait(SOON)
+        workers[1].wait(GUARD)
         workers.append(psutil.Process(server.get("in_shared", "d")["pid"]))
         assert len(set(workers)) == 3
-        server.signal(signal.SIGTERM)
-        assert server.wait(SOON) == 0
+        assert server.stop() == 0
         assert not any(worker.is_running() for worker in workers)
     sessions = begun()
     assert len(sessions) == 3 + server.connected
-    assert [session.wait_ended(SOON).code for session in sessions] == [1000] * len(sessions)
+    assert [session.wait_ended(GUARD).code for session in sessions] == [1000] * len(sessions)
     assert "Traceback" not in server.log()
 
 
@@ -159,20 +156,19 @@ def test_a_worker_that_hangs(bot: EmbeddedBot, begun: Sessions, tmp_path: Path, 
         worker = psutil.Process(server.get("block")["pid"])
         sessions = begun()
         sessions[-1].send({"label": "rtvi-ai", "type": "server-message"})
-        sessions[-1].wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "blocked")
+        sessions[-1].wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "blocked")
         request = browser.submit(server.get, "hang")
-        sessions[-1].wait_for_message("client-message", SOON, where=lambda m: m["data"]["t"] == "never")
-        server.signal(signal.SIGTERM)
+        sessions[-1].wait_for_message("client-message", GUARD, where=lambda m: m["data"]["t"] == "never")
         with takes(3.0):
-            assert server.wait(SOON) == 0
+            assert server.stop() == 0
         for session in sessions:
-            session.wait_ended(SOON)
+            session.wait_ended(GUARD)
         with contextlib.suppress(psutil.NoSuchProcess):
             # Gunicorn kills a worker that is late and leaves: who reaps it then is up to the system.
-            limit = time.monotonic() + SOON
+            limit = time.monotonic() + GUARD
             while worker.status() != psutil.STATUS_ZOMBIE:
                 assert time.monotonic() < limit
-        assert isinstance(request.exception(SOON), OSError)
+        assert isinstance(request.exception(GUARD), OSError)
 
 
 def test_a_request_that_takes_too_long(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) -> None:
@@ -181,6 +177,6 @@ def test_a_request_that_takes_too_long(bot: EmbeddedBot, begun: Sessions, tmp_pa
         with pytest.raises(urllib.error.HTTPError, match="500"):
             server.get("hang")
         (session,) = begun()
-        assert session.wait_ended(SOON).code == 1000
+        assert session.wait_ended(GUARD).code == 1000
         assert server.get("in_own", "a")["answer"] == "a"
         assert "WORKER TIMEOUT" in server.log()

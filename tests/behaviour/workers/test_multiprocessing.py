@@ -31,7 +31,6 @@ from tests.support.slowness import GUARD
 
 from .conftest import ROOT
 
-LIMIT = GUARD
 # Python warns of what these tests are about.
 WARNINGS = "error,ignore:This process:DeprecationWarning"
 
@@ -59,7 +58,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=GUARD,
     )
     assert (program.returncode, program.stderr) == (0, "")
     told = json.loads(program.stdout)
@@ -137,7 +136,7 @@ class TestEndOfAChild:
         """Its session is ended in good order, its handlers are told, and its exit code is kept."""
         process, heard = child(ending)
         assert heard.get() == "disconnected"
-        process.join(LIMIT)
+        process.join(GUARD)
         assert process.exitcode == code
         assert [ended_politely(session) for session in begun()] == [True]
 
@@ -145,7 +144,7 @@ class TestEndOfAChild:
         """A thread that the child waits for keeps the session."""
         process, heard = child("in a thread")
         assert heard.get() == "from a thread"
-        process.join(LIMIT)
+        process.join(GUARD)
         assert process.exitcode == 0
         for session in begun():
             session.wait_ended(GUARD)
@@ -165,7 +164,7 @@ class TestEndOfAChild:
         """The system closes the connection, which the bot notices."""
         process, _ = child(ending)
         end(process)
-        process.join(LIMIT)
+        process.join(GUARD)
         assert process.exitcode == code
         assert [ended_politely(session) for session in begun()] == [False]
 

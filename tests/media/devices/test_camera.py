@@ -12,8 +12,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
 from rtvi_sync.media import CameraSource, VideoFrame
 from rtvi_sync.media.devices import camera
-from tests.support.fake_camera import LIMIT, WEBCAM, FakeCameras, Shoot, number_of, picture
-from tests.support.slowness import takes
+from tests.support.fake_camera import WEBCAM, FakeCameras, Shoot, number_of, picture
+from tests.support.slowness import GUARD, takes
 
 
 def watch(session: Shoot, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Album:
         if self.pictures:
             return self.pictures.pop(0)
         if not self.ends:
-            assert self.go_on.wait(LIMIT), "the test forgot this thread"
+            assert self.go_on.wait(GUARD), "the test forgot this thread"
         if isinstance(self.end, BaseException):
             raise self.end
         return self.end
@@ -78,13 +78,13 @@ def test_one_thread_opens_reads_and_releases(fake, shoot):
     """All calls to a camera come from the thread rtvi-cam, also the last one, whichever thread ends the session."""
     session = shoot()
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.pictures.put(picture(2))
     session.until(lambda: len(session.published) == 2)
     fake.wait_for("read", 3)
     session.camera.halt()
     fake.pictures.put(picture(3))
-    assert session.camera.join(Deadline(LIMIT)) is None
+    assert session.camera.join(Deadline(GUARD)) is None
     assert [name for name, _ in fake.calls] == ["try", "open", "read", "read", "read", "close"]
     (thread,) = {ident for _, ident in fake.calls}
     assert thread != threading.get_ident()
@@ -132,7 +132,7 @@ def test_off_releases_the_device_at_once(fake, shoot):
 def test_a_camera_that_is_off_is_not_opened(fake, shoot):
     """Nothing is opened before the camera is turned on, and wait_opened() does not block."""
     session = shoot(on=False)
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     assert fake.calls == []
     session.turn(True)
     fake.pictures.put(picture(1))
@@ -164,19 +164,19 @@ def test_a_slow_transport_gets_the_newest_frame(fake, shoot):
     def send(frame: VideoFrame) -> None:
         sent.append(frame)
         sending.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
 
     session = shoot()
     session.camera.start(send)
     fake.pictures.put(picture(1))
-    assert sending.wait(LIMIT)
+    assert sending.wait(GUARD)
     sending.clear()
     for number in range(2, 11):
         fake.pictures.put(picture(number))
     session.until(lambda: len(session.published) == 10)
     fake.wait_for("read", 11)
     go_on.set()
-    assert sending.wait(LIMIT)
+    assert sending.wait(GUARD)
     assert [number_of(frame) for frame in sent] == [1, 10]
     assert session.camera.dropped == 8
 
@@ -196,7 +196,7 @@ def test_before_the_bot_is_ready_nothing_is_sent(fake, shoot):
     fake.wait_for("read", 2)
     session.camera.start(send)
     fake.pictures.put(picture(2))
-    assert arrived.wait(LIMIT)
+    assert arrived.wait(GUARD)
     assert sent == [2]
 
 
@@ -217,7 +217,7 @@ def test_an_error_ends_the_sending_alone(fake, shoot, caplog, error, logged):
     for number in (1, 2, 3):
         fake.pictures.put(picture(number))
         session.until(lambda number=number: len(session.published) == number)
-    session.camera._sender.join(LIMIT)
+    session.camera._sender.join(GUARD)
     assert len(calls) == 1
     assert [record.message.partition(";")[0] for record in caplog.records if record.levelno >= logging.ERROR] == logged
 
@@ -231,12 +231,12 @@ def test_nothing_is_sent_once_it_is_off_or_halted(fake, shoot):
         def send(frame: VideoFrame, sent=sent, sending=sending, go_on=go_on) -> None:
             sent.append(number_of(frame))
             sending.set()
-            assert go_on.wait(LIMIT)
+            assert go_on.wait(GUARD)
 
         session = shoot()
         session.camera.start(send)
         fake.pictures.put(picture(1))
-        assert sending.wait(LIMIT)
+        assert sending.wait(GUARD)
         fake.pictures.put(picture(2))
         session.until(lambda session=session: len(session.published) == 2)
         fake.wait_for("read", 3)
@@ -260,18 +260,18 @@ def test_a_transport_that_hangs_is_abandoned(fake, shoot):
 
     def send(frame: VideoFrame) -> None:
         sending.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
 
     session = shoot()
     session.camera.start(send)
     fake.pictures.put(picture(1))
-    assert sending.wait(LIMIT)
+    assert sending.wait(GUARD)
     fake.pictures.put(picture(2))
     given_up = session.end(0.05)
     assert given_up is not None
     assert given_up.name.startswith("rtvi-video")
     go_on.set()
-    given_up.join(LIMIT)
+    given_up.join(GUARD)
 
 
 # -- failures
@@ -282,7 +282,7 @@ def test_a_camera_that_cannot_be_opened(fake, shoot):
     fake.refuse = DeviceError("There is no camera", devices=("cam",), type="not-found")
     session = shoot()
     with pytest.raises(DeviceError, match="no camera") as caught:
-        session.camera.wait_opened(Deadline(LIMIT))
+        session.camera.wait_opened(Deadline(GUARD))
     assert caught.value.type == "not-found"
     session.end()
     assert session.errors == []
@@ -294,7 +294,7 @@ def test_a_missing_library(fake, shoot, monkeypatch):
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
     fake.refuse = MissingExtraError("The camera", "video")
     with pytest.raises(MissingExtraError, match=r"rtvi_sync\[video\]"):
-        shoot().camera.wait_opened(Deadline(LIMIT))
+        shoot().camera.wait_opened(Deadline(GUARD))
     session = shoot(on=False)
     session.turn(True)
     session.until(lambda: session.errors)
@@ -310,7 +310,7 @@ def test_a_camera_that_fails_is_reported_once_and_tried_again(fake, shoot, monke
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
     session = shoot()
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.break_down()
     session.until(lambda: session.errors)
     fake.wait_for("close", 4)
@@ -330,7 +330,7 @@ def test_a_failure_is_reported_again_after_the_camera_was_turned_off_and_on(fake
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 60.0)
     session = shoot()
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.break_down()
     session.until(lambda: session.errors)
     session.turn(False)
@@ -342,7 +342,7 @@ def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
     """check() reports a camera that delivers no frame for 3 s; `opened` is called with the next frame."""
     session = shoot()
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.wait_for("read", 2)
     watch(session, 3.0)
     assert session.errors == []
@@ -373,7 +373,7 @@ def test_a_process_that_was_stopped(fake, shoot):
     """If the process was suspended, the watchdog is late too, and does not report the camera."""
     session = shoot()
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.wait_for("read", 2)
     watch(session, 1.0)
     session.watched += 60
@@ -395,7 +395,7 @@ def test_a_hung_camera_is_abandoned_and_releases_itself(fake, shoot):
     session = shoot()
     session.camera.start(lambda frame: None)
     fake.pictures.put(picture(1))
-    session.camera.wait_opened(Deadline(LIMIT))
+    session.camera.wait_opened(Deadline(GUARD))
     fake.wait_for("read", 2)
     with fake.hang():
         fake.pictures.put(picture(2))
@@ -403,11 +403,11 @@ def test_a_hung_camera_is_abandoned_and_releases_itself(fake, shoot):
             given_up = session.end(0.1)
         assert given_up is not None
         assert given_up.name.startswith("rtvi-cam")
-        session.camera._sender.join(LIMIT)
+        session.camera._sender.join(GUARD)
         assert not session.camera._sender.is_alive()
         assert fake.opened == 1
         watch(session, 60.0)
-    given_up.join(LIMIT)
+    given_up.join(GUARD)
     assert fake.opened == 0
     assert fake.calls[-1] == ("close", fake.calls[0][1])
     assert [number_of(frame) for frame in session.published] == [1]
@@ -419,7 +419,7 @@ def test_a_source_that_was_abandoned_serves_the_next_session(fake, shoot):
     source = CameraSource(backend=fake)
     first = shoot(source)
     fake.pictures.put(picture(1))
-    first.camera.wait_opened(Deadline(LIMIT))
+    first.camera.wait_opened(Deadline(GUARD))
     fake.wait_for("read", 2)
     with fake.hang():
         given_up = first.end(0.05)
@@ -452,7 +452,7 @@ def test_a_source_is_read_and_closed_on_the_same_thread(shoot):
     """A source is read while the camera is on, and closed when it is turned off and at the end."""
     album = Album(picture(1), picture(2), ends=False, end=picture(3))
     session = shoot(album)
-    session.camera.wait_opened(Deadline(LIMIT))  # nothing to wait for
+    session.camera.wait_opened(Deadline(GUARD))  # nothing to wait for
     session.until(lambda: len(session.published) == 2)
     session.turn(False)
     album.go_on.set()
@@ -534,7 +534,7 @@ def test_a_source_that_hangs_is_not_closed(shoot):
     given_up = session.end(0.05)
     assert given_up is not None
     album.go_on.set()
-    given_up.join(LIMIT)
+    given_up.join(GUARD)
     assert album.closed == []
 
 
@@ -562,6 +562,6 @@ def test_many_short_sessions(fake, shoot):
         fake.pictures.put(picture(number))
         session.camera.halt()
         fake.pictures.put(picture(number))
-        assert session.camera.join(Deadline(LIMIT)) is None
+        assert session.camera.join(Deadline(GUARD)) is None
     assert fake.opened == 0
     assert threading.active_count() == before

@@ -9,7 +9,8 @@ from rtvi_sync.media import (
 )
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from tests.support.fake_devices import info
-from tests.support.waiting import SOON, until
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 
 def test_cameras_that_come_and_go() -> None:
@@ -24,7 +25,7 @@ def test_cameras_that_come_and_go() -> None:
 
     watch = hotplug_module.CameraWatch(changes.append, look, 0.01)
     for _ in range(3):
-        assert looked.acquire(timeout=SOON)
+        assert looked.acquire(timeout=GUARD)
     there.append(info("two", "videoinput"))
     until(lambda: len(changes) == 2)
     watch.close()

@@ -17,8 +17,8 @@ from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
 from rtvi_sync.media.devices import microphone
 from rtvi_sync.media.devices.microphone import DeviceMic
-from tests.support.fake_audio import LIMIT, FakeAudio, World, frame, within
-from tests.support.slowness import takes
+from tests.support.fake_audio import FakeAudio, World, frame, within
+from tests.support.slowness import GUARD, takes
 
 SILENCE = bytes(640)
 GONE = DeviceError("It is gone", devices=("mic",), type="not-found")
@@ -93,7 +93,7 @@ class Rig:
         """Halt the microphone and let its thread end, after the period that it is reading."""
         self.mic.halt()
         self.world.advance(0.02)
-        assert self.mic.join(Deadline(LIMIT)) is None
+        assert self.mic.join(Deadline(GUARD)) is None
 
     def end(self) -> None:
         self.audio.hangs = False
@@ -308,7 +308,7 @@ def test_muted_before_the_first_open(rig):
         clock=mic.world.now,
         wait=mic.world.wait,
     )
-    mic.mic.wait_opened(Deadline(LIMIT))
+    mic.mic.wait_opened(Deadline(GUARD))
     mic.world.settle()
     assert mic.audio.asked == []
 
@@ -329,7 +329,7 @@ def test_a_device_that_cannot_be_opened_at_first(rig, error):
         raised.append(caught.value)
     assert [str(each) for each in raised] == [str(error)] * 2
     assert raised[0] is not raised[1]
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
     mic.mic.start(mic.timer, mic.send)
     mic.enable(False)
     mic.watch(5.0)
@@ -354,14 +354,14 @@ def test_a_slow_device_is_waited_for(rig):
     outcome: list[str] = []
 
     def wait() -> None:
-        mic.mic.wait_opened(Deadline(LIMIT))
+        mic.mic.wait_opened(Deadline(GUARD))
         outcome.append("opened")
 
     thread = threading.Thread(target=wait)
     thread.start()
     assert outcome == []
     mic.watch(1.0)
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert outcome == ["opened"]
     assert mic.statuses == ["mic_a"]
 
@@ -377,7 +377,7 @@ def test_a_first_open_that_hangs(rig):
     thread = mic.mic.join(Deadline(0.01))
     assert thread.name.startswith("rtvi-mic-")
     mic.audio.hangs = False
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert not thread.is_alive()
     assert (mic.statuses, mic.heard, len(mic.audio.closed_at)) == ([], [], 1)
 
@@ -387,10 +387,10 @@ def test_the_session_ends_during_the_first_open(rig):
     mic = rig()
     mic.audio.hangs = True
     mic.make().world.settle()
-    waiting = threading.Thread(target=mic.mic.wait_opened, args=(Deadline(LIMIT),))
+    waiting = threading.Thread(target=mic.mic.wait_opened, args=(Deadline(GUARD),))
     waiting.start()
     mic.mic.halt()
-    waiting.join(LIMIT)
+    waiting.join(GUARD)
     assert not waiting.is_alive()
 
 
@@ -539,7 +539,7 @@ def test_a_device_continues_while_it_is_reported(rig):
 
     def report(error: DeviceError) -> None:
         entered.set()
-        assert go.wait(LIMIT)
+        assert go.wait(GUARD)
         mic.statuses.append("failed")
 
     mic.report = report
@@ -548,13 +548,13 @@ def test_a_device_continues_while_it_is_reported(rig):
     mic.watch(0.75)
     watchdog = threading.Thread(target=mic.watch, args=(0.25,))
     watchdog.start()
-    assert entered.wait(LIMIT)
+    assert entered.wait(GUARD)
     mic.audio.hangs = False
     mic.world.advance(0.1)
     assert mic.statuses == ["mic_a"]
     assert mic.pcm[-1] != mic.pcm[49]
     go.set()
-    watchdog.join(LIMIT)
+    watchdog.join(GUARD)
     mic.world.advance(0.02)
     assert mic.statuses == ["mic_a", "failed", "mic_a"]
 
@@ -694,7 +694,7 @@ def test_after_halt_nothing_is_sent(rig):
     mic.world.advance(0.11)
     mic.mic.halt()
     mic.world.advance(0.1)
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
     assert mic.audio.open == []
     assert len(mic.sent) == len(mic.heard) == 5
     mic.mic.halt()
@@ -716,7 +716,7 @@ def test_halt_ends_the_silence_too(rig, muted):
     mic.world.advance(0.3)
     before = len(mic.sent)
     mic.mic.halt()
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
     assert len(mic.sent) == before
 
 
@@ -727,19 +727,19 @@ def test_halt_waits_for_what_is_being_sent(rig):
 
     def slow() -> None:
         entered.set()
-        assert go.wait(LIMIT)
+        assert go.wait(GUARD)
 
     mic.sending = slow
     mic.world.leap(0.021)
-    assert entered.wait(LIMIT)
+    assert entered.wait(GUARD)
     halting = threading.Thread(target=mic.mic.halt)
     halting.start()
-    assert within(LIMIT, lambda: mic.mic._halted)
+    assert within(GUARD, lambda: mic.mic._halted)
     assert halting.is_alive()
     with sleepless(), pytest.raises(WouldDeadlockError):
         mic.mic.halt()
     go.set()
-    halting.join(LIMIT)
+    halting.join(GUARD)
     assert not halting.is_alive()
     mic.world.settle()
     assert len(mic.sent) == 1
@@ -757,7 +757,7 @@ def test_halt_on_its_own_thread(rig, where):
     else:
         mic.mic._enabled = lambda: (mic.mic.halt(), True)[1]
     mic.world.advance(0.1)
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
     assert len(mic.sent) == (1 if where == "sending" else 0)
     assert len(mic.heard) == len(mic.sent)
 
@@ -768,7 +768,7 @@ def test_halt_while_locks_are_held(rig):
     with mic.mic._lock:
         mic.mic.halt()
     mic.world.advance(0.02)
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
 
 
 def test_a_hanging_device_is_abandoned(rig):
@@ -785,7 +785,7 @@ def test_a_hanging_device_is_abandoned(rig):
     mic.mic.check(mic.world.time + 0.5)
     mic.mic.check(mic.world.time + 1.0)
     mic.audio.hangs = False
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert mic.audio.open == []
     assert (len(mic.sent), len(mic.heard), mic.statuses) == (5, 5, ["mic_a"])
     assert mic.mic.join(Deadline(0)) is None
@@ -799,7 +799,7 @@ def test_a_hanging_device_that_fails_after_it_was_abandoned(rig, caplog):
     mic.mic.halt()
     mic.audio.fail(GONE)
     mic.audio.hangs = False
-    assert mic.mic.join(Deadline(LIMIT)) is None
+    assert mic.mic.join(Deadline(GUARD)) is None
     assert (mic.errors, caplog.records) == ([], [])
 
 
@@ -809,7 +809,7 @@ def test_halted_before_it_has_opened(rig):
         mic = rig().make()
         mic.mic.halt()
         mic.world.advance(0.02)
-        assert mic.mic.join(Deadline(LIMIT)) is None
+        assert mic.mic.join(Deadline(GUARD)) is None
         assert (mic.audio.open, mic.heard) == ([], [])
 
 
@@ -842,7 +842,7 @@ def test_silence_on_the_real_clock(rig):
     mic.world.advance(0.021)
     mic.enable(False)
     mic.world.leap(0.02)
-    assert within(LIMIT, lambda: len(mic.heard) >= 6)
+    assert within(GUARD, lambda: len(mic.heard) >= 6)
     assert [pcm for pcm, _, _ in mic.heard[:6]] == [frame(1)] + [SILENCE] * 5
     assert mic.heard[5][2] - mic.heard[0][2] >= 0.0999
 
@@ -854,7 +854,7 @@ def test_failures_are_waited_out_on_the_real_clock(rig, monkeypatch):
     mic.audio.open_error = GONE
     mic.mic = on_the_real_clock(mic)
     mic.enable(True)
-    assert within(LIMIT, lambda: len(mic.audio.asked) >= 5)
+    assert within(GUARD, lambda: len(mic.audio.asked) >= 5)
     assert mic.errors == [GONE]
 
 

@@ -15,7 +15,6 @@ from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput
 from tests.support.fake_pyaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
-from tests.support.waiting import SOON
 
 
 def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PyAudioBackend) -> None:
@@ -51,15 +50,15 @@ def test_a_hung_sound_server_does_not_hang_everybody(
 
     def hang() -> None:
         inside.set()
-        go_on.wait(SOON)
+        go_on.wait(GUARD)
 
     machine.begin = hang
     hanging = owner.begin(audio.open_input, None, 16000, 0.02)
-    assert inside.wait(SOON)
+    assert inside.wait(GUARD)
     with pytest.raises(DeviceError, match="does not answer"):
         audio.open_output(None, 24000, 0.04)
     go_on.set()
-    stream: PyAudioInput = hanging.result(SOON)
+    stream: PyAudioInput = hanging.result(GUARD)
     audio.open_output(None, 24000, 0.04).close()
     owner.do(stream.close)
 
@@ -127,11 +126,11 @@ def test_a_new_device_is_opened_while_others_go_on(
     owner.do(speaker.write, sound[position:])
     mic: PyAudioInput = future.result()
     assert mic.device.label == "new"
-    assert opening.submit(mic.read).result(SOON) == counted(0, 320)
+    assert opening.submit(mic.read).result(GUARD) == counted(0, 320)
     assert machine.begun == 2
     before, after = (opened for opened in machine.streams if opened.device.outputs)
     assert before.played + after.played + after.queued == sound
-    opening.submit(mic.close).result(SOON)
+    opening.submit(mic.close).result(GUARD)
     opening.shutdown()
     owner.do(speaker.close)
 
@@ -173,7 +172,7 @@ def test_a_device_that_was_pulled_out_and_is_back(
         future = opening.submit(audio.open_input, "ALSA/desk", 16000, 0.02)
         while not future.done():
             owner.do(speaker.write, bytes(2))
-        opening.submit(future.result().close).result(SOON)
+        opening.submit(future.result().close).result(GUARD)
     owner.do(speaker.write, bytes(2))
     assert machine.begun == 2
     owner.do(speaker.close)
@@ -189,16 +188,16 @@ def test_a_stream_that_does_not_close_for_a_restart(
 
     def hang() -> None:
         inside.set()
-        go_on.wait(SOON)
+        go_on.wait(GUARD)
 
     machine.streams[0].hold = hang
     reading = owner.begin(mic.read)
-    assert inside.wait(SOON)
+    assert inside.wait(GUARD)
     machine.devices.append(FakeDevice("new", inputs=1))
     with pytest.raises(DeviceError, match="does not answer"):
         audio.open_input("ALSA/new", 16000, 0.02)
     go_on.set()
-    assert reading.result(SOON) == counted(0, 320)
+    assert reading.result(GUARD) == counted(0, 320)
     assert owner.do(mic.read) == counted(320, 320)
     assert machine.begun == 1
     owner.do(mic.close)
@@ -213,7 +212,7 @@ def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PyAu
         with pytest.raises(DeviceError, match="no microphone 'ALSA/desk'"):  # noqa: PT012 - whichever read it is
             while True:
                 owner.do(mic.read)
-        opening.submit(future.result(SOON).close).result(SOON)
+        opening.submit(future.result(GUARD).close).result(GUARD)
     owner.do(mic.close)
 
 
@@ -259,11 +258,11 @@ def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PyAu
 
     def hang() -> None:
         inside.set()
-        go_on.wait(SOON)
+        go_on.wait(GUARD)
 
     machine.begin = hang
     opening = owner.begin(audio.open_input, None, 16000, 0.02)
-    assert inside.wait(SOON)
+    assert inside.wait(GUARD)
 
     def child() -> str:
         with pytest.raises(DeviceError) as caught:
@@ -272,4 +271,4 @@ def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PyAu
 
     assert "forked" in in_child(child)
     go_on.set()
-    owner.do(opening.result(SOON).close)
+    owner.do(opening.result(GUARD).close)

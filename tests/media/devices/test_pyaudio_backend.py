@@ -13,7 +13,7 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import portaudio
 from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioOutput, backend
 from tests.support.fake_pyaudio import FakeDevice, FakeMachine, Owner, counted
-from tests.support.waiting import SOON
+from tests.support.slowness import GUARD
 
 # -- devices -----------------------------------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PyAudioBa
         future = opening.submit(audio.open_input, "ALSA/new", 16000, 0.02)
         while not future.done():
             owner.do(speaker.write, b"")
-        opening.submit(future.result().close).result(SOON)
+        opening.submit(future.result().close).result(GUARD)
     owner.do(speaker.write, b"\x01\x00")
     assert machine.begun == 2
     assert machine.open_streams[-1].played + machine.open_streams[-1].queued == b"\x01\x00"

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
-from tests.support.fake_audio import LIMIT, World
+from tests.support.fake_audio import World
 from tests.support.fake_output import FakeOutput, FakeSpeakers
+from tests.support.slowness import GUARD
 
 RATE = 24000
 FRAME = 960  # samples of 40 ms
@@ -112,7 +113,7 @@ class Rig:
         """Halt the speaker and let it play to the end."""
         self.speaker.halt()
         self.world.advance(seconds)
-        assert self.speaker.join(Deadline(LIMIT)) is None
+        assert self.speaker.join(Deadline(GUARD)) is None
         assert not any(stream.open for stream in self.speakers.streams)
         assert self.speakers.misused == []
         return self
@@ -403,7 +404,7 @@ def test_an_abandoned_thread_opens_no_device(rig):
     thread = rig.speaker.join(Deadline(0.05))
     rig.speakers.hang(False)
     rig.world.advance(1.0)
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert periods(rig) == [0.2]
 
 
@@ -654,7 +655,7 @@ def test_the_end_plays_all_audio(rig):
     rig.speaker.halt()
     rig.say()
     rig.world.advance(0.16 + 0.12 + 0.04)
-    assert rig.speaker.join(Deadline(LIMIT)) is None
+    assert rig.speaker.join(Deadline(GUARD)) is None
     assert rig.heard() == said
 
 
@@ -663,7 +664,7 @@ def test_a_silent_speaker_ends_immediately(rig):
     rig.begin()
     rig.speaker.halt()
     rig.world.settle()
-    assert rig.speaker.join(Deadline(LIMIT)) is None
+    assert rig.speaker.join(Deadline(GUARD)) is None
 
 
 def test_audio_not_played_at_the_deadline_is_cut_off(rig):
@@ -695,7 +696,7 @@ def test_a_hanging_device_is_abandoned(rig):
     assert thread.name.startswith("rtvi-speaker-")
     rig.speakers.hang(False)
     rig.world.advance(1.0)
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert not rig.stream_now.open
     assert rig.statuses == ["speaker_a"]
 
@@ -722,10 +723,10 @@ def test_an_error_of_the_first_open_is_raised(rig, error):
     rig.make()
     for _ in range(2):
         with pytest.raises(type(error)) as raised:
-            rig.speaker.wait_opened(Deadline(LIMIT))
+            rig.speaker.wait_opened(Deadline(GUARD))
         assert raised.value is not error
         assert str(raised.value) == str(error)
-    assert rig.speaker.join(Deadline(LIMIT)) is None
+    assert rig.speaker.join(Deadline(GUARD)) is None
     assert rig.statuses == []
 
 
@@ -740,7 +741,7 @@ def test_a_first_open_that_hangs(rig):
     assert thread is not None
     rig.speakers.hang(False)
     rig.world.settle()
-    thread.join(LIMIT)
+    thread.join(GUARD)
     assert not rig.stream_now.open
     assert rig.statuses == []
 
@@ -792,7 +793,7 @@ def test_a_failed_device_does_not_delay_the_end(rig):
     rig.speakers.fail(GONE)
     rig.world.advance(0.2)
     rig.speaker.halt()
-    assert rig.speaker.join(Deadline(LIMIT)) is None
+    assert rig.speaker.join(Deadline(GUARD)) is None
     assert len(rig.speakers.asked) == 1
 
 

@@ -20,12 +20,22 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
 RATE = 16000
-LIMIT = GUARD
 # The hangover of most tests, in seconds: short, to keep the tests fast.
 QUICK = 0.2
 
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
 FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
+
+# What a bot sends while it writes the reply "One two. Three.".
+WRITTEN = [
+    "bot-llm-started",
+    "bot-llm-text One",
+    "bot-llm-text  two.",
+    "bot-transcription One two.",
+    "bot-llm-text  Three.",
+    "bot-transcription Three.",
+    "bot-llm-stopped",
+]
 
 
 def tone(seconds: float) -> bytes:
@@ -57,7 +67,7 @@ class Client:
             self.send_frame(AudioRawFrame(audio=pcm[start : start + 640], sample_rate=rate))
 
     def receive(self) -> Frame:
-        data = self.connection.recv(LIMIT)
+        data = self.connection.recv(GUARD)
         assert isinstance(data, bytes)
         frame = decode(data)
         assert frame is not None

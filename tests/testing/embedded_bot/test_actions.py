@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .bot_client import LIMIT, Talk, action, names
+from .bot_client import Talk, action, names
 
 
 def add(a: float, b: int = 1) -> float:
@@ -112,7 +113,7 @@ def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
 
     def slow(name: str) -> str:
         running.append(name)
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
         return name
 
     with EmbeddedBot(version="0.3.0", actions={"my:slow": slow}) as bot:
@@ -156,15 +157,15 @@ def test_stop_waits_for_an_action_and_runs_no_more(talk: Talk) -> None:
     def slow(number: int) -> None:
         ran.append(number)
         began.set()
-        assert go_on.wait(LIMIT)
+        assert go_on.wait(GUARD)
 
     with EmbeddedBot(version="0.3.0", actions={"my:slow": slow}) as bot:
         client = talk(bot)
         for number in range(3):
             client.act("my:slow", number=number)
-        assert began.wait(LIMIT)
+        assert began.wait(GUARD)
         client.connection.close()
-        assert bot.wait_for_session().wait_ended(LIMIT).initiator == "client"
+        assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
         go_on.set()
 
     assert ran == [0]

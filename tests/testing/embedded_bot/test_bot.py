@@ -17,7 +17,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import descriptors
 
-from .bot_client import LIMIT, QUICK, Client, Talk, pcm_of, silence, threads_of_bots, tone
+from .bot_client import QUICK, Client, Talk, pcm_of, silence, threads_of_bots, tone
 
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
@@ -53,10 +53,10 @@ def test_stop_leaves_nothing_behind() -> None:
 
         assert threads_of_bots() == []
         for line in silent:
-            line.settimeout(LIMIT)
+            line.settimeout(GUARD)
             assert line.recv(1) == b""
         with pytest.raises(ConnectionClosed) as caught:
-            idle.recv(LIMIT)
+            idle.recv(GUARD)
         assert caught.value.rcvd is not None
         assert caught.value.rcvd.code == 1012
         with pytest.raises(ConnectionClosed):
@@ -84,10 +84,10 @@ def test_stop_does_not_wait_for_a_client_that_does_not_read() -> None:
 
         thread = threading.Thread(target=flood)
         thread.start()
-        assert flowing.wait(LIMIT)
+        assert flowing.wait(GUARD)
         with takes(5.0):
             bot.stop()
-        thread.join(LIMIT)
+        thread.join(GUARD)
 
     assert not thread.is_alive()
     assert threads_of_bots() == []

@@ -11,7 +11,7 @@ from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
 
-from .bot_client import CONFIG, Talk, greeted, names, outline
+from .bot_client import CONFIG, WRITTEN, Talk, greeted, names, outline
 
 WARNED = "Compatibility issues may occur."
 ABOUT = {"version", "about"}
@@ -173,13 +173,7 @@ def test_a_turn_of_0_3(talk: Talk) -> None:
         "user-transcription Hello",
         "action-response",
         "user-llm-text Hello",
-        "bot-llm-started",
-        "bot-llm-text One",
-        "bot-llm-text  two.",
-        "bot-transcription One two.",
-        "bot-llm-text  Three.",
-        "bot-transcription Three.",
-        "bot-llm-stopped",
+        *WRITTEN,
         "bot-tts-started",
         "bot-started-speaking",
         "AudioRawFrame",

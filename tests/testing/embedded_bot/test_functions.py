@@ -10,8 +10,9 @@ import pytest
 
 from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.slowness import GUARD
 
-from .bot_client import LIMIT, Client, Talk
+from .bot_client import Client, Talk
 
 CITY = {"city": "Oslo"}
 
@@ -47,7 +48,7 @@ def test_a_call_is_reported_in_three_steps(talk: Talk, version: str) -> None:
         answer(client, call_id, {"sky": "blue"})
         stopped = client.message("llm-function-call-stopped")
 
-        assert future.result(LIMIT) == {"sky": "blue"}
+        assert future.result(GUARD) == {"sky": "blue"}
     assert (started["type"], started["data"]) == ("llm-function-call-started", {"function_name": "weather"})
     assert in_progress["data"] == {"tool_call_id": call_id, "function_name": "weather", "arguments": CITY}
     assert stopped["data"] == {
@@ -67,7 +68,7 @@ def test_a_call_of_an_old_bot(talk: Talk, version: str) -> None:
         start, call = client.until("llm-function-call")
         answer(client, call["data"]["tool_call_id"], "blue")
 
-        assert future.result(LIMIT) == "blue"
+        assert future.result(GUARD) == "blue"
         assert client.ask("no-such-type")["type"] == "error-response"
     assert (start["type"], start["data"]) == ("llm-function-call-start", {"function_name": "weather"})
     assert call["data"].keys() == {"function_name", "tool_call_id", "args"}
@@ -92,7 +93,7 @@ def test_report_levels(talk: Talk, level: Any, started: set[str], in_progress: s
         answer(client, reports[1]["data"]["tool_call_id"], "blue")
         reports += client.until("llm-function-call-stopped")
 
-        assert future.result(LIMIT) == "blue"
+        assert future.result(GUARD) == "blue"
     assert [set(report["data"]) for report in reports] == [
         started,
         in_progress | {"tool_call_id"},
@@ -108,7 +109,7 @@ def test_a_falsy_result_is_left_out(talk: Talk) -> None:
         answer(client, client.until("llm-function-call-in-progress")[1]["data"]["tool_call_id"], {})
 
         assert "result" not in client.message("llm-function-call-stopped")["data"]
-        assert future.result(LIMIT) == {}
+        assert future.result(GUARD) == {}
 
 
 def test_a_call_that_is_not_answered(talk: Talk) -> None:
@@ -126,7 +127,7 @@ def test_a_call_that_is_not_answered(talk: Talk) -> None:
         client.connection.close()
 
         with pytest.raises(DisconnectedError):
-            future.result(LIMIT)
+            future.result(GUARD)
     assert (cancelled["cancelled"], cancelled["function_name"], "result" in cancelled) == (True, "weather", False)
     assert [item["type"] for item in in_progress] == ["llm-function-call-started", "llm-function-call-in-progress"]
 

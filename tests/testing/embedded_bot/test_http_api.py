@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 
-from .bot_client import LIMIT, action, outline
+from .bot_client import WRITTEN, action, outline
 from .test_http_endpoint import ask
 
 HELLO = action("llm:append_to_messages", messages=[{"role": "user", "content": "Hello"}], run_immediately=True)
@@ -29,7 +30,7 @@ def posted(data: Any, id: str = "abc") -> dict[str, Any]:
 
 def post(bot: EmbeddedBot, body: Any, **headers: str) -> tuple[int, str, bytes]:
     """Return status, content type and body of the response to a request for actions."""
-    connection = http.client.HTTPConnection(bot.base_url.removeprefix("http://"), timeout=LIMIT)
+    connection = http.client.HTTPConnection(bot.base_url.removeprefix("http://"), timeout=GUARD)
     try:
         connection.request("POST", "/action", json.dumps(body), headers)
         response = connection.getresponse()
@@ -57,13 +58,7 @@ def test_one_action() -> None:
     assert messages[1] == {"label": "rtvi-ai", "type": "action-response", "id": "END", "data": {"result": True}}
     assert outline(messages[2:]) == [
         "user-llm-text Hello",
-        "bot-llm-started",
-        "bot-llm-text One",
-        "bot-llm-text  two.",
-        "bot-transcription One two.",
-        "bot-llm-text  Three.",
-        "bot-transcription Three.",
-        "bot-llm-stopped",
+        *WRITTEN,
     ]
 
 
@@ -167,7 +162,7 @@ def test_quirks_leave_a_request_unanswered(stream: bool) -> None:
     ]
     bot = EmbeddedBot(version="0.3.0", actions={"my:double": double}, quirks=True, action_stream=stream)
     bot.start()
-    connection = http.client.HTTPConnection(bot.base_url.removeprefix("http://"), timeout=LIMIT)
+    connection = http.client.HTTPConnection(bot.base_url.removeprefix("http://"), timeout=GUARD)
     try:
         connection.request("POST", "/action", json.dumps({"actions": actions if stream else actions[1:]}))
         if stream:
@@ -178,7 +173,7 @@ def test_quirks_leave_a_request_unanswered(stream: bool) -> None:
         stopping.start()
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             (response.read() if stream else connection.getresponse())
-        stopping.join(LIMIT)
+        stopping.join(GUARD)
     finally:
         connection.close()
         bot.stop()

@@ -15,8 +15,9 @@ import trustme
 from websockets.sync.client import connect
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 
-from .bot_client import LIMIT, Client, threads_of_bots
+from .bot_client import Client, threads_of_bots
 
 
 def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:
@@ -25,7 +26,7 @@ def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: s
     request = urllib.request.Request(url, data=body, method=method, headers=names_and_values)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=LIMIT) as response:
+        with opener.open(request, timeout=GUARD) as response:
             status, data, found = response.status, response.read(), response.headers
     except urllib.error.HTTPError as error:
         with error:
@@ -106,7 +107,7 @@ def test_tls() -> None:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=client)
         )
-        with opener.open(f"{bot.base_url}/connect", data=b"{}", timeout=LIMIT) as response:
+        with opener.open(f"{bot.base_url}/connect", data=b"{}", timeout=GUARD) as response:
             address = json.load(response)["ws_url"]
         with connect(address, ssl=client) as connection:
             Client(connection).send("client-ready", {"version": "2.2.0"})

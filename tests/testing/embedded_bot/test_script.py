@@ -12,6 +12,8 @@ from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing.embedded_bot.script import Step, bot_turn, sentences_of, words_of
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
 
+from .bot_client import WRITTEN
+
 RATE = 16000
 REPLY = "One two. Three."
 
@@ -40,21 +42,10 @@ def name_of(step: Step) -> str:
     return " ".join([item["type"], *data.values()])
 
 
-LLM = [
-    "bot-llm-started",
-    "bot-llm-text One",
-    "bot-llm-text  two.",
-    "bot-transcription One two.",
-    "bot-llm-text  Three.",
-    "bot-transcription Three.",
-    "bot-llm-stopped",
-]
-
-
 def test_order_of_a_spoken_turn() -> None:
     """The order is that of a real 2.x bot, including its first progress before bot-started-speaking."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8))) == [
-        *LLM,
+        *WRITTEN,
         "bot-tts-started",
         "bot-output in-progress One",
         "bot-started-speaking",
@@ -77,7 +68,7 @@ def test_order_of_a_spoken_turn() -> None:
 def test_order_for_clients_of_protocol_1() -> None:
     """Clients of 1.x get each sentence once and then every word."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8), generation=1)) == [
-        *LLM,
+        *WRITTEN,
         "bot-tts-started",
         "bot-started-speaking",
         "bot-output new",
@@ -101,7 +92,7 @@ def test_order_of_a_turn_without_audio() -> None:
     """A reply that is not spoken has no speech events, and each sentence is sent once."""
     steps = play(REPLY, None)
 
-    assert outline(steps) == [*LLM, "bot-output new"]
+    assert outline(steps) == [*WRITTEN, "bot-output new"]
     assert [item["data"]["will_be_spoken"] for _, item in steps[-2:] if isinstance(item, dict)] == [False, False]
 
 

@@ -11,8 +11,9 @@ from websockets.sync.client import connect
 from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.slowness import GUARD
 
-from .bot_client import LIMIT, RATE, Client, Talk, silence
+from .bot_client import RATE, Client, Talk, silence
 
 
 def test_a_test_can_send_as_the_bot(talk: Talk) -> None:
@@ -28,7 +29,7 @@ def test_a_test_can_send_as_the_bot(talk: Talk) -> None:
         assert client.message("server-message")["data"] == "hi"
         assert client.receive() == InterruptionFrame(id=1, name="InterruptionFrame#1")
         assert client.receive() == AudioRawFrame(audio=b"\1\2", sample_rate=RATE, id=9, name="mine")
-        assert client.connection.recv(LIMIT) == b"\xff"
+        assert client.connection.recv(GUARD) == b"\xff"
 
 
 def test_a_test_can_read_what_arrived() -> None:
@@ -43,7 +44,7 @@ def test_a_test_can_read_what_arrived() -> None:
         client.send("client-message", {"t": "a"})
         client.send("client-message", {"t": "b"})
 
-        second = session.wait_for_message("client-message", LIMIT, where=lambda message: message["data"]["t"] == "b")
+        second = session.wait_for_message("client-message", GUARD, where=lambda message: message["data"]["t"] == "b")
 
         assert second["data"]["t"] == "b"
         assert session.wait_for_message("client-message")["data"]["t"] == "a"
@@ -52,7 +53,7 @@ def test_a_test_can_read_what_arrived() -> None:
         assert (session.path, session.headers["x-test"]) == ("/ws?token=x", "yes")
         assert session.ended is None
         client.connection.close(4001, "enough")
-        end = session.wait_ended(LIMIT)
+        end = session.wait_ended(GUARD)
         assert (end.code, end.reason, end.initiator) == (4001, "enough", "client")
         assert bot.sessions == []
 
@@ -70,7 +71,7 @@ def test_waiting_has_a_limit(talk: Talk) -> None:
             session.wait_ended(0.01)
         client.connection.close()
         with pytest.raises(DisconnectedError, match="'send-text'") as caught:
-            session.wait_for_message("send-text", LIMIT)
+            session.wait_for_message("send-text", GUARD)
         assert (caught.value.code, caught.value.initiator) == (1000, "client")
         with pytest.raises(DisconnectedError):
             session.send({})

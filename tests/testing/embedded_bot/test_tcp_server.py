@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
-from tests.support.loopback import LIMIT
-from tests.support.slowness import takes
+from tests.support.slowness import GUARD, takes
 
 
 def serving(serve: Callable[[socket.socket, Any], object]) -> TCPServer:
@@ -20,7 +19,7 @@ def serving(serve: Callable[[socket.socket, Any], object]) -> TCPServer:
 
 
 def connect(server: TCPServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), LIMIT)
+    return socket.create_connection(("127.0.0.1", server.port), GUARD)
 
 
 def echo(connection: socket.socket, _: Any) -> None:
@@ -36,7 +35,7 @@ def test_connections_are_served_beside_each_other() -> None:
             second.sendall(b"hello")
             assert second.recv(100) == b"hello"
     finally:
-        server.stop(LIMIT)
+        server.stop(GUARD)
 
 
 def test_a_connection_is_closed_when_it_was_served() -> None:
@@ -47,7 +46,7 @@ def test_a_connection_is_closed_when_it_was_served() -> None:
             assert client.recv(100) == b"bye"
             assert client.recv(100) == b""
     finally:
-        server.stop(LIMIT)
+        server.stop(GUARD)
 
 
 def test_stop_cuts_what_is_open() -> None:
@@ -57,7 +56,7 @@ def test_stop_cuts_what_is_open() -> None:
         client.sendall(b"x")
         assert client.recv(1) == b"x"
         with takes(5.0):
-            server.stop(LIMIT)
+            server.stop(GUARD)
         assert client.recv(100) == b""
     with pytest.raises(ConnectionRefusedError):
         connect(server)
@@ -69,11 +68,11 @@ def test_a_handler_that_does_not_return(caplog: pytest.LogCaptureFixture) -> Non
 
     def hang(*_: Any) -> None:
         entered.set()
-        release.wait(LIMIT)
+        release.wait(GUARD)
 
     server = serving(hang)
     with connect(server), caplog.at_level(logging.WARNING):
-        assert entered.wait(LIMIT)
+        assert entered.wait(GUARD)
         server.stop(0.1)
         assert "still run after 0.1 s" in caplog.text
         assert "bot-test" in caplog.text

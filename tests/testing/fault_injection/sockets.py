@@ -7,7 +7,8 @@ import socket
 from collections.abc import Iterator
 
 from rtvi_sync.testing import FaultProxy, ProxyConnection
-from tests.support.loopback import LIMIT, Peer, Server
+from tests.support.loopback import Peer, Server
+from tests.support.slowness import GUARD
 
 #: Longer than any byte takes through the proxy, shorter than the limit of a test.
 A_WHILE = 0.3
@@ -29,7 +30,7 @@ def line_to(server: Server) -> Iterator[tuple[socket.socket, ProxyConnection, Fa
 
 
 def connect(proxy: FaultProxy) -> socket.socket:
-    return socket.create_connection((proxy.host, proxy.port), LIMIT)
+    return socket.create_connection((proxy.host, proxy.port), GUARD)
 
 
 def read(sock: socket.socket, size: int) -> bytes:
@@ -52,5 +53,5 @@ def nothing_comes(sock: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        sock.settimeout(LIMIT)
+        sock.settimeout(GUARD)
     return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rtvi_sync.testing import FaultProxy, faults
-from tests.support.loopback import LIMIT, Server
+from tests.support.loopback import Server
+from tests.support.slowness import GUARD
 
 from .sockets import connect, echo, line_to, read, read_all
 
@@ -31,7 +32,7 @@ def test_counted_in_the_other_direction() -> None:
         assert read(client, 2) == b"ab"
         assert not hole.struck
         client.sendall(b"c")
-        assert hole.wait(LIMIT)
+        assert hole.wait(GUARD)
 
 
 def test_on_later_connections() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from rtvi_sync.testing import FaultProxy, faults
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
-from tests.support.loopback import LIMIT, Peer, Server, serving, trusting
-from tests.support.slowness import takes
+from tests.support.loopback import Peer, Server, serving, trusting
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import package_threads
 
 from .sockets import A_WHILE, connect, echo, line_to, nothing_comes, read, read_all
@@ -113,7 +113,7 @@ def test_split() -> None:
 def test_coalesce() -> None:
     """Small chunks arrive as one when they reach the size."""
     with Server(echo) as server, line_to(server) as (client, connection, _):
-        connection.inject(faults.Coalesce(4, LIMIT), "to_client")
+        connection.inject(faults.Coalesce(4, GUARD), "to_client")
         for piece in (b"a", b"b", b"c", b"d"):
             client.sendall(piece)
         assert client.recv(100) == b"abcd"
@@ -163,7 +163,7 @@ def test_half_close() -> None:
         assert client.recv(1) == b""
         client.sendall(b"still here")
         client.close()
-        assert heard.get(timeout=LIMIT) == b"still here"
+        assert heard.get(timeout=GUARD) == b"still here"
         assert connection.wait_ended()
 
 
@@ -184,9 +184,9 @@ def test_reset(direction: Direction | None) -> None:
 
     with Server(serve) as server, line_to(server) as (client, connection, _):
         reset = connection.inject(faults.Reset(), direction)
-        assert reset.wait(LIMIT)
+        assert reset.wait(GUARD)
         assert connection.wait_ended()
-        seen = {"to_client": end_of(client), "to_server": ends.get(timeout=LIMIT)}
+        seen = {"to_client": end_of(client), "to_server": ends.get(timeout=GUARD)}
     assert seen == {way: "reset" if direction in (way, None) else "closed" for way in DIRECTIONS}
 
 
@@ -244,13 +244,13 @@ def test_stop_ends_everything() -> None:
         proxy.start()
         with pytest.raises(RuntimeError, match="running already"):
             proxy.start()
-        delay = proxy.inject(faults.Delay(LIMIT))
+        delay = proxy.inject(faults.Delay(GUARD))
         hole = proxy.inject(faults.BlackHole(), after_bytes=10_000)
         with connect(proxy) as held, connect(proxy) as ended:
             for client in (held, ended):
                 client.sendall(bytes(20_000))
             ended.shutdown(socket.SHUT_WR)
-            assert hole.wait(LIMIT)
+            assert hole.wait(GUARD)
             with takes(1.0):
                 proxy.stop()
             assert not [thread for thread in package_threads() if "proxy" in thread.name]
@@ -290,5 +290,5 @@ def test_inject_from_many_threads() -> None:
             client.sendall(sent[start : start + 1024])
             assert read(client, 1024) == sent[start : start + 1024]
         for thread in disturbers:
-            thread.join(LIMIT)
+            thread.join(GUARD)
             assert not thread.is_alive()

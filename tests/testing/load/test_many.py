@@ -23,7 +23,6 @@ from rtvi_sync.testing.load import many
 from tests.support.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[3]
-SOON = GUARD
 
 
 def handle(_: BotSession, message: dict[str, Any]) -> bool:
@@ -39,7 +38,7 @@ def bot() -> Iterator[EmbeddedBot]:
 def ask(client: MeasuredClient) -> None:
     client.send_client_request("order", 7)
     client.send_text("Well?", audio_response=False)
-    client.wait_for_answer(SOON)
+    client.wait_for_answer(GUARD)
 
 
 def never(client: MeasuredClient) -> None:
@@ -136,7 +135,7 @@ class TestRunning:
             with lock:
                 now[0] += 1
                 most[0] = max(most[0], now[0])
-            together.wait(SOON)
+            together.wait(GUARD)
             with lock:
                 now[0] -= 1
 
@@ -155,7 +154,7 @@ class TestRunning:
         together = threading.Barrier(4)
 
         def scenario(_: MeasuredClient) -> None:
-            together.wait(SOON)
+            together.wait(GUARD)
             time.sleep(0.1)
 
         report = run_many(scenario, 8, bot.ws_url, concurrency=4, spawn_rate=50)
@@ -206,7 +205,7 @@ class TestEnding:
         assert [(row.outcome, row.error) for row in report.rows] == [
             ("failed", "TimeoutError: the session did not end within 0.2 s")
         ] * 3
-        assert all(0.2 <= row.seconds < SOON for row in report.rows)
+        assert all(0.2 <= row.seconds < GUARD for row in report.rows)
 
     def test_abandoned(
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -214,9 +213,9 @@ class TestEnding:
         """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
         monkeypatch.setattr(many, "_END_TIMEOUT", 0.1)
         free = threading.Event()
-        report = run_many(lambda _: free.wait(SOON), 1, bot.ws_url, session_timeout=0.1)
+        report = run_many(lambda _: free.wait(GUARD), 1, bot.ws_url, session_timeout=0.1)
         assert [row.outcome for row in report.rows] == ["failed"]
-        assert "free.wait(SOON)" in caplog.text
+        assert "free.wait(GUARD)" in caplog.text
         free.set()
 
     def test_no_thread_to_close_on(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,14 +223,14 @@ class TestEnding:
         no_thread(monkeypatch, "scenario-end".__eq__)
         report = run_many(never, 3, bot.ws_url, session_timeout=0.2, spawn_rate=math.inf)
         assert [row.error for row in report.rows] == ["TimeoutError: the session did not end within 0.2 s"] * 3
-        assert all(row.seconds < SOON for row in report.rows)
+        assert all(row.seconds < GUARD for row in report.rows)
 
     def test_abandoned_during_on_row(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
         """An `on_row` that takes too long after its session was closed is abandoned."""
         monkeypatch.setattr(many, "_END_TIMEOUT", 0.2)
         free = threading.Event()
         with takes(5.0):
-            report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(SOON))
+            report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(GUARD))
         free.set()
         assert len(report.rows) == 1
 
@@ -245,7 +244,7 @@ class TestEnding:
 
         def strike() -> None:
             for _ in range(3):
-                assert begun.acquire(timeout=SOON)
+                assert begun.acquire(timeout=GUARD)
             os.kill(os.getpid(), signal.SIGINT)
 
         striking = threading.Thread(target=strike)
@@ -266,12 +265,12 @@ class TestEnding:
             with contextlib.suppress(RTVIError):  # BotNotReadyError, if it has been closed already
                 never(client)
             ready.release()  # the first one has closed it
-            free.wait(SOON)
+            free.wait(GUARD)
 
         def strike() -> None:
             for _ in range(2):
                 for _ in range(3):
-                    assert ready.acquire(timeout=SOON)
+                    assert ready.acquire(timeout=GUARD)
                 os.kill(os.getpid(), signal.SIGINT)
 
         striking = threading.Thread(target=strike)

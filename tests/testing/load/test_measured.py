@@ -28,7 +28,6 @@ from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Measureme
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
 
-SOON = GUARD
 HANGOVER = 0.15
 
 
@@ -193,11 +192,11 @@ def test_no_bot(measurements: list[Measurement]) -> None:
         client = MeasuredClient.for_url(bot.ws_url, connect_timeout=0.1)
         client.on_measurement = measurements.append
         with pytest.raises(BotNotReadyError):
-            client.wait_for_answer(SOON)
+            client.wait_for_answer(GUARD)
         with pytest.raises(ConnectionTimeoutError):
             client.connect()
     assert names(measurements) == [("connect", "connect", "ConnectionTimeoutError")]
-    assert 0.1 <= measurements[0].seconds < SOON
+    assert 0.1 <= measurements[0].seconds < GUARD
 
 
 def test_made_as_other_clients(bot: EmbeddedBot) -> None:
@@ -219,9 +218,9 @@ class TestAnswers:
         with client:
             del measurements[:]
             client.send_text("Well?")
-            spoken = client.wait_for_answer(SOON)
+            spoken = client.wait_for_answer(GUARD)
             client.send_text("Well?", audio_response=False)
-            written = client.wait_for_answer(SOON)
+            written = client.wait_for_answer(GUARD)
         assert [name for _, name, _ in names(measurements)] == [
             "first text",
             "first audio",
@@ -246,9 +245,9 @@ class TestAnswers:
         client.on_measurement = measurements.append
         began = time.monotonic()
         with client:
-            assert source.wait(SOON)
+            assert source.wait(GUARD)
             sent = time.monotonic()
-            answer = client.wait_for_answer(SOON)
+            answer = client.wait_for_answer(GUARD)
         complete = next(done for done in measurements if done.name == "complete")
         assert began + 0.28 <= complete.began <= sent  # when the last 20 ms of 0.3 s were sent
         assert answer.audio is not None
@@ -262,17 +261,17 @@ class TestAnswers:
             with pytest.raises(RequestTimeoutError):
                 client.wait_for_answer(0.05)
         assert names(measurements)[1:] == [("answer", "first audio", "RequestTimeoutError")]
-        assert 0.05 <= measurements[1].seconds < SOON
+        assert 0.05 <= measurements[1].seconds < GUARD
 
     def test_other_questions(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
         """Files, and messages for the context, may ask for an answer, too."""
         with client:
             client.send_file(b"x", "What is this?", audio_response=False, name="x.txt")
-            assert client.wait_for_answer(SOON).text is not None
+            assert client.wait_for_answer(GUARD).text is not None
         with EmbeddedBot(version="1.4.0", replies="No.") as bot, MeasuredClient.for_url(bot.ws_url) as older:
             older.append_to_context("user", "By the way.")
             older.append_to_context("user", "Well?", run_immediately=True)
-            assert older.wait_for_answer(SOON).audio is not None
+            assert older.wait_for_answer(GUARD).audio is not None
 
     def test_none_in_time(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
         """A bot that is silent fails one answer, and may answer the next."""
@@ -281,7 +280,7 @@ class TestAnswers:
             with pytest.raises(RequestTimeoutError, match="missing: first text"):
                 client.wait_for_answer(0.05)
             client.send_text("Well?", audio_response=False)
-            client.wait_for_answer(SOON)
+            client.wait_for_answer(GUARD)
         assert names(measurements)[1:] == [
             ("answer", "first text", "RequestTimeoutError"),
             ("answer", "first text", None),
@@ -293,15 +292,15 @@ class TestAnswers:
         client.connect()
         client.send_text("leave", audio_response=False)
         with pytest.raises(DisconnectedError) as caught:
-            client.wait_for_answer(SOON)
+            client.wait_for_answer(GUARD)
         assert caught.value.code == 1011
         with pytest.raises(BotNotReadyError):
             client.send_text("Are you there?")
         with pytest.raises(DisconnectedError):
-            client.wait_for_answer(SOON)
+            client.wait_for_answer(GUARD)
         client.connect()
         client.send_text("Well?", audio_response=False)
-        client.wait_for_answer(SOON)
+        client.wait_for_answer(GUARD)
         assert names(measurements)[1:] == [
             ("answer", "first text", "DisconnectedError"),
             ("answer", "first audio", "BotNotReadyError"),
@@ -317,7 +316,7 @@ class TestAnswers:
         leaving = threading.Timer(0.05, client.disconnect)
         leaving.start()
         with pytest.raises(DisconnectedError):
-            client.wait_for_answer(SOON)
+            client.wait_for_answer(GUARD)
         leaving.join()
         assert names(measurements) == [("connect", "connect", None)]
 
@@ -326,7 +325,7 @@ class TestAnswers:
         client = MeasuredClient.for_url(bot.ws_url, events="manual")
         with client:
             client.send_text("Well?", audio_response=False)
-            assert client.wait_for_answer(SOON).text is not None
+            assert client.wait_for_answer(GUARD).text is not None
 
     def test_in_a_handler(self, client: MeasuredClient) -> None:
         """wait_for_answer() inside a handler would deadlock, so it raises."""
@@ -335,14 +334,14 @@ class TestAnswers:
 
         def wait() -> None:
             try:
-                client.wait_for_answer(SOON)
+                client.wait_for_answer(GUARD)
             except WouldDeadlockError as error:
                 raised.append(error)
             done.set()
 
         client.on("bot_ready", wait)
         with client:
-            assert done.wait(SOON)
+            assert done.wait(GUARD)
         assert len(raised) == 1
 
 
@@ -353,7 +352,7 @@ def test_it_is_collected(bot: EmbeddedBot) -> None:
     client = MeasuredClient.for_url(bot.ws_url)
     with client:
         client.send_text("Well?", audio_response=False)
-        client.wait_for_answer(SOON)
+        client.wait_for_answer(GUARD)
     alive = weakref.ref(client)
     del client
     collect()

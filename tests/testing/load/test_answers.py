@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync import Event, RTVIEvent
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.testing.embedded_bot.answers import Answer, AnswerTimer, end_of_voice
+from rtvi_sync.testing.load.answers import Answer, AnswerTimer, end_of_voice
 
 E = RTVIEvent
 SPOKEN = [E.BOT_LLM_STARTED, E.BOT_LLM_TEXT, E.BOT_STARTED_SPEAKING, E.BOT_LLM_STOPPED, E.BOT_STOPPED_SPEAKING]
