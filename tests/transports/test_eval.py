@@ -15,7 +15,8 @@ from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError, MessageT
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.waiting import SOON, until
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 from .test_websocket_frames import BINARY, TEXT, frame
 from .websocket_bots import Session, flush
@@ -273,8 +274,8 @@ def test_an_interruption(plain, opened, runtime):
 
     with EmbeddedBot(replies="one two three four five six seven eight", echo=False) as bot:
         sink = Sink()
-        client = RTVIClient(transport=EvalTransport(bot.ws_url), enable_mic=False, speaker=sink, connect_timeout=SOON)
-        with client, client.events("bot-interrupted", "bot-started-speaking", timeout=SOON) as events:
+        client = RTVIClient(transport=EvalTransport(bot.ws_url), enable_mic=False, speaker=sink, connect_timeout=GUARD)
+        with client, client.events("bot-interrupted", "bot-started-speaking", timeout=GUARD) as events:
             assert client.transport is not None
             client.send_text("Speak")
             assert [next(events).type.value for _ in range(2)] == ["botInterrupted", "botStartedSpeaking"]

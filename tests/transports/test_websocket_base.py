@@ -22,7 +22,7 @@ from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encod
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.forking import in_child
-from tests.support.loopback import LIMIT
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
@@ -182,7 +182,7 @@ def test_an_end_before_the_ready_message(kind, server, runtime, attempt):
 
 def test_a_disconnect_before_the_ready_message(kind, server, runtime, attempt, monkeypatch):
     """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * LIMIT)
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * GUARD)
     transport, session = kind(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
@@ -357,7 +357,7 @@ def test_a_session_may_have_other_devices(plain, opened, runtime):
             while bot.receive()[0] != CLOSE:
                 pass
             bot.send(frame(CLOSE, struct.pack("!H", 1000)))
-        session.media.stop(LIMIT)
+        session.media.stop(GUARD)
     assert [set(sink.pcm[::2]) for sink in sinks] == [{0}, {1}]
 
 

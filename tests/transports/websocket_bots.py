@@ -16,7 +16,8 @@ from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
-from tests.support.loopback import LIMIT, Server, serving, trusting
+from tests.support.loopback import Server, serving, trusting
+from tests.support.slowness import GUARD
 
 from .test_websocket_connection import Bot
 from .test_websocket_frames import BINARY, TEXT, frame
@@ -59,7 +60,7 @@ class BotServer(Server):
     def arrival(self) -> tuple[str, Bot]:
         """Head of the request and the bot's end, of the next connection."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: self._bots, LIMIT)
+            assert self._arrived.wait_for(lambda: self._bots)
             return self._bots.pop(0)
 
     @property
@@ -108,7 +109,7 @@ class Session:
 
     def wait(self, condition) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, LIMIT)
+            assert self._changed.wait_for(condition)
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def opened(runtime, attempt, monkeypatch):
     monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
     for transport, session in pairs:
         transport.disconnect()
-        assert session.media.stop(LIMIT) == []
+        assert session.media.stop(GUARD) == []
 
 
 @pytest.fixture(params=[WebSocketTransport, EvalTransport])
@@ -168,4 +169,4 @@ def flush(runtime) -> None:
     """Wait until the I/O thread has done all that was given to it."""
     done = threading.Event()
     runtime.io.call(done.set)
-    assert done.wait(LIMIT)
+    assert done.wait(GUARD)

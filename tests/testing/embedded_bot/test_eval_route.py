@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from rtvi_sync.testing import EmbeddedBot
 
-from .bot_client import LIMIT, QUICK, silence, tone
+from .bot_client import QUICK, silence, tone
 
 
 class EvalClient:
@@ -39,7 +39,7 @@ class EvalClient:
         """Return everything up to the first message of a type."""
         received: list[Any] = []
         while not received or received[-1]["type"] != type:
-            received.append(json.loads(self.connection.recv(LIMIT)))
+            received.append(json.loads(self.connection.recv(GUARD)))
         return received
 
 
@@ -99,7 +99,7 @@ def test_controls() -> None:
         ]
         client.control("eval-cancel", {})
         with pytest.raises(ConnectionClosed) as closed:
-            client.connection.recv(LIMIT)
+            client.connection.recv(GUARD)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1000
 
@@ -116,4 +116,4 @@ def test_another_first_message() -> None:
     with EmbeddedBot() as bot, connect(bot.ws_url, proxy=None) as connection:
         connection.send('{"label": "rtvi-ai", "type": "client-ready", "id": "1"}')
         with pytest.raises(ConnectionClosed):
-            connection.recv(LIMIT)
+            connection.recv(GUARD)
