@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -165,8 +166,10 @@ class MediaSession:
     def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
         """Let a slot's component send from now on if it records and the bot is ready; does not block."""
         senders, component = self._senders, slot.component
+        if component is None:
+            return
         self._tick_soon()  # the component may be the first device to check
-        if senders is None or component is None:
+        if senders is None:
             return
         if slot.kind == "mic" and senders.send_audio is not None:
             component.start(senders.schedule, senders.send_audio)
@@ -249,12 +252,9 @@ class MediaSession:
         self._hotplug.look()
         if not self._kinds:  # the transport carries no media, so nothing here changes over time
             return
-        try:
-            self._ticks = timer.add(self._tick, math.inf)
-        except RuntimeError:  # the session, and with it the timer thread, has ended
-            return
         self._now = timer.now
-        self._tick_soon()
+        with contextlib.suppress(RuntimeError):  # the session, and with it the timer thread, has ended
+            self._ticks = timer.add(self._tick, timer.now() + _TICK)
 
     def _tick_soon(self) -> None:
         """Schedule a check, because there may be something new to check; called on any thread, does not block."""
