@@ -80,7 +80,8 @@ class FrameWriter:
         self._max_bytes = max_bytes
         #: True if the socket's methods are one step of the interpreter: it is neither encrypted nor one of gevent.
         self.is_plain: bool = isinstance(sock.send, BuiltinMethodType)
-        self._arrived: deque[Outgoing] = deque()  # not moved to `_queue` yet
+        #: The frames that were not moved to the queue yet.
+        self.arrived: deque[Outgoing] = deque()
         #: Guards all fields below, writing, and the reads of a TLS object, which two threads must not use at once. Any
         #: thread may hold it; only non-blocking socket calls are made under it.
         self.lock: threading.Lock = threading.Lock()
@@ -105,11 +106,6 @@ class FrameWriter:
         self._after_message = 0
         self._overhead = 0 if self.is_plain else _RECORD_BYTES
 
-    @property
-    def arrived(self) -> int:
-        """Return how many frames the writer has not seen yet."""
-        return len(self._arrived)
-
     def send(self, item: Outgoing) -> bool:
         """Send `item`, or set its `refused`. Any thread may call it; never blocks.
 
@@ -121,13 +117,13 @@ class FrameWriter:
             return False
         if not self._write_directly(item):
             self._arrive(item)
-        if self._begun is None and not self._arrived:
+        if self._begun is None and not self.arrived:
             return False
         # The main thread leaves the rest to the I/O thread: Ctrl-C could interrupt `flush()` anywhere.
         return on_main_thread() or self.flush()
 
     def _arrive(self, item: Outgoing) -> None:
-        self._arrived.append(item)
+        self.arrived.append(item)
         # Read after the append: a frame that arrives while `send_close()` runs is either queued by it or refused here.
         item.refused = not self._accepts
 
@@ -189,7 +185,7 @@ class FrameWriter:
         disconnects finds the lock free.
         """
         # The lock may be held by this thread, which a finalizer has interrupted.
-        if not self._direct or self._arrived or self.lock.locked():
+        if not self._direct or self.arrived or self.lock.locked():
             return False
         size, is_message = len(item.frame), item.is_message
         write = map(self._sock.send, (item.frame,))
@@ -236,19 +232,19 @@ class FrameWriter:
                 self._direct = done and self._accepts and self.is_plain
             finally:
                 self.lock.release()
-            if not self._arrived:
+            if not self.arrived:
                 return wake_io
 
     def _accept_arrived(self) -> None:
         if self._accepts:
             self._queue_arrived()
         else:
-            self._arrived.clear()  # `_arrive()` has refused them
+            self.arrived.clear()  # `_arrive()` has refused them
 
     def _queue_arrived(self) -> None:
         while True:
             try:
-                item = self._arrived.popleft()
+                item = self.arrived.popleft()
             except IndexError:  # not checked before, because a finalizer may run in between
                 return
             if not self._queue:

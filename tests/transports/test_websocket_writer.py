@@ -139,7 +139,7 @@ def test_the_main_thread_does_not_overtake():
         writer = FrameWriter(ours, MB)
         with writer.lock, running(lambda: writer.send(Outgoing(b"first ", 0.0))) as elsewhere:
             assert not elsewhere.get(), "the writer checks the queue again"
-        assert writer.arrived == 1
+        assert len(writer.arrived) == 1
         assert writer.send(Outgoing(b"second ", 0.0)), "the I/O thread has to be told"
         writer.flush()
         assert not writer.send(Outgoing(b"third", 0.0))
