@@ -264,9 +264,11 @@ class SessionManager:
     @staticmethod
     def _await_end(previous: Session | None, deadline: Deadline) -> None:
         """Wait for a session that is ending, which takes a moment."""
-        if previous is not None and previous.ending.has_begun and not previous.in_other_process:
+        if previous is None or previous.in_other_process or previous.ending.closed.is_set():
+            return
+        if previous.ending.has_begun:
             previous.ending.wait_closed(Deadline(deadline.at_most(limits.TEARDOWN_LIMIT)))
-        elif previous is not None and previous.live:
+        else:
             previous.runtime.io.check()  # if its descriptors are gone, its end begins
 
     def _check_process(self) -> None:

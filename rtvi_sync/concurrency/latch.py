@@ -82,14 +82,15 @@ class Notifier:
         try:
             # Checked after the sleeper was added, so that no notification is missed.
             while not ready():
-                if deadline.expired:
+                remaining = deadline.remaining()
+                if remaining == 0.0:
                     return False
                 if threading.get_ident() in _sleepless:
                     raise WouldDeadlockError(
                         "A call would block the thread that reads the network, and so wait for itself. Do not make "
                         "calls that wait in a finalizer: it may run on any thread."
                     )
-                sleeper.acquire(timeout=slice_of(deadline.remaining()))
+                sleeper.acquire(timeout=slice_of(remaining))
             return True
         finally:
             self._sleepers.remove(sleeper)

@@ -65,7 +65,8 @@ class PoolTask:
         thread = self._thread
         return [] if thread is None else [thread]
 
-    def _run(self, idle: _IdleThread) -> None:
+    def _run(self, idle: _IdleThread) -> bool:
+        """Make the call; return False if it has forked, and this is the only thread of the child."""
         target, self._target = self._target, None
         args, self._args = self._args, ()
         assert target is not None
@@ -74,10 +75,10 @@ class PoolTask:
         try:
             contextvars.Context().run(target, *args)
             del target, args  # an idle thread must not keep references
-            # Before `done` is set, so that the next task finds this thread. Not if this is the only thread of a child
-            # that the task forked, because it is about to end.
-            if fork_generation() == generation:
-                _pool.idle_threads.appendleft(idle)
+            if fork_generation() != generation:
+                return False
+            _pool.idle_threads.appendleft(idle)  # before `done` is set, so that the next task finds this thread
+            return True
         finally:
             self._thread = None
             self.done.set()
@@ -121,13 +122,11 @@ class _ThreadPool:
 
     def work(self, task: PoolTask | None) -> None:
         """Run tasks on the calling thread, from its first one on."""
-        generation = fork_generation()
         while task is not None:
             name_thread(task.role)
             idle = _IdleThread()
-            task._run(idle)
-            if fork_generation() != generation:
-                return  # the task forked and returned: this is the only thread of the child
+            if not task._run(idle):
+                return
             name_thread("idle")
             task = None  # it may refer to objects that must be collected
             task = idle.wait()

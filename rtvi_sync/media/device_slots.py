@@ -154,7 +154,8 @@ class DeviceSlots:
         return iter((self.mic, self.speaker, self.cam, self.screen))
 
     def __getitem__(self, kind: Kind) -> DeviceSlot[Any, Any]:
-        return {slot.kind: slot for slot in self}[kind]
+        slot: DeviceSlot[Any, Any] = getattr(self, kind)
+        return slot
 
     @property
     def closed(self) -> bool:

@@ -30,10 +30,12 @@ def is_async(function: object) -> bool:
     """Tell whether calling `function` runs nothing and returns an object to be awaited."""
     while isinstance(function, functools.partial):
         function = function.func
-    return any(
-        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
-        for each in (function, getattr(type(function), "__call__", None))  # noqa: B004 - an object may be called too
-    )
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called too
+    return _is_async_function(function) or _is_async_function(call)
+
+
+def _is_async_function(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def has_method(value: object, name: str) -> bool:

@@ -168,13 +168,13 @@ class ConnectAttempt:
             session.initialize_transport(options)
             session.check_wanted()
             transport.init_devices()
-            session.check_wanted()
         session.move(TransportState.INITIALIZED)
-        if self._request.needed:
+        bundle = self._request.bundle()
+        if bundle is None:
             self._phase = "http"
             session.move(TransportState.AUTHENTICATING)
-        bundle = self._request.send(self.deadline, session.abort)
-        session.check_wanted()
+            bundle = self._request.send(self.deadline, session.abort)
+            session.check_wanted()
         if bundle.started:
             session.move(TransportState.AUTHENTICATED)
             session.publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
@@ -188,6 +188,7 @@ class ConnectAttempt:
             transport.connect(bundle.content, signal)
         self._phase = "bot-ready"
         session.opened()
+        session.check_wanted()  # it may have called `start_media()` of the application's transport, which may hang
         with _may_fail(session, "could not send client-ready"):
             transport.send_ready_message()
 
@@ -205,7 +206,6 @@ class ConnectAttempt:
 @contextlib.contextmanager
 def _may_fail(session: Session, how: str) -> Iterator[None]:
     """Turn an error of the transport, which may be the application's, into a `TransportStartError`."""
-    session.check_wanted()
     try:
         yield
     except Exception as error:

@@ -129,33 +129,28 @@ class ConnectRequest:
     network: Network = attrs.field(factory=Network)
     http_client: httpx.Client | None = None
 
-    @property
-    def needed(self) -> bool:
-        """Tell whether a request, or the application's handler, is to be called."""
-        if self.given is not None:
-            return False
-        if self.start is not None or self.handler is not None:
-            return True
-        if self.bot_url is not None:
-            return bool(self.bot_url.endpoints)
-        params = self.params()
-        return bool(params.base_url) and params.endpoints.connect is not None
+    def bundle(self) -> Bundle | None:
+        """Return what the transport is given, or None if a request, or the application's handler, has to be called."""
+        if self.given is None:
+            if self.start is not None or self.handler is not None:
+                return None
+            if self.bot_url is not None:
+                return None if self.bot_url.endpoints else Bundle({"ws_url": self.bot_url.ws_url})
+            params = self.params()
+            if params.base_url and params.endpoints.connect is not None:
+                return None
+        if self.started is not None and self.given is self.started.content:
+            return self.started
+        return Bundle(self.given, source="connect() was given" if self.given is not None else "")
 
     @system_failures_as(StartBotError, "The connect request could not be made")
     def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
-        """Make the request and return what the transport is given.
+        """Make the request, or call the handler, and return what the transport is given.
 
         Raises:
             StartBotError: it failed.
             BaseException: the reason for which the attempt was abandoned.
         """
-        if not self.needed:
-            started = self.started
-            if self.given is None and self.bot_url is not None:
-                return Bundle({"ws_url": self.bot_url.ws_url})
-            if started is not None and self.given is started.content:
-                return started
-            return Bundle(self.given, source="connect() was given" if self.given is not None else "")
         abort.signal.raise_if_aborted()
         params = self.params()
         if self.start is not None:

@@ -209,7 +209,7 @@ class Dispatcher:
         """
         return bool(
             self._handlers.get(type_)
-            or any(type_ in s.types for s in self._live_streams())
+            or (self._streams and any(type_ in s.types for s in self._live_streams()))
             or signals.BY_EVENT[type_].has_receivers_for(self._client())
         )
 

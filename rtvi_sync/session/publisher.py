@@ -37,13 +37,6 @@ class ClientState:
         self.value: TransportState = TransportState.DISCONNECTED
         self.owner: object = None  # only the publisher that began last may change the state
 
-    def enter(self, owner: object, state: TransportState) -> bool:
-        """Enter `state` if `owner` may and it can follow. Under the queue's lock."""
-        if self.owner is not owner or not can_transition(self.value, state):
-            return False
-        self.value = state
-        return True
-
 
 class _Measured:
     """The last value of what is measured repeatedly."""
@@ -139,12 +132,14 @@ class EventPublisher:
 
     def move(self, state: TransportState) -> bool:
         """Enter `state` and publish it; return False if it cannot follow, or another session has begun."""
+        states = self._states
 
         def enter() -> bool:
             if self._over or (self._ending and state not in _LAST_STATES):
                 return False
-            if not self._states.enter(self, state):
+            if states.owner is not self or not can_transition(states.value, state):
                 return False
+            states.value = state
             self.was_ready = self.was_ready or state is TransportState.READY
             return True
 

@@ -158,7 +158,7 @@ def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
     # On these two platforms a proxy may be in the settings of the system. On others, without a variable, the look-up
     # below would find nothing and go through the environment three times.
-    if sys.platform not in ("darwin", "win32") and not any(name.lower().endswith("_proxy") for name in os.environ):
+    if sys.platform not in ("darwin", "win32") and "_proxy" not in " ".join(os.environ).lower():
         return None, ""
     import urllib.request  # imported on demand, because it imports all of HTTP
 

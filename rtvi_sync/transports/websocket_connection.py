@@ -132,7 +132,7 @@ class WebSocketConnection:
         item = Outgoing(masked_frame(opcode, payload), audio)
         if self._writer.send(item):
             self._io.call(self._wait_for_room, self)
-            if on_main_thread() and self._writer.arrived * item.size > _MAX_ARRIVED_BYTES:
+            if on_main_thread() and len(self._writer.arrived) * item.size > _MAX_ARRIVED_BYTES:
                 caught_up = Latch()
                 self._io.call(caught_up.set)
                 caught_up.wait(Deadline(_CATCH_UP_TIMEOUT))

@@ -68,6 +68,7 @@ _ADVICE = {
 }
 # Headers of the answer that websocket-client gets: those that it checks, and none that it would act upon.
 _SHOWN_HEADERS = (b"connection", b"sec-websocket-accept", b"upgrade")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n]*)")
 
 
 def open_websocket(
@@ -119,11 +120,11 @@ def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, li
     return host, [f"{name}: {value}" for name, value in fields.values()]
 
 
-def _subprotocols(lines: list[str]) -> list[str]:
+def _subprotocols(lines: list[str]) -> list[bytes]:
     """Return the subprotocols that the caller's headers request."""
     fields = (line.partition(":") for line in lines)
     asked = (value for name, _, value in fields if name.lower() == "sec-websocket-protocol")
-    return [name.strip() for value in asked for name in value.split(",")]
+    return [name.strip().encode() for value in asked for name in value.split(",")]
 
 
 def _run_handshake(handshake: _HandshakeSocket, url: SplitResult, host: str) -> bytes:
@@ -165,7 +166,7 @@ class _HandshakeSocket:
         self._signal = signal
         resource = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._first_lines = "\r\n".join([f"GET {resource} HTTP/1.1", *lines, ""]).encode("ascii")
-        self._subprotocols = [value.encode() for value in _subprotocols(lines)]
+        self._lines = lines
         self._head: bytes | None = None  # the part of the answer's head that websocket-client has not read yet
         self.status: int | None = None
         self.leftover = b""  # the bytes behind the head
@@ -232,25 +233,24 @@ class _HandshakeSocket:
         head, _, self.leftover = received.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
         status = re.fullmatch(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?", first)
-        if status is None or not all(re.fullmatch(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*", line) for line in lines):
+        fields = [(field[1].lower(), field[2].strip()) for line in lines if (field := _FIELD.fullmatch(line))]
+        if status is None or len(fields) < len(lines):
             raise NoHTTPError("the answer is not HTTP")
         self.status = int(status[1])
         self._phrase = (status[2] or b"").decode("latin-1")
-        self._fields = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+        self._fields = dict(fields)
         if self.status != 101:
             # Refused here, because one release of the library treats a redirect that it must not follow as a success.
             raise WebSocketException("refused")
         shown = []
-        for line in lines:
-            name, _, value = line.partition(b":")
-            name = name.lower()
+        for name, value in fields:
             if name == b"sec-websocket-extensions":
                 # None is ever requested, because permessage-deflate would let a small message expand to any size.
                 raise _UnrequestedError("the server answered with an extension that was not requested")
-            if name == b"sec-websocket-protocol" and value.strip() not in self._subprotocols:
+            if name == b"sec-websocket-protocol" and value not in _subprotocols(self._lines):
                 raise _UnrequestedError("the server answered with a subprotocol that was not requested")
             if name in _SHOWN_HEADERS:
-                shown.append(line)
+                shown.append(name + b": " + value)
         return b"\r\n".join([b"HTTP/1.1 101", *shown, b"", b""])
 
     def gettimeout(self) -> float:

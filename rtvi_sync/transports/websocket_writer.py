@@ -65,10 +65,9 @@ class Outgoing:
 class FrameWriter:
     """A non-blocking writer of frames, with a queue for those that the socket does not take.
 
-    `send()` is re-entrant: a signal handler or a finalizer may call it during another `send()` on the same thread, and
-    wait for an answer to its message. Therefore frames arrive in a queue that needs no lock. A thread that finds the
-    lock held leaves its frame there, and the holder checks the queue again after its write. The main thread, on which
-    signal handlers run, writes a frame only where no handler can run in between, and leaves the rest to the I/O thread.
+    `send()` is re-entrant: a signal handler or a finalizer may call it during another `send()` on the same thread.
+    Therefore frames arrive in a queue that needs no lock. A thread that finds the lock held leaves its frame there, and
+    the holder checks the queue again after its write.
 
     Args:
         sock: non-blocking; closed by `end()`.
@@ -81,7 +80,8 @@ class FrameWriter:
         self._max_bytes = max_bytes
         #: True if the socket's methods are one step of the interpreter: it is neither encrypted nor one of gevent.
         self.is_plain: bool = isinstance(sock.send, BuiltinMethodType)
-        self._arrived: deque[Outgoing] = deque()  # not moved to `_queue` yet
+        #: The frames that were not moved to the queue yet.
+        self.arrived: deque[Outgoing] = deque()
         #: Guards all fields below, writing, and the reads of a TLS object, which two threads must not use at once. Any
         #: thread may hold it; only non-blocking socket calls are made under it.
         self.lock: threading.Lock = threading.Lock()
@@ -89,13 +89,11 @@ class FrameWriter:
         self._queued_audio = 0.0
         self._begun: Outgoing | None = None  # the frame that is being written; no longer in the queue
         self._accepts = True  # False from the close frame on
+        # No frame is begun or queued, so that a sending thread may write its own at once.
+        self._direct = self.is_plain
         #: True if the I/O thread will continue to write.
         self.blocked: bool = False
-        # For `send()` on the main thread: one value while it may write, none while the I/O thread has frames to write.
-        self._flags: list[int] = [0]
-        # A frame that the main thread has written in part, and how many bytes the socket took.
-        self._partial: list[tuple[Outgoing, list[int]]] = []
-        #: The monotonic time at which the socket last took a byte.
+        #: The monotonic time since which the socket has taken no byte, while `blocked`.
         self.progress_at: float = 0.0
         #: Set by a sending thread, handled by the I/O thread.
         self.failure: Exception | None = None
@@ -108,11 +106,6 @@ class FrameWriter:
         self._after_message = 0
         self._overhead = 0 if self.is_plain else _RECORD_BYTES
 
-    @property
-    def arrived(self) -> int:
-        """Return how many frames the writer has not seen yet."""
-        return len(self._arrived)
-
     def send(self, item: Outgoing) -> bool:
         """Send `item`, or set its `refused`. Any thread may call it; never blocks.
 
@@ -122,25 +115,22 @@ class FrameWriter:
         if not self._accepts or self.failure is not None:
             item.refused = True
             return False
-        if not on_main_thread():
-            if not self._begin(item):
-                self._arrive(item)
-            return self.flush() if self._begun is not None or self._arrived else False
-        written = self._write_at_once(item)
-        if not written:
+        if not self._write_directly(item):
             self._arrive(item)
-        return written < len(item.frame) or bool(self._arrived)
+        if self._begun is None and not self.arrived:
+            return False
+        # The main thread leaves the rest to the I/O thread: Ctrl-C could interrupt `flush()` anywhere.
+        return on_main_thread() or self.flush()
 
     def _arrive(self, item: Outgoing) -> None:
-        self._arrived.append(item)
+        self.arrived.append(item)
         # Read after the append: a frame that arrives while `send_close()` runs is either queued by it or refused here.
         item.refused = not self._accepts
 
     def send_close(self, close: Outgoing) -> None:
         """Queue the close frame behind the queued frames, and drop queued audio."""
         with self.lock:
-            self._accepts = False
-            self._flags.clear()
+            self._accepts = self._direct = False
             self._queue_arrived()
             self._drop_audio(0.0)
             self._queue.append(close)
@@ -159,9 +149,7 @@ class FrameWriter:
             At least how many messages have not reached the peer, and how many bytes of them.
         """
         with self.lock:
-            self._accepts = False
-            self._flags.clear()
-            self._resume_partial()
+            self._accepts = self._direct = False
             self._queue_arrived()
             unsent = self._unsent()
             self._queue.clear()
@@ -189,57 +177,34 @@ class FrameWriter:
         self.lock = threading.Lock()
         self._accepts = False
 
-    def _write_at_once(self, item: Outgoing) -> int:
-        """Write a frame on the main thread, if no other frame waits; return how many bytes the socket took.
+    def _write_directly(self, item: Outgoing) -> bool:
+        """Begin to write a frame, nearly always all of it; return False if other frames come first.
 
-        A signal handler may run here, send on this same connection, and wait for an answer, which the I/O thread reads
-        and for which other threads may have to write. Python runs handlers after calls and jumps, not between operators
-        and assignments: therefore the block under the lock has nothing else, and nothing that the garbage collector
-        counts. A handler finds all of it done, or nothing, and the lock free.
+        Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and the
+        block under the lock has neither: the lock and the number of written bytes are never lost, and a handler that
+        disconnects finds the lock free. (In Python 3.10 not if the frame was written in part: a jump ends the block.)
         """
-        if not self.is_plain or not self._flags or self._arrived:
-            return 0
+        # The lock may be held by this thread, which a finalizer has interrupted.
+        if not self._direct or self.arrived or self.lock.locked():
+            return False
         size, is_message = len(item.frame), item.is_message
-        sent: list[int] = []
-        # `_flags` decides whether it may write; `map()` reads it when the list is extended, under the lock.
-        step = map(self._sock.send, (item.frame,), self._flags)
-        whole, partial = [size], ((item, sent),)
+        write = map(self._sock.send, (item.frame,))
         try:
             with self.lock:
-                sent += step
-                done = sent == whole
-                self._flags *= done
-                self._partial += partial * (not done)
-                self.bytes_sent += size * done
-                self.audio_sent += item.audio * done
-                self._after_message = (self._after_message + size * done) * (1 - done * is_message)
-        except OSError:  # the I/O thread's write raises it again
-            return 0
-        return sum(sent)
-
-    def _begin(self, item: Outgoing) -> bool:
-        """Write as much of a frame as the socket takes, nearly always all. Not on the main thread.
-
-        Returns:
-            False if other frames come first, or the write failed.
-        """
-        if not self._flags or not self.is_plain or self._arrived or not self.lock.acquire(blocking=False):
-            return False
-        try:
-            if not self._flags:  # another thread was faster
-                return False
-            item.written = self._sock.send(item.frame)
-            if item.written < len(item.frame):
-                self._begun = item
-                self._flags.clear()
-                self.progress_at = time.monotonic()
-            else:
-                self._count(item)
+                begun = self._direct  # False if another thread was faster
+                if begun:
+                    self._begun, self._direct = item, False
+                    (item.written,) = write
+                    if item.written == size:
+                        self.bytes_sent += size
+                        self.audio_sent += item.audio
+                        self._after_message += size
+                        if is_message:
+                            self._after_message = 0
+                        self._begun, self._direct = None, True
+        except OSError:  # the next write raises it again
             return True
-        except (OSError, ValueError):  # the write in flush() raises it again
-            return False
-        finally:
-            self.lock.release()
+        return begun
 
     def flush(self, room: bool = False) -> bool:
         """Write the frames that have arrived.
@@ -256,42 +221,34 @@ class FrameWriter:
             if not self.lock.acquire(blocking=False):
                 return wake_io
             try:
-                self._resume_partial()
                 self._accept_arrived()
                 done = (room or not self.blocked) and self._write()
                 self._limit_queue()
-                wake_io = wake_io or self.failure is not None or not (done or self.blocked)
+                if not (done or self.blocked):
+                    self.progress_at = time.monotonic()
+                    wake_io = True
+                wake_io = wake_io or self.failure is not None
                 self.blocked = not done
-                self._flags[:] = [0] if done and self._accepts else []
+                self._direct = done and self._accepts and self.is_plain
             finally:
                 self.lock.release()
-            if not self._arrived:
+            if not self.arrived:
                 return wake_io
-
-    def _resume_partial(self) -> None:
-        """Continue with the frame that the main thread has written in part."""
-        for item, sent in self._partial:
-            if sent:
-                item.written, self._begun = sent[0], item
-                self.progress_at = time.monotonic()
-        self._partial.clear()
 
     def _accept_arrived(self) -> None:
         if self._accepts:
             self._queue_arrived()
         else:
-            self._arrived.clear()  # `_arrive()` has refused them
+            self.arrived.clear()  # `_arrive()` has refused them
 
     def _queue_arrived(self) -> None:
         while True:
             try:
-                item = self._arrived.popleft()
+                item = self.arrived.popleft()
             except IndexError:  # not checked before, because a finalizer may run in between
                 return
             if not self._queue:
                 self.bytes_waiting, self._queued_audio = 0, 0.0
-                if not self.blocked:
-                    self.progress_at = time.monotonic()
             self._queue.append(item)
             self.bytes_waiting += item.size
             self._queued_audio += item.audio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -113,6 +114,8 @@ def test_start_after_the_pacer_has_closed(talk):
     """A bot that becomes ready just as the last session ends does no harm; otherwise the error is not hidden."""
 
     class Closed:
+        now = time.monotonic
+
         def add(self, step, first):
             session.manager.stop(1.0)
             raise RuntimeError("closed")
@@ -121,6 +124,8 @@ def test_start_after_the_pacer_has_closed(talk):
     session.manager.start(session.send)
 
     class Broken:
+        now = time.monotonic
+
         def add(self, step, first):
             raise RuntimeError("can't start new thread")
 

@@ -198,7 +198,7 @@ def test_a_message_that_meets_the_close_is_sent_or_refused():
             writer.lock.acquire()  # the I/O thread is writing
             return False
 
-        writer._begin = close_meanwhile
+        writer._write_directly = close_meanwhile
         with running(lambda: writer.send(late)) as sending:
             sending.get()
         writer.lock.release()

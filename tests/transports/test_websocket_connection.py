@@ -451,7 +451,7 @@ def test_what_is_sent_during_a_send(pair, monkeypatch):
     on(client.io, int)  # it reads already
     writer, come = client.connection._writer, [b"in between"]
     write = writer._write
-    writer.is_plain = False  # or the first would be written at once
+    writer.is_plain = writer._direct = False  # or the first would be written at once
 
     def interrupted() -> bool:
         done = write()

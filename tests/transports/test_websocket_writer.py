@@ -84,7 +84,8 @@ def send_and_be_struck(size: int) -> bool:
         while len(arrived) < size + len(b"handler"):
             writer.flush(room=True)
             arrived += read(theirs, size)
-        assert free == [True]
+        # Python 3.10 runs signal handlers after forward jumps, too, and a frame written in part takes one.
+        assert free == [True] or (sys.version_info < (3, 11) and size > MB)
         assert arrived == frame + b"handler"
         assert writer.bytes_sent == len(arrived)
         return True
@@ -139,7 +140,7 @@ def test_the_main_thread_does_not_overtake():
         writer = FrameWriter(ours, MB)
         with writer.lock, running(lambda: writer.send(Outgoing(b"first ", 0.0))) as elsewhere:
             assert not elsewhere.get(), "the writer checks the queue again"
-        assert writer.arrived == 1
+        assert len(writer.arrived) == 1
         assert writer.send(Outgoing(b"second ", 0.0)), "the I/O thread has to be told"
         writer.flush()
         assert not writer.send(Outgoing(b"third", 0.0))

@@ -146,7 +146,7 @@ SCENES: list[tuple[Act, Callable[[str], RTVIClient], bool]] = [
 
 
 class Reactions:
-    """What a signal handler or a finalizer does, one at random. Without limits of time where that is honest."""
+    """What a signal handler or a finalizer does, one at random: nothing that waits for the bot."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -174,28 +174,17 @@ class Reactions:
     def _send(self, client: RTVIClient) -> None:
         client.send_client_message("note", "from a reaction")
 
-    def _request(self, client: RTVIClient) -> None:
-        client.send_client_request("echo", "from a reaction", timeout=None)
-
     def _disconnect(self, client: RTVIClient) -> None:
         client.disconnect()
 
     def _register(self, client: RTVIClient) -> None:
         client.off("metrics", client.on("metrics", lambda: None))
 
-    def _iterate(self, client: RTVIClient) -> None:
-        with client.events(timeout=0.001) as events:
-            next(events, None)
-
     def _switch(self, client: RTVIClient) -> None:
         client.enable_mic(client.is_mic_enabled)
         client.tracks()
 
-    def _another(self, _: RTVIClient) -> None:
-        with memory_client() as client:
-            client.send_client_request("echo", 1)
-
-    _all = (_send, _request, _disconnect, _register, _iterate, _switch, _another)
+    _all = (_send, _disconnect, _register, _switch)
 
 
 class Trap:

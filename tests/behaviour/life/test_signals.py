@@ -160,26 +160,28 @@ def test_a_handler_that_disconnects_while_connecting() -> None:
     )
 
 
-def test_a_handler_that_asks() -> None:
-    """A handler may send, make requests and wait for events, during calls that do the same."""
+def test_a_handler_that_sends() -> None:
+    """A handler may send and set flags, during calls that send and wait."""
     script = """
-    def ask(*_):
-        client.send_text("stop")
-        answers.append(client.send_client_request("echo", "from the handler", timeout=None))
+    def send(*_):
+        client.send_client_message("note", "from the handler")
+        flags.append("sent")
 
-    answers = []
-    signal.signal(signal.SIGTERM, ask)
+    flags = []
+    signal.signal(signal.SIGTERM, send)
     client.connect()
-    say("there")
-    while not answers:
+    {there}
+    while not flags:
         client.send_client_request("echo", 1)
-    say(*answers)
+    say(client.send_client_request("echo", "and then"))
     client.disconnect()
     """
-    with talking(script, "asleep") as (process, _):
+    with talking(script, "asleep") as (process, bot):
         process.send_signal(signal.SIGTERM)
-        assert rest_of(process) == ("from the handler\ndisconnected client\n", "")
+        assert rest_of(process) == ("and then\ndisconnected client\n", "")
         assert process.returncode == 0
+        sent = [message["data"] for message in bot.wait_for_session().messages if message["type"] == "client-message"]
+        assert sent.count({"t": "note", "d": "from the handler"}) == 1
 
 
 def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
