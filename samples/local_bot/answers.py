@@ -28,7 +28,7 @@ public <question> = <hello> | <time> | <weather> | <joke> | <goodbye>;
 
 GREETING = "Hello! Ask me for the time, the weather or a joke."
 JOKE = "Why did the robot go on holiday? It was tired and low on power."
-GOODBYE = "Goodbye! Have a nice day."
+GOODBYE = "Goodbye, and have a nice day."
 CONFUSED = "I only know the time, the weather in five cities, and a joke."
 
 

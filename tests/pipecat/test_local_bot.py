@@ -8,11 +8,12 @@ import time
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
-from rtvi_sync import Event, EventStream, RTVIClient
+from rtvi_sync import Event, EventStream, RTVIClient, RTVIEvent
 from rtvi_sync.cli.scripted_speech import UtteranceSource, load_script
 from rtvi_sync.media import BytesSink
 from samples.local_bot import answers
@@ -24,10 +25,17 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = ("What is the weather like in Paris?", "Tell me a joke.", "Goodbye for now!")
 HEARD = ["what is the weather like in paris", "tell me a joke", "goodbye for now"]
 ANSWERS = ["In Paris it is sunny, with 21 degrees.", answers.JOKE, answers.GOODBYE]
+EVENTS = (
+    RTVIEvent.USER_TRANSCRIPT,
+    RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
+    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+    RTVIEvent.BOT_TTS_TEXT,
+    RTVIEvent.BOT_STOPPED_SPEAKING,
+)
 SPOKEN = [
     "in paris it is sunny with twenty one degrees",
     "why did the robot go on holiday it was tired and low on power",
-    "goodbye have a nice day",
+    "goodbye and have a nice day",
 ]
 
 # Prints the words of each WAV file of the bot's voice, as PocketSphinx hears them.
@@ -65,14 +73,19 @@ def local_bot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBot]:
         yield LocalBot(url, python)
 
 
+def data_of(turn: list[Event], type_: RTVIEvent) -> list[Any]:
+    """Return the data of a turn's events of one type."""
+    return [event.data for event in turn if event.type is type_]
+
+
 def take_answer(events: EventStream, words: str) -> list[Event]:
     """Return the events up to the end of a spoken answer, which contains `words`."""
     taken: list[Event] = []
     deadline = time.monotonic() + GUARD
     while time.monotonic() < deadline:
         taken.append(next(events))
-        spoken = " ".join(event.data.text.strip() for event in taken if event.name == "bot-tts-text")
-        if words in spoken and taken[-1].name == "bot-stopped-speaking":
+        spoken = " ".join(said.text.strip() for said in data_of(taken, RTVIEvent.BOT_TTS_TEXT))
+        if words in spoken and taken[-1].type is RTVIEvent.BOT_STOPPED_SPEAKING:
             return taken
     pytest.fail(f"the bot has not said {words!r}, but sent {taken}")
 
@@ -83,29 +96,25 @@ def test_three_spoken_questions_are_answered_in_speech(local_bot: LocalBot, tmp_
     speech = load_script(tmp_path / "questions.wav")
     source, sink = UtteranceSource(speech.sample_rate_hz), BytesSink()
     client = RTVIClient.for_url(local_bot.url, mic=source, speaker=sink, connect_timeout=GUARD)
-    names = ("user-transcription", "llm-function-call-in-progress", "llm-function-call-stopped")
     turns: list[list[Event]] = []
     cuts: list[int] = []
-    with client.events(*names, "bot-tts-text", "bot-stopped-speaking", timeout=GUARD) as events, client:
+    with client.events(*EVENTS, timeout=GUARD) as events, client:
         take_answer(events, answers.GREETING)
         for utterance, answer in zip(speech.utterances, ANSWERS, strict=True):
             cuts.append(len(sink.pcm))
             source.enqueue(utterance)
             turns.append(take_answer(events, answer))
 
-    def data(turn: list[Event], name: str) -> list[object]:
-        return [event.data for event in turn if event.name == name]
-
-    assert [[said.text for said in data(turn, "user-transcription") if said.final] for turn in turns] == [
+    assert [[said.text for said in data_of(turn, RTVIEvent.USER_TRANSCRIPT) if said.final] for turn in turns] == [
         [heard] for heard in HEARD
     ]
-    assert [(call.function_name, call.arguments) for call in data(turns[0], "llm-function-call-in-progress")] == [
-        ("get_weather", {"city": "Paris"})
-    ]
-    assert [(call.cancelled, call.result) for call in data(turns[0], "llm-function-call-stopped")] == [
+    assert [
+        (call.function_name, call.arguments) for call in data_of(turns[0], RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS)
+    ] == [("get_weather", {"city": "Paris"})]
+    assert [(call.cancelled, call.result) for call in data_of(turns[0], RTVIEvent.LLM_FUNCTION_CALL_STOPPED)] == [
         (False, answers.get_weather("Paris"))
     ]
-    assert [data(turn, "llm-function-call-in-progress") for turn in turns[1:]] == [[], []]
+    assert [data_of(turn, RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS) for turn in turns[1:]] == [[], []]
 
     files = []
     for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], None], strict=True)):
