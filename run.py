@@ -19,6 +19,7 @@ try:
     import shutil
     import signal
     import subprocess
+    import tempfile
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import ThreadPoolExecutor
     from functools import partial
@@ -31,10 +32,12 @@ try:
         install,
         make_environment,
         own_environment,
+        pinned_environment,
         read_project,
         report_damage,
         requirements_of,
     )
+    from tools.local_bot import LOCAL_BOT, local_bot_environment, serve_local_bot, speak_questions
     from tools.machine import (
         BASE,
         CACHE,
@@ -56,7 +59,8 @@ except ImportError as lack:
 HELP = """\
 usage: python3 run.py COMMAND ...
 
-  demo [--url URL] ...                     hold a spoken conversation with the built-in bot, or with the bot at URL
+  demo [--url URL] ...                     hold a spoken conversation with samples/local_bot, or with the bot at URL;
+                                           where the local bot cannot be installed, with the built-in bot
   sample [NAME [--url URL] ...]            run a program of samples/; without a name, list them
   test [--quick | --real | --matrix] [--require] [--coverage] [pytest arguments]
                                            run the tests; --real adds those with real parts (Pipecat, PulseAudio,
@@ -142,6 +146,9 @@ NOT_QUICK = re.compile(
 )
 
 DEMO_SECONDS = 1800.0
+DEMO_CHOICES = {"--url", "--speech", "-h", "--help"}  # options without which the demo asks the local bot
+# A slow package index must not keep the demo waiting: the built-in bot answers then.
+LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
 # Hundreds of tests start an interpreter; with bytecode files none of these compiles the package.
 FOR_TESTS = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -186,13 +193,8 @@ def end_process(child: "subprocess.Popen[bytes]") -> None:
 def pipecat_environment(version: str) -> Path:
     """Return the Python of the environment for one version of Pipecat."""
     minors = {**PIPECAT, **MATRIX_PIPECAT}[version]
-    lines = (ROOT / f"tests/pipecat/requirements-{version}.txt").read_text(encoding="utf-8").splitlines()
-    base = find_python(minors)
-    if base is None:
-        raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in minors) + ", none was found")
-    python = make_environment(CACHE / f"pipecat-{version}", base)
-    install(python, [line for line in lines if line and not line.startswith("#")], f"Pipecat {version}")
-    return python
+    pins = ROOT / f"tests/pipecat/requirements-{version}.txt"
+    return pinned_environment(f"pipecat-{version}", minors, pins, f"Pipecat {version}")
 
 
 def has_devices(python: Path, part: str) -> bool:
@@ -237,14 +239,15 @@ def set_up_real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, 
     # In parallel, because pip keeps one core busy for half a minute for each.
     with ThreadPoolExecutor() as pool:
         missing = pool.submit(install_programs, python)
-        environments = {version: pool.submit(pipecat_environment, version) for version in versions}
+        environments = {f"Pipecat {version}": pool.submit(pipecat_environment, version) for version in versions}
+        environments["local bot"] = pool.submit(local_bot_environment)
     variables: dict[str, str] = {}
     unavailable = [f"{name}: not installed, and this user cannot install it" for name in missing.result()]
-    for version, environment in environments.items():
+    for name, environment in environments.items():
         try:
-            variables["RTVI_PIPECAT_" + version.replace(".", "_")] = str(environment.result())
+            variables["RTVI_" + re.sub(r"\W", "_", name).upper()] = str(environment.result())
         except (SetupError, OSError) as error:
-            unavailable.append(f"Pipecat {version}: {error}")
+            unavailable.append(f"{name}: {error}")
     return variables, unavailable
 
 
@@ -297,8 +300,27 @@ def run_other_versions() -> tuple[list[Result], list[str]]:
 
 
 def demo(arguments: list[str]) -> int:
-    """Run the demo with the arguments of `python -m rtvi_sync demo`."""
-    return run_command([own_environment(DEMO_PARTS), "-m", "rtvi_sync", "demo", *arguments], DEMO_SECONDS)
+    """Run the demo with the arguments of `python -m rtvi_sync demo`; with the local bot, unless they choose another."""
+    chosen = {argument.partition("=")[0] for argument in arguments} & DEMO_CHOICES
+    with contextlib.ExitStack() as stack:
+        with ThreadPoolExecutor() as pool:
+            local = None if chosen or not LOCAL_BOT.is_dir() else pool.submit(local_bot_environment, LOCAL_BOT_SECONDS)
+            python = own_environment(DEMO_PARTS)
+        options: list[object] = []
+        if local is not None:
+            try:
+                options = local_bot_options(local.result(), stack)
+            except (SetupError, OSError) as error:
+                print_step(f"The local bot is unavailable, so the built-in bot answers: {error}")
+        return run_command([python, "-m", "rtvi_sync", "demo", *options, *arguments], DEMO_SECONDS)
+
+
+def local_bot_options(python: Path, stack: contextlib.ExitStack) -> list[object]:
+    """Start the local bot, which ends with the stack. Return the options with which the demo asks it questions."""
+    print_step("Starting the local bot: Pipecat with PocketSphinx, rules and espeak-ng (samples/local_bot)")
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    speech = speak_questions(python, folder / "questions.wav")
+    return ["--url", stack.enter_context(serve_local_bot(python)), "--speech", speech]
 
 
 def sample_programs() -> dict[str, Path]:
@@ -311,7 +333,8 @@ def sample(arguments: list[str]) -> int:
     """Run a sample without a time limit; without a name, list the samples."""
     programs = sample_programs()
     if arguments and arguments[0] in programs:
-        python = own_environment((*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ())))
+        parts = (*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ()))
+        python = local_bot_environment() if arguments[0] == LOCAL_BOT.name else own_environment(parts)
         return run_command([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
     list_only = not arguments or arguments[0] in ("-h", "--help")
     width = max(map(len, programs), default=0)

@@ -92,6 +92,14 @@ print("coverage", sys.argv[1:], flush=True)
 sys.exit(2 if "--format=total" in sys.argv else 0)
 """
 
+# Replaces the local bot: listens at the port of its last argument, and leaves its process id.
+LOCAL_BOT = """
+import os, pathlib, socket, sys, threading
+pathlib.Path("bot.pid").write_text(str(os.getpid()))
+listener = socket.create_server(("localhost", int(sys.argv[-1])))
+threading.Event().wait(60)
+"""
+
 # Replaces every tool that checks the source: prints its arguments.
 LINTER = "import sys; print(__spec__.name, sys.argv[1:], flush=True)"
 LINTERS = {
@@ -160,7 +168,7 @@ def new_project(folder: Path) -> Path:
     """Make a small project with the real run.py, from which the one hard-coded path of the system is hidden."""
     shutil.copy(ROOT / "run.py", folder)
     (folder / "tools").mkdir()
-    for name in ("__init__.py", "environments.py", "results.py"):
+    for name in ("__init__.py", "environments.py", "local_bot.py", "results.py"):
         shutil.copy(ROOT / "tools" / name, folder / "tools")
     source = (ROOT / "tools" / "machine.py").read_text(encoding="utf-8")
     assert source.count('"/usr/share/python-wheels"') == 1
@@ -459,6 +467,43 @@ def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
     assert ready.run("demo", "--fail").returncode == 7
 
 
+@posix
+@pytest.mark.skipif(sys.version_info[1] not in (11, 12, 13), reason="Pipecat does not run on this Python")
+def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
+    """If it can be installed and starts, and no other bot is named; otherwise one line says why not."""
+    folder = ready.project / "samples" / "local_bot"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "__main__.py").write_text(LOCAL_BOT)
+    (folder / "questions.py").touch()
+    (folder / "requirements.txt").write_text("absent-pipecat\n")
+    absent = ready.run("demo")
+    (folder / "requirements.txt").write_text("# pins\nthrowaway==1.0\n")
+    asked, named = ready.run("demo"), ready.run("demo", "--url=ws://127.0.0.1:1")
+    process_id = (ready.project / "bot.pid").read_text()
+    (folder / "__main__.py").write_text("raise SystemExit(3)")
+    broken = ready.run("demo")
+    (folder / "questions.py").write_text("raise SystemExit(3)")
+    mute = ready.run("demo")
+    shutil.rmtree(folder)
+
+    unavailable = "The local bot is unavailable, so the built-in bot answers: "
+    assert absent.stdout.splitlines()[-2:] == [
+        f"{unavailable}the local bot: could not be installed",
+        "arguments ['demo']",
+    ], absent.stderr
+    given = r"arguments \['demo', '--url', 'http://localhost:\d+', '--speech', '(.*)'\]"
+    match = re.fullmatch(given, asked.stdout.splitlines()[-1])
+    assert match, asked.stdout
+    assert not Path(match[1]).parent.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process_id), 0)
+    assert named.stdout == "arguments ['demo', '--url=ws://127.0.0.1:1']\n"
+    assert f"{unavailable}it does not start; " in broken.stdout
+    assert f"{unavailable}espeak-ng does not speak here; " in mute.stdout
+    assert [done.returncode for done in (absent, asked, named, broken, mute)] == [0] * 5
+
+
 def unavailable_parts(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the parts that were unavailable in a run of the tests."""
     return re.findall(r"^Unavailable, what needs it (?:fails|is skipped by name): (.*)$", done.stdout, re.MULTILINE)
@@ -535,6 +580,7 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
     assert [line.partition(":")[0] for line in unavailable_parts(plain)] == [
         *run.PROGRAMS,
         *(f"Pipecat {version}" for version in run.PIPECAT),
+        "local bot",
         "PyAudio",
         "OpenCV",
     ]

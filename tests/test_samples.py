@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from samples.line_transport.__main__ import Bot
+from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
 from tests.support.slowness import GUARD
 from tests.support.wavs import quiet, tone, write_wav
@@ -232,3 +234,28 @@ def test_manual_events(tmp_path: Path) -> None:
     sentences, _, _, rounds, _ = end.split()
     assert int(sentences) == 2
     assert int(rounds) > 10
+
+
+def test_the_local_bots_answers() -> None:
+    """Spoken and typed questions; what needs a function is a call first, and then a sentence with its result."""
+
+    def answer(*messages: tuple[str, str]) -> object:
+        return local_bot.answer_to([{"role": role, "content": content} for role, content in messages])
+
+    assert answer() == local_bot.GREETING
+    assert answer(("user", "what is the weather like in new york today")) == ("get_weather", {"city": "New York"})
+    assert answer(("user", "What time is it?")) == ("get_time", {})
+    assert answer(("user", "Tell me a joke!")) == local_bot.JOKE
+    assert answer(("user", "What is the weather in Atlantis?")) == local_bot.CONFUSED
+    weather = json.dumps(local_bot.get_weather("Paris"))
+    assert answer(("user", "the weather in Paris"), ("tool", weather)) == "In Paris it is sunny, with 21 degrees."
+    assert answer(("user", "time"), ("tool", '{"time": "09:41"}')) == "It is 09:41."
+
+
+def test_the_local_bot_is_pinned_like_the_real_bots() -> None:
+    """Everything that its Pipecat needs has the same version in both environments."""
+    pins, others = (
+        set((ROOT / path).read_text().splitlines())
+        for path in ("tests/pipecat/requirements-1.14.0.txt", "samples/local_bot/requirements.txt")
+    )
+    assert {line for line in pins if not line.startswith("#")} < others

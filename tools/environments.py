@@ -16,6 +16,7 @@ from .machine import (
     ROOT,
     VENV_PYTHON,
     SetupError,
+    find_python,
     find_uv,
     locked,
     output_of,
@@ -161,8 +162,8 @@ def seed_pip(python: Path) -> None:
     raise SetupError("no pip was found: install it (apt install python3-pip) or set PIP_INDEX_URL to a package index")
 
 
-def install(python: Path, requirements: Sequence[str], what: str) -> None:
-    """Install requirements into a Python's environment, unless its stamp lists them."""
+def install(python: Path, requirements: Sequence[str], what: str, seconds: float = INSTALL_SECONDS) -> None:
+    """Install requirements into a Python's environment within a time limit, unless its stamp lists them."""
     folder = python.parents[1]
     if has_installed(folder, requirements):
         return
@@ -177,8 +178,8 @@ def install(python: Path, requirements: Sequence[str], what: str) -> None:
         uv = find_uv()
         pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
         installed = (
-            uv and run_quietly([uv, "pip", "install", "--python", python, *requirements], INSTALL_SECONDS)
-        ) or run_quietly([*pip, *requirements], INSTALL_SECONDS)
+            uv and run_quietly([uv, "pip", "install", "--python", python, *requirements], seconds)
+        ) or run_quietly([*pip, *requirements], seconds)
         if installed:
             # Packages of other commands are still installed, except those that are replaced here.
             names = {package_of(line) for line in requirements}
@@ -241,6 +242,27 @@ def own_environment(parts: Sequence[str]) -> Path:
     """Return the Python of the project's own environment, with the named extras and groups."""
     python = make_environment(own_folder(), BASE)
     install(python, requirements_of(read_project(python), parts), f"the packages for {parts[-1]}")
+    return python
+
+
+def pinned_environment(
+    name: str, minors: Sequence[int], pins: Path, what: str, seconds: float = INSTALL_SECONDS
+) -> Path:
+    """Return the Python of an environment in .cache with exactly the packages that a file lists.
+
+    Args:
+        name: of its folder.
+        minors: the minor versions of Python 3 that it may have, the preferred one first.
+        pins: the file, one requirement a line.
+        what: the thing that is installed, for the line that the user reads.
+        seconds: the time limit of the installation.
+    """
+    base = find_python(minors)
+    if base is None:
+        raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in minors) + ", none was found")
+    python = make_environment(CACHE / name, base)
+    lines = pins.read_text(encoding="utf-8").splitlines()
+    install(python, [line for line in lines if line and not line.startswith("#")], what, seconds)
     return python
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -80,7 +81,12 @@ class DemoSession:
         self._screen = screen
         self._deadline = math.inf
         self._events: EventStream = client.events(
-            *EVENTS, *ACTIVITY_EVENTS, RTVIEvent.BOT_INTERRUPTED, RTVIEvent.ERROR, timeout=_TICK
+            *EVENTS,
+            *ACTIVITY_EVENTS,
+            RTVIEvent.BOT_INTERRUPTED,
+            RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
+            RTVIEvent.ERROR,
+            timeout=_TICK,
         )
 
     def run(self, speech: ScriptedSpeech, *, greeting: float, timeout: float) -> None:
@@ -158,6 +164,10 @@ class DemoSession:
             self._show_line(line, event.received_at)
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
+        elif event.type is RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS:
+            call = event.data
+            arguments = json.dumps(call.arguments or {}, ensure_ascii=False)
+            self.print_timed(f"[the bot calls {call.function_name or 'a function'} {arguments}]", event.received_at)
         elif event.type is RTVIEvent.ERROR:
             self.print_timed(f"the bot reports an error: {event.data.message}", event.received_at)
 

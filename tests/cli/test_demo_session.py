@@ -127,6 +127,21 @@ def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
     assert demo.answers == 1
 
 
+def test_a_function_that_the_bot_calls_is_shown(one_word: Path) -> None:
+    """The name and the arguments, as far as the bot reports them."""
+
+    def call(session: BotSession) -> None:
+        known = {"tool_call_id": "1", "function_name": "get_weather", "arguments": {"city": "Paris"}}
+        say(session, "llm-function-call-in-progress", known)
+        say(session, "llm-function-call-in-progress", {"tool_call_id": "2"})
+
+    speech = load_script(one_word)
+    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, call), talking_to(bot) as (demo, screen, _):
+        demo.run(speech, greeting=0, timeout=GUARD)
+    calls = [text for text in screen.texts if text.startswith("[the bot calls")]
+    assert calls == ['[the bot calls get_weather {"city": "Paris"}]', "[the bot calls a function {}]"]
+
+
 def test_a_bot_without_transcripts_is_detected_by_its_audio(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without transcripts and speaking events, audio alone is an answer, and silence is its end."""
     monkeypatch.setattr(activity, "_SYNTHESIS_PAUSE", 0.2)

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 
 from .bot_client import QUICK, silence, tone
 
