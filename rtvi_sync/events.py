@@ -17,10 +17,24 @@ class RTVIEvent(str, Enum):
 
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
     aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
+
+    A member equals, and is constructed from, every name that `client.on()` takes: ``event.type == "bot-ready"``,
+    ``RTVIEvent("bot-ready")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
+    a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
     """
 
     # An event is looked up in several dicts on its way, and Enum's own hash is a function in Python.
     __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and _BY_SPELLING.get(other) is self)
+
+    def __ne__(self, other: object) -> bool:  # otherwise that of str, which Python prefers to `not ==`
+        return not self == other
+
+    @classmethod
+    def _missing_(cls, value: object) -> RTVIEvent | None:
+        return event_from(value) if isinstance(value, str) else None
 
     # The client's own session
     CONNECTED = "connected"
