@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 import attrs
 
 from .._version import __version__
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, TransportState
 from ..protocol.validation import NAME, from_mapping
@@ -65,7 +65,10 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         custom_connect_handler: makes the connect request itself: ``handler(params, timeout, abort_controller)`` returns
             what the transport is given. It runs on the connect thread.
         request_timeout: seconds; default limit of every call that waits for the bot's answer. None: no limit.
-        mic, speaker, cam: None for the system's default device, a device id, or a source or sink object.
+        mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
+            object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
+            `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
+        text_only: True: no microphone, no speaker and no camera; no device is looked for.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
@@ -99,9 +102,10 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         enable_camera: bool | None = None,
         custom_connect_handler: ConnectHandler | None = None,
         request_timeout: Seconds | None = 10.0,
-        mic: str | MediaDeviceInfo | AudioSource | None = None,
-        speaker: str | MediaDeviceInfo | AudioSink | None = None,
-        cam: str | MediaDeviceInfo | VideoSource | None = None,
+        mic: MicChoice = None,
+        speaker: SpeakerChoice = None,
+        cam: CamChoice = None,
+        text_only: bool = False,
         http_client: httpx.Client | None = None,
         events: Literal["thread", "manual"] = "thread",
         ssl_context: ssl.SSLContext | None = None,

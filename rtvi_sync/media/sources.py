@@ -150,7 +150,7 @@ class WavSource(BytesSource):
             with self.path.open("rb") as file:
                 data = file.read(MAX_WAV_FILE_BYTES + 1)
         except OSError as error:
-            raise file_error(f"Cannot read the WAV file {self.path}", "mic", error) from error
+            raise file_error(f"Cannot read the audio file {self.path}", "mic", error) from error
         try:
             if len(data) > MAX_WAV_FILE_BYTES:
                 raise ValueError(
@@ -158,7 +158,7 @@ class WavSource(BytesSource):
                 )
             pcm, rate = pcm_tools.parse_wav(data)
         except ValueError as error:
-            raise DeviceError(f"Cannot use the WAV file {self.path}: {error}", devices=("mic",)) from error
+            raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
         super().__init__(pcm, rate)
 
     def __repr__(self) -> str:
