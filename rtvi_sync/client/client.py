@@ -13,8 +13,8 @@ import attrs
 from .._version import __version__
 from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..messages import BotReadyData
-from ..protocol.states import ACTIVE, TransportState
-from ..protocol.validation import NAME, from_mapping
+from ..protocol.states import ACTIVE, CloseInfo, TransportState
+from ..protocol.validation import NAME, WAIT, from_mapping
 from ..session.connect_request import BotURL
 from ..session.dispatcher import Dispatcher
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
@@ -256,6 +256,27 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         passes, the `error` of `disconnected` says how many, and a warning is logged.
         """
         self._manager.disconnect()
+
+    def wait(self, timeout: Seconds | None = None) -> CloseInfo:
+        """Wait until the session has ended, and every session that replaced it (`reconnect`).
+
+        If the last session has ended already, it returns at once. The handlers of `disconnected` have returned by then.
+        In manual mode it delivers events meanwhile. Ctrl-C interrupts it and leaves the session as it is.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            How it ended, or why it was not replaced.
+
+        Raises:
+            BotNotReadyError: there was no session yet.
+            RequestTimeoutError: not within `timeout` seconds; the session goes on.
+            WouldDeadlockError: called inside a handler of this client during the session.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        return self._dispatcher.wait_for_end(timeout)
 
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""

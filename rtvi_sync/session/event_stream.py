@@ -41,6 +41,8 @@ class EventStream(Generic[DataT]):
         timeout: float | None,
         max_events: int,
         max_bytes: int,
+        *,
+        outlives_loss: bool = False,
     ) -> None:
         self._owner = owner
         self.types = types
@@ -48,6 +50,8 @@ class EventStream(Generic[DataT]):
         self._timeout = timeout
         self._max_events = max_events
         self._max_bytes = max_bytes
+        #: Whether it goes on in the session that replaces a lost one.
+        self.outlives_loss: bool = outlives_loss
         #: The number of the session with which the stream ends.
         self.session: int = sys.maxsize
         #: How the session before that ended, if none has followed it yet.

@@ -170,6 +170,8 @@ def connecting(client: RTVIClient) -> None:
         round_trip: float | None = carried.round_trip
         transport: Transport | None = same.transport
         show(stats.messages_sent, round_trip, transport)
+    info: CloseInfo = client.wait()
+    show(info, client.wait(timeout=5))
     client.params = RTVIClientParams(base_url="https://api.example")
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")

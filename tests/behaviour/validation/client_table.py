@@ -324,6 +324,7 @@ TABLE: dict[str, Call] = {
         interrupt=NOT_BOOL,
         timeout=NOT_WAIT,
     ),
+    "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),
     "RTVIClient.wait_for": call(
         lambda targets: targets.client().wait_for,
         {"event": "botReady", "timeout": 0},
