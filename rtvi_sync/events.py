@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic
 
 import attrs
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # has `default`; type checkers know it although it may not be installed
+
     from .messages import RTVIMessage
+
+    DataT = TypeVar("DataT", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    DataT = TypeVar("DataT", covariant=True)
 
 
 class RTVIEvent(str, Enum):
@@ -17,10 +26,24 @@ class RTVIEvent(str, Enum):
 
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
     aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
+
+    A member equals, and is constructed from, every name that `client.on()` takes: ``event.type == "bot-ready"``,
+    ``RTVIEvent("bot-ready")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
+    a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
     """
 
     # An event is looked up in several dicts on its way, and Enum's own hash is a function in Python.
     __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and BY_NAME.get(other) is self)
+
+    def __ne__(self, other: object) -> bool:  # otherwise that of str, which Python prefers to `not ==`
+        return not self == other
+
+    @classmethod
+    def _missing_(cls, value: object) -> RTVIEvent | None:
+        return event_from(value) if isinstance(value, str) else None
 
     # The client's own session
     CONNECTED = "connected"
@@ -151,7 +174,8 @@ def _spellings() -> dict[str, RTVIEvent]:
     return found
 
 
-_BY_SPELLING = _spellings()
+#: Every event by each of its names.
+BY_NAME: Mapping[str, RTVIEvent] = MappingProxyType(_spellings())
 
 
 def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
@@ -170,11 +194,11 @@ def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
         return name
     if not isinstance(name, str):
         raise TypeError(f"{option} must be an RTVIEvent or the name of one, not {type(name).__name__}")
-    event = _BY_SPELLING.get(name)
+    event = BY_NAME.get(name)
     if event is None:
         import difflib  # imported only for the error
 
-        near = difflib.get_close_matches(name[:100], _BY_SPELLING, n=1)
+        near = difflib.get_close_matches(name[:100], BY_NAME, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "RTVIEvent lists them all"
         raise ValueError(f"{option} must be the name of an event; no event is named {name[:100]!r}; {hint}")
     return event
@@ -196,8 +220,8 @@ class _WithMessage:
 
 
 @attrs.frozen(kw_only=True)
-class Event(_WithMessage):
-    """One event as a handler receives it.
+class Event(_WithMessage, Generic[DataT]):
+    """One event as a handler receives it. ``Event[BotReadyData]`` is one whose `data` has that type.
 
     Attributes:
         type: the event's name.
@@ -207,7 +231,7 @@ class Event(_WithMessage):
     """
 
     type: RTVIEvent
-    data: Any = None
+    data: DataT = None  # type: ignore[assignment]
     received_at: float
     message: RTVIMessage | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import attrs
@@ -61,17 +63,26 @@ def test_str_and_format_give_the_value() -> None:
     """An event prints as its value on every Python version."""
     assert str(RTVIEvent.BOT_READY) == "botReady"
     assert f"{RTVIEvent.BOT_READY}" == "botReady"
-    assert RTVIEvent.BOT_READY == "botReady"  # type: ignore[comparison-overlap]
+
+
+def spellings_of(event: RTVIEvent) -> tuple[str, ...]:
+    """Return the names of an event that every door takes."""
+    return event.value, event.snake, event.name, event.snake.replace("_", "-")
 
 
 @pytest.mark.parametrize("event", RTVIEvent)
 def test_event_from_takes_every_spelling(event: RTVIEvent) -> None:
-    """Member, value, snake_case, enum name and kebab-case all name the event."""
-    for spelling in (event, event.value, event.snake, event.name, event.snake.replace("_", "-")):
-        assert event_from(spelling) is event
+    """Member, value, snake_case, enum name and kebab-case all name the event, make it and equal it."""
+    assert event_from(event) is event
+    for spelling in spellings_of(event):
+        assert event_from(spelling) is RTVIEvent(spelling) is event
+        assert event == spelling
+        assert spelling == event
+        assert not event != spelling  # noqa: SIM202 - a method of its own
+        assert not spelling != event  # noqa: SIM202
 
 
-@pytest.mark.parametrize(
+OTHER_NAMES = pytest.mark.parametrize(
     ("name", "event"),
     [
         ("bot_text", RTVIEvent.BOT_LLM_TEXT),
@@ -86,9 +97,65 @@ def test_event_from_takes_every_spelling(event: RTVIEvent) -> None:
         ("error-response", RTVIEvent.MESSAGE_ERROR),
     ],
 )
+
+
+@OTHER_NAMES
 def test_event_from_takes_the_names_of_callbacks_and_the_wire(name: str, event: RTVIEvent) -> None:
     """Where a callback or a wire type is called otherwise than its event, that name works too."""
-    assert event_from(name) is event
+    assert event_from(name) is RTVIEvent(name) is event
+    assert event == name
+
+
+def test_an_event_equals_no_other_name() -> None:
+    """Neither the name of another event nor an unknown one, nor anything that is not a string."""
+    event = RTVIEvent.BOT_READY
+    for other in (RTVIEvent.BOT_OUTPUT, "bot-output", "Bot-Ready", "bot_redy", "", b"botReady", 5, None):
+        assert event != other
+        assert other != event
+        assert not event == other  # noqa: SIM201 - a method of its own
+    assert sum(event == other for other in RTVIEvent) == 1
+
+
+def test_an_event_is_found_by_any_name_where_equality_decides() -> None:
+    """In sequences and match statements any name will do."""
+    assert RTVIEvent.BOT_STOPPED_SPEAKING in ["bot-output", "bot-stopped-speaking"]
+    assert "bot_ready" in list(RTVIEvent)
+    match RTVIEvent.BOT_READY:
+        case "bot-output":
+            found = "another"
+        case "bot-ready":
+            found = "the event"
+        case _:
+            found = "none"
+    assert found == "the event"
+    match "bot-ready":
+        case RTVIEvent.BOT_READY:
+            found = "the member"
+    assert found == "the member"
+
+
+@pytest.mark.parametrize("event", RTVIEvent)
+def test_an_event_has_the_hash_of_its_value(event: RTVIEvent) -> None:
+    """As a key of a dict the member and its value are one; of other names `RTVIEvent()` makes the member."""
+    assert hash(event) == hash(event.value)
+    known = {event: 1}
+    assert known[event] == known[RTVIEvent(event.snake)] == known[event.value] == 1  # type: ignore[index]
+    assert {event.value: 1}[event] == 1
+    assert event in {event.value}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_event_stays_itself_when_pickled_or_copied(protocol: int) -> None:
+    """Each process has one object for an event."""
+    for event in RTVIEvent:
+        assert pickle.loads(pickle.dumps(event, protocol)) is copy.deepcopy(event) is event
+
+
+@pytest.mark.parametrize("value", [5, None, b"botReady", ["botReady"]])
+def test_only_a_name_makes_an_event(value: object) -> None:
+    """Anything that is not a string is no value of the enum, as for any other enum."""
+    with pytest.raises(ValueError, match="is not a valid RTVIEvent"):
+        RTVIEvent(value)
 
 
 def test_aliases_are_no_events_of_their_own() -> None:
@@ -100,8 +167,9 @@ def test_aliases_are_no_events_of_their_own() -> None:
 
 def test_a_misspelt_event_gets_a_suggestion() -> None:
     """The error names the event that was probably meant."""
-    with pytest.raises(ValueError, match="'bot_redy'; did you mean 'bot_ready'"):
-        event_from("bot_redy")
+    for make in (event_from, RTVIEvent):
+        with pytest.raises(ValueError, match="'bot_redy'; did you mean 'bot_ready'"):
+            make("bot_redy")
 
 
 def test_a_name_like_none_gets_no_suggestion() -> None:

@@ -9,14 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from .._version import __version__
-from ..concurrency.deadline import Deadline
-from ..events import Event, RTVIEvent, event_from
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..messages import BotReadyData
-from ..protocol.states import ACTIVE, TransportState
-from ..protocol.validation import FUNCTION, NAME, WAIT, from_mapping
+from ..protocol.states import ACTIVE, CloseInfo, TransportState
+from ..protocol.validation import NAME, WAIT, from_mapping
 from ..session.dispatcher import Dispatcher
-from ..session.event_stream import EventStream
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
@@ -38,16 +35,16 @@ from .ways import TransportName, ways_to
 if TYPE_CHECKING:
     import httpx
 
+    from .event_overloads import ClientEvents
     from .stats import ClientStats
+else:
+    from .events import ClientEvents
 
 ClientT = TypeVar("ClientT", bound="RTVIClient")
-F = TypeVar("F", bound=Callable[..., Any])
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 
-_WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
 
-
-class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
+class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
     The constructor does no I/O, starts no thread and opens no device. It and every method validate their arguments
@@ -65,7 +62,10 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         custom_connect_handler: makes the connect request itself: ``handler(params, timeout, abort_controller)`` returns
             what the transport is given. It runs on the connect thread.
         request_timeout: seconds; default limit of every call that waits for the bot's answer. None: no limit.
-        mic, speaker, cam: None for the system's default device, a device id, or a source or sink object.
+        mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
+            object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
+            `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
+        text_only: True: no microphone, no speaker and no camera; no device is looked for.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
@@ -99,9 +99,10 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         enable_camera: bool | None = None,
         custom_connect_handler: ConnectHandler | None = None,
         request_timeout: Seconds | None = 10.0,
-        mic: str | MediaDeviceInfo | AudioSource | None = None,
-        speaker: str | MediaDeviceInfo | AudioSink | None = None,
-        cam: str | MediaDeviceInfo | VideoSource | None = None,
+        mic: MicChoice = None,
+        speaker: SpeakerChoice = None,
+        cam: CamChoice = None,
+        text_only: bool = False,
         http_client: httpx.Client | None = None,
         events: Literal["thread", "manual"] = "thread",
         ssl_context: ssl.SSLContext | None = None,
@@ -265,6 +266,27 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """
         self._manager.disconnect()
 
+    def wait(self, timeout: Seconds | None = None) -> CloseInfo:
+        """Wait until the session has ended, and every session that replaced it (`reconnect`).
+
+        If the last session has ended already, it returns at once. The handlers of `disconnected` have returned by then.
+        In manual mode it delivers events meanwhile. Ctrl-C interrupts it and leaves the session as it is.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            How it ended, or why it was not replaced.
+
+        Raises:
+            BotNotReadyError: there was no session yet.
+            RequestTimeoutError: not within `timeout` seconds; the session goes on.
+            WouldDeadlockError: called inside a handler of this client during the session.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        return self._dispatcher.wait_for_end(timeout)
+
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
         self._manager.close()
@@ -328,91 +350,6 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """
         return self.params.construct_url(endpoint)
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
-    @overload
-    def on(self, event: str | RTVIEvent) -> Callable[[F], F]: ...
-    @overload
-    def on(self, event: str | RTVIEvent, handler: F) -> F: ...
-    def on(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
-        """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event`. Also a decorator.
-
-        Handlers of one client run one at a time, in the order of the events, never on an I/O thread. They are held
-        strongly; a handler that is registered twice is called twice. If a handler raises, the error is logged and
-        published as `handler_error`.
-
-        Raises:
-            ValueError: there is no such event.
-            TypeError: the handler cannot be called so, or is a coroutine function.
-        """
-        return self._add(event, handler, once=False)
-
-    @overload
-    def once(self, event: str | RTVIEvent) -> Callable[[F], F]: ...
-    @overload
-    def once(self, event: str | RTVIEvent, handler: F) -> F: ...
-    def once(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
-        """Call `handler` for the next `event` only; otherwise like `on()`."""
-        return self._add(event, handler, once=True)
-
-    def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
-        """Stop calling `handler`, however often it is registered, for `event`; without it, every handler."""
-        if handler is not None:
-            FUNCTION.check(handler=handler)
-        self._dispatcher.remove(event, handler)
-
-    def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
-        """Return the `events` (none: all) from now on, as an iterator and context manager.
-
-        It ends with the session that is active or under way, and with the next one if there is none; an attempt that
-        fails is one. When an event is returned, every handler of earlier events has returned.
-
-        Args:
-            timeout: seconds to wait for each event; then `RequestTimeoutError`. None: no limit.
-
-        Raises:
-            ValueError: there is no such event.
-            ForkedProcessError: the client was connected when the process forked.
-        """
-        WAIT.or_none.check(timeout=timeout)
-        return self._dispatcher.open_stream(events, timeout)
-
-    def wait_for(
-        self,
-        event: str | RTVIEvent,
-        where: Callable[[Event], object] | None = None,
-        timeout: Seconds | None = None,
-    ) -> Event:
-        """Wait for the next `event` for which `where(event)` is true.
-
-        It listens from the call on: an event that an earlier call of yours causes may have passed by then. In that case
-        open `events()` first.
-
-        Raises:
-            RequestTimeoutError: not within `timeout` seconds.
-            DisconnectedError: the session ended first; also if it has ended already and no other has begun, unless
-                `event` is one that begins a session (`bot_ready`, for instance).
-            WouldDeadlockError: called inside a handler of this client.
-            ForkedProcessError: the client was connected when the process forked.
-            TypeError: `where` is no function. Pass a time limit as ``timeout=5``.
-        """
-        _WHERE.check(where=where)
-        WAIT.or_none.check(timeout=timeout)
-        return self._dispatcher.wait_for(event, where, timeout)
-
-    def process_events(self, timeout: Seconds | None = 0.0) -> int:
-        """Wait up to `timeout` seconds for a first event, then run the handlers of all that are queued. In manual mode.
-
-        Returns:
-            How many events were delivered.
-
-        Raises:
-            RTVIError: the client is not in manual mode.
-            WouldDeadlockError: called inside a handler.
-        """
-        WAIT.or_none.check(timeout=timeout)
-        return self._dispatcher.run_queued(Deadline(timeout))
-
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def register_helper(self, service: str, helper: HelperT) -> HelperT:
@@ -441,17 +378,3 @@ class RTVIClient(ClientDevices, BotMessages, BotConfig, BotActions):
         """Unregister the helper of a service. Without effect if it has none."""
         NAME.check(service=service)
         self._helpers.unregister(service)
-
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _add(self, event: str | RTVIEvent, handler: F | None, *, once: bool) -> F | Callable[[F], F]:
-        if handler is not None:
-            self._dispatcher.add(event, handler, once=once)
-            return handler
-        event = event_from(event)
-
-        def register(function: F) -> F:
-            self._dispatcher.add(event, function, once=once)
-            return function
-
-        return register

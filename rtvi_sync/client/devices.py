@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, MediaState, Tracks, VideoSource
-from ..media.kinds import CHOICES
+from ..media import MediaDeviceInfo, MediaState, Tracks
+from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
 from ..protocol.validation import BOOL
 from .base import ClientBase
 
@@ -62,31 +62,32 @@ class ClientDevices(ClientBase):
         """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
         return self._manager.media.status_reporter.selected("cam")
 
-    def update_mic(self, device_id: str | MediaDeviceInfo | AudioSource | None) -> None:
+    def update_mic(self, device_id: MicChoice) -> None:
         """Use another microphone, in this session and later ones. In a session the local track goes on.
 
         The event `mic_updated` reports which one it is, in a session and after `init_devices()`.
 
         Args:
-            device_id: one of `get_all_mics()`, or its id; None: the system's default; or a source object.
+            device_id: one of `get_all_mics()`, or its id; None: the system's default; False: none; or a source object,
+                a file as a `Path`, or a function as of `CallbackSource`.
 
         Raises:
             DeviceError: it cannot be used; the old one goes on.
             MissingExtraError: it needs a library that is not installed.
             TypeError: it is none of these.
-            ValueError: it is the name of a file; for one pass a `WavSource`.
+            ValueError: it is the name of a file, which is passed as a `Path`.
         """
         CHOICES["mic"].check(device_id=device_id)
         self._manager.devices.update("mic", device_id)
 
-    def update_speaker(self, device_id: str | MediaDeviceInfo | AudioSink | None) -> None:
+    def update_speaker(self, device_id: SpeakerChoice) -> None:
         """Use another speaker, in this session and later ones; audio that was not played yet is played there. Like
         `update_mic()`.
         """
         CHOICES["speaker"].check(device_id=device_id)
         self._manager.devices.update("speaker", device_id)
 
-    def update_cam(self, device_id: str | MediaDeviceInfo | VideoSource | None) -> None:
+    def update_cam(self, device_id: CamChoice) -> None:
         """Use another camera, in this session and later ones. Like `update_mic()`."""
         CHOICES["cam"].check(device_id=device_id)
         self._manager.devices.update("cam", device_id)

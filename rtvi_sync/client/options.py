@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import attrs
 
 from ..events import RTVIEvent, event_from
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
-from ..media.kinds import CHOICES
+from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
 from ..protocol.validation import (
     BOOL,
     COUNT,
@@ -148,9 +147,10 @@ class RTVIClientOptions:
         default=None, validator=positive_or_timedelta("seconds").or_none
     )
     request_timeout: Seconds | None = attrs.field(default=10.0, validator=SECONDS.or_none)
-    mic: str | MediaDeviceInfo | AudioSource | None = attrs.field(default=None, validator=CHOICES["mic"])
-    speaker: str | MediaDeviceInfo | AudioSink | None = attrs.field(default=None, validator=CHOICES["speaker"])
-    cam: str | MediaDeviceInfo | VideoSource | None = attrs.field(default=None, validator=CHOICES["cam"])
+    mic: MicChoice = attrs.field(default=None, validator=CHOICES["mic"])
+    speaker: SpeakerChoice = attrs.field(default=None, validator=CHOICES["speaker"])
+    cam: CamChoice = attrs.field(default=None, validator=CHOICES["cam"])
+    text_only: bool = attrs.field(default=False, validator=BOOL)
     http_client: httpx.Client | None = attrs.field(
         default=None, validator=Rule("an httpx.Client", _is_http_client).or_none
     )
@@ -169,6 +169,18 @@ class RTVIClientOptions:
     def __attrs_post_init__(self) -> None:
         if self.enable_cam is not None and self.enable_camera is not None:
             raise TypeError("enable_cam and enable_camera are the same option: give one of them")
+        if self.text_only:
+            self._check_text_only()
+
+    def _check_text_only(self) -> None:
+        """Check that no option asks for a device, and choose none."""
+        for name in ("mic", "speaker", "cam"):
+            if getattr(self, name) not in (None, False):
+                raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
+            setattr(self, name, False)
+        for name in ("enable_cam", "enable_camera"):
+            if getattr(self, name):
+                raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
 
 
 def api_request(

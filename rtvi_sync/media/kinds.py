@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Any, Final, Literal
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import DeviceError
-from ..protocol.validation import Rule, has_method
-from .base import MediaDeviceInfo
+from ..protocol.validation import Rule, has_method, is_async
+from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from .sinks import CallbackSink, NullSink, WavSink
+from .sources import CallbackSource, WavSource
 
 Kind = Literal["mic", "speaker", "cam", "screen"]
+
+MicChoice: TypeAlias = str | MediaDeviceInfo | AudioSource | Path | Callable[[int], bytes] | Literal[False] | None
+"""A device or its id; a source; an audio file; a function for a `CallbackSource`; False: none; None: the default."""
+
+SpeakerChoice: TypeAlias = (
+    str | MediaDeviceInfo | AudioSink | Path | Callable[[bytes, int], object] | Literal[False] | None
+)
+"""A device or its id; a sink; a WAV file to write; a function for a `CallbackSink`; False: none; None: the default."""
+
+CamChoice: TypeAlias = str | MediaDeviceInfo | VideoSource | Literal[False] | None
+"""A device or its id; a source; False: none; None: the default."""
 
 # By kind of device: the method that an object must have to be used instead of the device, and an example.
 _OBJECTS: dict[Kind, tuple[str, str]] = {
@@ -19,20 +34,34 @@ _OBJECTS: dict[Kind, tuple[str, str]] = {
     "cam": ("read", "FileVideoSource(path)"),
     "screen": ("read", "ScreenSource()"),
 }
-_AUDIO_KINDS = ("mic", "speaker")
+# By kind: what a function and a file are wrapped into.
+_CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
+_FILES: dict[Kind, type[WavSource | WavSink]] = {"mic": WavSource, "speaker": WavSink}
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
-# Suffixes of file names, which are sometimes passed by mistake instead of a device id.
+# What shows that a str is the name of a file, which is sometimes passed by mistake instead of a device id. Ids have
+# separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
 _FILE_SUFFIXES = (
-    *(".aac", ".aiff", ".flac", ".m4a", ".mp3", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
+    *(".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
     *(".avi", ".gif", ".jpeg", ".jpg", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".png", ".webm"),
 )
+_PATH_BEGIN = re.compile(r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]")
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isinstance(value, type) and not is_async(value)
 
 
 def _rule(kind: Kind) -> Rule:
     method, example = _OBJECTS[kind]
+    files = " a Path, a function" if kind in _FILES else ""
     return Rule(
-        f"None, a device, its id (a str) or an object such as {example}",
-        lambda given: isinstance(given, (str, MediaDeviceInfo)) or has_method(given, method),
+        f"None, False, a device, its id (a str),{files} or an object such as {example}",
+        lambda given: (
+            given is False
+            or isinstance(given, (str, MediaDeviceInfo))
+            or has_method(given, method)
+            or (kind in _FILES and (isinstance(given, Path) or _is_function(given)))
+        ),
         optional=True,
     )
 
@@ -69,11 +98,11 @@ def find_device(kind: Kind, device_id: str, there_are: Sequence[MediaDeviceInfo]
 
 
 def choice_of(kind: Kind, given: object) -> Any:
-    """Return the application's choice: None, a device id, or an object used instead of a device.
+    """Return the application's choice: None, False, a device id, a `Path`, or an object used instead of a device.
 
     Args:
         kind: of the device.
-        given: the choice, or the `MediaDeviceInfo` of a device.
+        given: the choice, the `MediaDeviceInfo` of a device, or a function, which is made a source or sink.
 
     Raises:
         TypeError: it is none of these.
@@ -84,7 +113,31 @@ def choice_of(kind: Kind, given: object) -> Any:
     CHOICES[kind].check_one(kind, given)
     if isinstance(given, str):
         _refuse_file(kind, given)
+    elif given is False and kind == "speaker":
+        return NullSink()
+    elif _is_function(given) and not has_method(given, _OBJECTS[kind][0]):
+        return _CALLBACKS[kind](given)
     return given
+
+
+def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
+    """Return the source or sink for a choice that is a `Path`, and any other choice as it is. May block.
+
+    Args:
+        kind: of the device.
+        choice: of the application.
+        present: what the device slot holds, which is returned if it is the one for this path.
+
+    Raises:
+        DeviceError: the file cannot be used.
+        MissingExtraError: it needs a library that is not installed.
+    """
+    if not isinstance(choice, Path):
+        return choice
+    cls = _FILES[kind]
+    if isinstance(present, cls) and present.path.absolute() == choice.absolute():
+        return present
+    return cls(choice)
 
 
 def _refuse_file(kind: Kind, device_id: str) -> None:
@@ -93,12 +146,18 @@ def _refuse_file(kind: Kind, device_id: str) -> None:
     Raises:
         ValueError: `device_id` is the name of a file; the message says what to pass.
     """
-    suffix = PurePath(device_id).suffix.lower()
-    if suffix not in _FILE_SUFFIXES:
+    is_path = kind in _FILES and (_PATH_BEGIN.match(device_id) is not None or _is_file(device_id))
+    if PurePath(device_id).suffix.lower() not in _FILE_SUFFIXES and not is_path:
         return
     shown = repr(device_id)[:200]
-    class_name = _OBJECTS[kind][1].partition("(")[0]
-    only_wav = " Convert a file of another kind to WAV." if suffix != ".wav" and kind in _AUDIO_KINDS else ""
-    raise ValueError(
-        f"{kind}={shown} is the name of a file, but a str names a device. Pass {kind}={class_name}({shown}).{only_wav}"
-    )
+    instead = f"{kind}={_OBJECTS[kind][1].partition('(')[0]}({shown})"
+    if kind in _FILES:
+        instead = f"{kind}=Path({shown}) or {instead}"
+    raise ValueError(f"{kind}={shown} is the name of a file, but a str names a device. Pass {instead}.")
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return os.path.isfile(name)
+    except ValueError:  # a null character
+        return False

@@ -17,14 +17,15 @@ from ..concurrency.shield import shielded
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
+from .base import MediaDeviceInfo, VideoFrame
 from .capture import SendAudio
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .device_slots import MediaCounters
 from .devices.backend import AudioBackend, cameras, pyaudio_backend
 from .event_sink import NullEventSink
-from .kinds import Kind, choice_of, find_device, media_kind
+from .kinds import CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind, open_file
 from .session import MediaSession, Senders
+from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
 from .tracks import ParticipantTracks, Tracks
 
@@ -42,9 +43,7 @@ class MediaManager:
     """The microphone, the speaker, the camera and the tracks of one client.
 
     Args:
-        mic: None: the system's default; a device id; or an `AudioSource`.
-        speaker: None: the system's default; a device id; or an `AudioSink`.
-        cam: None: the system's default; a device id; or a `VideoSource`.
+        mic, speaker, cam: see `MicChoice`, `SpeakerChoice` and `CamChoice`. A file is opened by `prepare()`.
         enable_mic: False: muted from the start.
         enable_cam: True: the camera is on from the start.
         backend: backend of the machine's audio devices; None: PyAudio's.
@@ -58,9 +57,9 @@ class MediaManager:
     def __init__(
         self,
         *,
-        mic: str | MediaDeviceInfo | AudioSource | None = None,
-        speaker: str | MediaDeviceInfo | AudioSink | None = None,
-        cam: str | MediaDeviceInfo | VideoSource | None = None,
+        mic: MicChoice = None,
+        speaker: SpeakerChoice = None,
+        cam: CamChoice = None,
         enable_mic: bool = True,
         enable_cam: bool = False,
         backend: AudioBackend | None = None,
@@ -152,6 +151,9 @@ class MediaManager:
                 self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
             )
         try:
+            for kind in kinds:
+                # Kept, so that later sessions continue the recording.
+                self._choices[kind] = self._open_file(kind, self._choices[kind])
             missing = session.prepare(kinds, self._choices)
         except BaseException:
             if before is None:
@@ -163,6 +165,13 @@ class MediaManager:
             self.settings.screen = False
             self.status_reporter.failed("screen", no_screen)
         self.status_reporter.missing(missing)
+
+    def _open_file(self, kind: Kind, choice: Any, present: object = None) -> Any:
+        try:
+            return open_file(kind, choice, present)
+        except (DeviceError, MissingExtraError) as error:
+            self.status_reporter.status(kind, DeviceStatus(state="error", error=as_device_error(kind, None, error)))
+            raise
 
     def start(
         self,
@@ -399,6 +408,12 @@ class MediaManager:
     def _select_now(self, kind: Kind, choice: Any) -> None:
         session = self._session
         slot = session.slots[kind] if session is not None else None
+        if session is not None and slot is not None:
+            choice = open_file(kind, choice, slot.choice)
+            if choice is False:
+                session.slots.close(kind)
+                slot.choice = False
+                self.status_reporter.status(kind, DeviceStatus())
         if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
             return
         opens = session is not None and session.opens(kind, choice)

@@ -21,8 +21,13 @@ WAV_HEADER_BYTES = 44
 MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
 
 _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_EXTENSIBLE = 1, 3, 0xFFFE
+_COMPRESSED = {2: "ADPCM", 6: "A-law", 7: "µ-law", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
 # Converts unsigned bytes to signed ones by flipping the high bit.
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
+
+
+class OtherEncodingError(ValueError):
+    """A WAV file whose samples are compressed. Its text is what it holds."""
 
 
 def silence(frames: int) -> bytes:
@@ -87,6 +92,11 @@ def bytes_of(samples: Iterable[int]) -> bytes:
     return pcm.tobytes()
 
 
+def pcm_of_floats(samples: array.array[float]) -> bytes:
+    """Return samples from -1.0 to 1.0 as PCM; what is louder is clipped."""
+    return bytes_of(round(min(32767.0, max(-32768.0, 32768.0 * sample))) for sample in samples)
+
+
 def rms(pcm: bytes) -> float:
     """Return the root mean square of samples, 0 to 32768; an incomplete last sample is ignored."""
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
@@ -95,7 +105,7 @@ def rms(pcm: bytes) -> float:
 
 
 def parse_wav(data: bytes) -> tuple[bytes, int]:
-    """Read a WAV file of 8, 16, 24 or 32-bit PCM with any number of channels.
+    """Read a WAV file of 8, 16, 24 or 32-bit PCM, or 32 or 64-bit floating point, with any number of channels.
 
     A size beyond the end of the data, as in streamed or truncated files, means "up to the end".
 
@@ -107,20 +117,21 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
         sample rate in Hz.
 
     Raises:
-        ValueError: the file is of another kind; the message says which one, and what to do.
+        OtherEncodingError: its samples are compressed.
+        ValueError: the file is of another kind; the message says which one.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
-    layout: tuple[int, int, int] | None = None
+    layout: tuple[int, int, int, bool] | None = None
     for name, body in _chunks(data):
         if name == b"fmt ":
             layout = _layout(body)
         elif name == b"data":
             if layout is None:
                 break
-            channels, rate, width = layout
+            channels, rate, width, is_float = layout
             complete = body[: len(body) - len(body) % (channels * width)]
-            return to_mono(_to_16_bit(complete, width), channels), rate
+            return to_mono((_from_floats if is_float else _to_16_bit)(complete, width), channels), rate
     raise ValueError("it is damaged: no format followed by audio data in it")
 
 
@@ -142,20 +153,20 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         position += 8 + size + size % 2
 
 
-def _layout(body: bytes) -> tuple[int, int, int]:
-    """Return channels, rate and bytes per sample from a format chunk."""
+def _layout(body: bytes) -> tuple[int, int, int, bool]:
+    """Return channels, rate, bytes per sample and whether these are floating point, from a format chunk."""
     if len(body) < 16:
         raise ValueError("it is damaged: its format chunk is too short")
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
     if kind == _FORMAT_EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
-    if kind != _FORMAT_PCM:
-        what = "floating-point samples" if kind == _FORMAT_FLOAT else f"compressed audio (format {kind})"
-        raise ValueError(f"it holds {what}; convert it to 16-bit PCM: ffmpeg -i IN.wav -c:a pcm_s16le OUT.wav")
+    if kind not in (_FORMAT_PCM, _FORMAT_FLOAT):
+        raise OtherEncodingError(_COMPRESSED.get(kind, f"WAV format {kind}"))
+    is_float = kind == _FORMAT_FLOAT
     width = (bits + 7) // 8
-    if not (1 <= channels <= MAX_CHANNELS and 1 <= width <= 4 and is_rate(rate)):
+    if not (1 <= channels <= MAX_CHANNELS and width in ((4, 8) if is_float else (1, 2, 3, 4)) and is_rate(rate)):
         raise ValueError(f"{channels} channels of {bits} bits at {rate} Hz are not supported")
-    return channels, rate, width
+    return channels, rate, width, is_float
 
 
 def _to_16_bit(data: bytes, width: int) -> bytes:
@@ -171,6 +182,12 @@ def _to_16_bit(data: bytes, width: int) -> bytes:
     return bytes(result)
 
 
-def _swap_on_big_endian(samples: array.array[int]) -> None:
+def _from_floats(data: bytes, width: int) -> bytes:
+    samples = array.array("f" if width == 4 else "d", data)
+    _swap_on_big_endian(samples)
+    return pcm_of_floats(samples)
+
+
+def _swap_on_big_endian(samples: array.array[int] | array.array[float]) -> None:
     if sys.byteorder == "big":
         samples.byteswap()

@@ -81,7 +81,7 @@ class MediaPort(Protocol):
 
         Args:
             kind: which of them.
-            choice: a device, its id, a source or sink, or None for the default device.
+            choice: what the application passed to `update_mic()` or its kin.
 
         Raises:
             DeviceError, MissingExtraError: the new one cannot be opened; the old one stays.

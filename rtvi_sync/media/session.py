@@ -136,6 +136,8 @@ class MediaSession:
         deadline = Deadline(OPEN_TIMEOUT)
         for kind in kinds:
             choice = choices[kind]
+            if choice is False:
+                self.slots[kind].choice = False  # no device is missed
             if self.slots[kind].component is not None or not self.opens(kind, choice):
                 continue
             limit = Deadline(max(_MIN_OPEN_TIMEOUT, deadline.remaining() or 0.0))
@@ -149,8 +151,8 @@ class MediaSession:
         return missing
 
     def opens(self, kind: Kind, choice: object) -> bool:
-        """Return whether a choice must be open: a device only while it is on, a source or sink always."""
-        return kind in self._kinds and (self._settings.opens(kind) or not is_device(choice))
+        """Return whether a choice must be open: a device only while it is on, a source or sink always, False never."""
+        return choice is not False and kind in self._kinds and (self._settings.opens(kind) or not is_device(choice))
 
     def start(self, senders: Senders) -> None:
         """Start the sources from their beginning; called on the I/O thread when the bot is ready, does not block."""

@@ -14,6 +14,7 @@ from ..concurrency.latch import Latch
 from ..errors import DeviceError
 from ..protocol.validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, number
 from . import pcm as pcm_tools
+from .audio_files import decode
 from .base import file_error
 
 MAX_WAV_FILE_BYTES = 256 * 1024 * 1024
@@ -130,17 +131,19 @@ class BytesSource(MemorySource):
 
 
 class WavSource(BytesSource):
-    """A source of the audio of a WAV file; the constructor reads the whole file, so that it can report a wrong path.
+    """A source of the audio of a file; the constructor reads the whole file, so that it can report a wrong path.
 
-    It reads 8, 16, 24 and 32-bit PCM with up to 32 channels and sends 16-bit mono at the file's sample rate, bit exact
-    if the file is 16-bit mono.
+    It reads WAV files of 8, 16, 24 and 32-bit PCM and of floating point, and, with the extra `files`, what soundfile
+    reads: µ-law and A-law WAV, FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels) at the
+    file's sample rate, bit exact if the file is 16-bit mono.
 
     Args:
-        path: a WAV file of at most 256 MiB.
+        path: an audio file of at most 256 MiB.
 
     Raises:
-        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is not a
-            WAV file of PCM ("unknown"); the message says what to do.
+        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
+            audio file ("unknown"); the message says what to do.
+        MissingExtraError: only soundfile can read the file, and that is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -150,15 +153,15 @@ class WavSource(BytesSource):
             with self.path.open("rb") as file:
                 data = file.read(MAX_WAV_FILE_BYTES + 1)
         except OSError as error:
-            raise file_error(f"Cannot read the WAV file {self.path}", "mic", error) from error
+            raise file_error(f"Cannot read the audio file {self.path}", "mic", error) from error
         try:
             if len(data) > MAX_WAV_FILE_BYTES:
                 raise ValueError(
                     f"it is larger than {MAX_WAV_FILE_BYTES >> 20} MiB; split it, or read it with a CallbackSource"
                 )
-            pcm, rate = pcm_tools.parse_wav(data)
+            pcm, rate = decode(data)
         except ValueError as error:
-            raise DeviceError(f"Cannot use the WAV file {self.path}: {error}", devices=("mic",)) from error
+            raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
         super().__init__(pcm, rate)
 
     def __repr__(self) -> str:

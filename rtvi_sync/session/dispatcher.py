@@ -17,7 +17,7 @@ from .. import signals
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.serial_queue import SerialQueue
-from ..errors import ForkedProcessError, RTVIError, WouldDeadlockError
+from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
 from ..messages import RTVIMessage
 from ..protocol import envelope
@@ -158,14 +158,22 @@ class Dispatcher:
                 if isinstance(handler, _Special) and handler.messages is not None and handler.function == function:
                     self._take(handler, type_)
 
-    def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
+    def open_stream(
+        self, types: Iterable[str | RTVIEvent], timeout: float | None, *, outlives_loss: bool = False
+    ) -> EventStream:
         """Return a stream of the events of `types` (none: of all) from now on.
+
+        Args:
+            types: of the events.
+            timeout: seconds to wait for each.
+            outlives_loss: whether it goes on in the session that replaces a lost one.
 
         Raises:
             ForkedProcessError: the session is the parent's.
         """
         self.check_process()
-        stream = EventStream(self, frozenset(event_from(type_, "events") for type_ in types), timeout, *self._limits)
+        wanted = frozenset(event_from(type_, "events") for type_ in types)
+        stream = EventStream(self, wanted, timeout, *self._limits, outlives_loss=outlives_loss)
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         while True:
@@ -190,6 +198,23 @@ class Dispatcher:
                     raise (stream.ended or CloseInfo()).as_error(f"the {type_.value} event came")
                 if where is None or where(found):
                     return found
+
+    def wait_for_end(self, timeout: float | None) -> CloseInfo:
+        """Wait until the session and those that replace it have ended. See `RTVIClient.wait()`."""
+        deadline = Deadline(timeout)
+        with self.open_stream([RTVIEvent.DISCONNECTED], None, outlives_loss=True) as stream:
+            if not self._begun:
+                raise BotNotReadyError("There is no session whose end could be awaited: call connect() first")
+            if stream.after is not None and not stream.after.reconnecting:
+                return stream.after
+            try:
+                while stream.next_before(deadline) is not None:
+                    pass  # of a session that is replaced
+            except RequestTimeoutError:
+                raise RequestTimeoutError(
+                    f"The session has not ended within {timeout} s. Pass a larger timeout, or call disconnect()."
+                ) from None
+            return stream.ended or CloseInfo()
 
     def close_stream(self, stream: EventStream) -> None:
         """Push no more events to `stream`."""
@@ -243,7 +268,8 @@ class Dispatcher:
         for stream in self._live_streams():
             if stream.session > number:
                 continue
-            if stream.types and stream.types <= _OPENING and info.reconnecting:
+            is_opening = bool(stream.types) and stream.types <= _OPENING
+            if info.reconnecting and (is_opening or stream.outlives_loss):
                 stream.session = number + 1  # a stream that waits for a session waits for the one that replaces it
             else:
                 stream.end(info)
@@ -251,6 +277,10 @@ class Dispatcher:
 
     def end_sessions(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session: there will be none."""
+        info = attrs.evolve(info, reconnecting=False)
+        over, last = self._over
+        if last.reconnecting and over == self._begun:
+            self._over = over, info  # before the streams, so that one that is opened now is ended or knows
         for stream in self._live_streams():
             if stream.session > self._begun:
                 stream.end(info)

@@ -6,13 +6,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Generic, Protocol
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.serial_queue import SerialQueue
 from ..errors import RequestTimeoutError, WouldDeadlockError
-from ..events import Event, RTVIEvent
+from ..events import DataT, Event, RTVIEvent
 from ..protocol.states import CloseInfo
 
 
@@ -24,11 +24,11 @@ class StreamOwner(Protocol):
     def check_process(self) -> None:
         """Raise `ForkedProcessError` in a process in which no event can come."""
 
-    def close_stream(self, stream: EventStream) -> None:
+    def close_stream(self, stream: EventStream[Any]) -> None:
         """Stop pushing events to `stream`."""
 
 
-class EventStream:
+class EventStream(Generic[DataT]):
     """The events of some types, one after the other. An iterator and a context manager; made by `client.events()`.
 
     It begins with its creation and ends with the session. One thread iterates at a time.
@@ -41,6 +41,8 @@ class EventStream:
         timeout: float | None,
         max_events: int,
         max_bytes: int,
+        *,
+        outlives_loss: bool = False,
     ) -> None:
         self._owner = owner
         self.types = types
@@ -48,13 +50,15 @@ class EventStream:
         self._timeout = timeout
         self._max_events = max_events
         self._max_bytes = max_bytes
+        #: Whether it goes on in the session that replaces a lost one.
+        self.outlives_loss: bool = outlives_loss
         #: The number of the session with which the stream ends.
         self.session: int = sys.maxsize
         #: How the session before that ended, if none has followed it yet.
         self.after: CloseInfo | None = None
         # The worker appends and the iterating thread pops, each in one step. There is no lock, because the iterating
         # thread could hold it while a signal handler on it waits for the worker.
-        self._events: deque[tuple[Event, int]] = deque()
+        self._events: deque[tuple[Event[DataT], int]] = deque()
         self._bytes_pushed = 0
         self._bytes_taken = 0
         self._ended: CloseInfo | None = None
@@ -68,7 +72,7 @@ class EventStream:
         """Tell whether `event` came before the stream was opened and is delivered only now."""
         return event.received_at < self._opened_at
 
-    def push(self, event: Event, size: int) -> bool:
+    def push(self, event: Event[Any], size: int) -> bool:
         """Queue `event`; return False if the stream is full. Called by the queue's worker."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
         if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
@@ -88,7 +92,7 @@ class EventStream:
         """Return how the session ended, after the last event was taken; None before."""
         return self._ended if not self._events else None
 
-    def next_before(self, deadline: Deadline) -> Event | None:
+    def next_before(self, deadline: Deadline) -> Event[DataT] | None:
         """Return the next event; None if the session ended first.
 
         Raises:
@@ -136,16 +140,16 @@ class EventStream:
     def _describe(self) -> str:
         return "event" if not self.types else " or ".join(sorted(t.value for t in self.types)) + " event"
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Event[DataT]]:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> Event[DataT]:
         event = self.next_before(Deadline(self._timeout))
         if event is None:
             raise StopIteration
         return event
 
-    def __enter__(self) -> EventStream:
+    def __enter__(self) -> EventStream[DataT]:
         return self
 
     def __exit__(self, *_: object) -> None:

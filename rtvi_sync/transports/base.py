@@ -17,7 +17,8 @@ from ..concurrency.abort import AbortSignal
 from ..concurrency.runtime import Runtime
 from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
-from ..media import AudioSink, AudioSource, MediaDeviceInfo, MediaPort, Tracks, VideoFrame, VideoSource
+from ..media import MediaPort, Tracks, VideoFrame
+from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..media.manager import MediaManager
 from ..messages import RTVIMessage
 from ..protocol import envelope
@@ -337,7 +338,7 @@ class Transport(abc.ABC):
         self._check_video(enable, "screen-share")
         self.options.media.enable_screen_share(enable)
 
-    def update_mic(self, mic: str | MediaDeviceInfo | AudioSource | None) -> None:
+    def update_mic(self, mic: MicChoice) -> None:
         """Replace the microphone. Called as `enable_mic()`.
 
         Raises:
@@ -345,11 +346,11 @@ class Transport(abc.ABC):
         """
         self.options.media.select("mic", mic)
 
-    def update_speaker(self, speaker: str | MediaDeviceInfo | AudioSink | None) -> None:
+    def update_speaker(self, speaker: SpeakerChoice) -> None:
         """Replace the speaker. Called and raises as `update_mic()`."""
         self.options.media.select("speaker", speaker)
 
-    def update_cam(self, cam: str | MediaDeviceInfo | VideoSource | None) -> None:
+    def update_cam(self, cam: CamChoice) -> None:
         """Replace the camera. Called and raises as `update_mic()`."""
         self.options.media.select("cam", cam)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import array
 import struct
 import threading
+import wave
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, info
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
+from tests.support.wavs import write_wav
 
 
 def say(session: Any, pcm: bytes) -> None:
@@ -85,6 +88,97 @@ def test_without_a_transport(backend: FakeBackend) -> None:
     assert backend.open.count("fake/mic_b") == 1
     client.disconnect()
     assert backend.open == []
+
+
+# -- files, functions, none -------------------------------------------------------------------------------------------
+
+
+def test_files(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, tmp_path: Path) -> None:
+    """A `Path` is opened by `connect()`, and each session adds to the recording."""
+    question, answer = tmp_path / "question.wav", tmp_path / "answer.wav"
+    client = client_of(mic=question, speaker=answer)
+    with pytest.raises(DeviceError, match=r"Cannot read the audio file .*question\.wav"):
+        client.connect()
+    assert client.media_state.mic.state == "error"
+    write_wav(question, [b"\xe8\x03" * 1600])
+    for number in (1, 2):
+        with client:
+            session = bot.wait_for_session()
+            until(lambda session=session: 1000 in heard_by(session))
+            say(session, b"\1\2" * 2400)
+            until(lambda number=number: answer.exists() and answer.stat().st_size >= 44 + number * 4800)
+    with wave.open(str(answer)) as file:
+        assert file.readframes(10_000) == b"\1\2" * 4800
+    assert backend.opened == []
+
+
+def test_a_file_that_cannot_be_written(client_of: Callable[..., RTVIClient], tmp_path: Path) -> None:
+    """`connect()` says so, not the constructor."""
+    client = client_of(mic=False, speaker=tmp_path / "nowhere" / "a.wav")
+    with pytest.raises(DeviceError, match="does not exist"):
+        client.connect()
+
+
+def test_files_in_a_session(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path) -> None:
+    """A file that cannot be used leaves the old source in its place; one that is used already goes on."""
+    path = write_wav(tmp_path / "a.wav", [b"\xe8\x03" * 160_000])
+    with client_of(mic=False, speaker=False) as client:
+        session = bot.wait_for_session()
+        with pytest.raises(DeviceError, match="Cannot read"):
+            client.update_mic(tmp_path / "b.wav")
+        client.update_mic(path)
+        until(lambda: 1000 in heard_by(session))
+        track = client.tracks().local.audio
+        client.update_mic(path)
+        assert client.tracks().local.audio is track
+        client.update_mic(lambda frames: b"\xd0\x07" * frames)
+        until(lambda: 2000 in heard_by(session))
+        heard: list[bytes] = []
+        client.update_speaker(lambda pcm, rate: heard.append(pcm))
+        say(session, b"\1\2" * 960)
+        until(lambda: b"".join(heard) == b"\1\2" * 960)
+
+
+@pytest.mark.parametrize("options", [{"text_only": True}, {"mic": False, "speaker": False, "cam": False}])
+def test_no_devices_at_all(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, options: dict[str, Any]
+) -> None:
+    """No device is looked for or opened, nothing is sent, and nothing is reported as missing."""
+    backend.devices = lambda: pytest.fail("a device was looked for")  # type: ignore[method-assign]
+    client = client_of(**options)
+    errors: list[Any] = []
+    client.on("device_error", errors.append)
+    client.init_devices()
+    with client:
+        session = bot.wait_for_session()
+        client.enable_mic(False)
+        client.enable_mic(True)
+        assert client.tracks().local.audio is None
+        client.send_client_message("text")
+        session.wait_for_message("client-message", timeout=SOON)
+        assert session.audio == b""
+    assert (backend.opened, errors) == ([], [])
+
+
+def test_a_microphone_is_taken_away(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
+) -> None:
+    """False closes the device for good; another choice opens one."""
+    with client_of(speaker=False) as client:
+        session = bot.wait_for_session()
+        until(lambda: 1000 in heard_by(session))
+        client.update_mic(False)
+        assert (backend.open, client.tracks().local.audio) == ([], None)
+        assert client.media_state.mic.state == "uninitialized"
+        client.enable_mic(True)
+        assert backend.open == []
+        client.update_mic("fake/mic_b")
+        until(lambda: 2000 in heard_by(session))
+        client.update_mic(False)
+    with client:
+        assert backend.open == []
+        client.update_mic(None)
+        assert backend.open == ["fake/mic_a"]
 
 
 # -- in a session -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     WebSocketTransport,
 )
+from rtvi_sync.media import SilenceSource
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
 
 
@@ -87,6 +88,17 @@ class TestOptions:
         """Either name may be used, but not both."""
         with pytest.raises(TypeError, match="same option"):
             RTVIClient(enable_cam=True, enable_camera=True)
+
+    @pytest.mark.parametrize(
+        "option", [{"mic": "1"}, {"mic": SilenceSource()}, {"speaker": print}, {"cam": "1"}, {"enable_cam": True}]
+    )
+    def test_text_only_has_no_devices(self, option: dict[str, Any]) -> None:
+        """It excludes every option that asks for one; the error names both."""
+        (name,) = option
+        with pytest.raises(TypeError, match=rf"text_only and {name} exclude each other"):
+            RTVIClient(text_only=True, **option)
+        RTVIClient({"textOnly": True, "mic": False, "speaker": False, "cam": False, "enable_cam": False})
+        RTVIClient(text_only=False, **option)
 
     @pytest.mark.parametrize("name", ["enable_cam", "enable_camera", "enableCam", "enableCamera"])
     def test_a_camera_without_video_is_a_warning(self, name: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media import BytesSource, CallbackSink, CallbackSource, MediaDeviceInfo, NullSink, WavSink, WavSource
+from rtvi_sync.media.kinds import choice_of, open_file
 from rtvi_sync.media.manager import MediaManager
+from tests.support.wavs import write_wav
 
 
-@pytest.mark.parametrize("wrong", [42, b"bytes", object(), open])
+@pytest.mark.parametrize("wrong", [42, b"bytes", object(), True, Path])
 def test_something_else_is_a_type_error(wrong):
     """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):
@@ -16,3 +22,75 @@ def test_something_else_is_a_type_error(wrong):
         MediaManager(speaker=wrong)
     with pytest.raises(TypeError, match="WavSource"):
         MediaManager().select("mic", wrong)
+
+
+def test_a_device_is_its_id():
+    """A device of the list stands for its id, whatever that looks like."""
+    assert choice_of("mic", MediaDeviceInfo(device_id="a.wav", kind="audioinput", label="A")) == "a.wav"
+    assert choice_of("mic", "ALSA/Headset: USB Audio (hw:1,0)") == "ALSA/Headset: USB Audio (hw:1,0)"
+    for kind in ("mic", "cam"):
+        assert choice_of(kind, "/dev/video0") == "/dev/video0"
+
+
+@pytest.mark.parametrize("name", ["a.wav", "B.FLAC", "./a", "../a", "/a/b", "~/a", "C:\\a", ".\\a", "recordings/a.mp3"])
+@pytest.mark.parametrize("kind", ["mic", "speaker"])
+def test_the_name_of_a_file_is_no_device(kind, name):
+    """A str names a device; the error says what names a file."""
+    with pytest.raises(ValueError, match=rf"{kind}=.* is the name of a file.* Pass {kind}=Path\(.*\) or {kind}=Wav"):
+        choice_of(kind, name)
+
+
+def test_the_name_of_a_file_that_exists(tmp_path, monkeypatch):
+    """Also one without a suffix."""
+    monkeypatch.chdir(tmp_path)
+    assert choice_of("speaker", "answer") == "answer"
+    (tmp_path / "answer").touch()
+    with pytest.raises(ValueError, match="is the name of a file"):
+        choice_of("speaker", "answer")
+    assert choice_of("speaker", "an\0swer") == "an\0swer"
+
+
+def test_functions():
+    """A function is what the source or the sink calls."""
+    source = choice_of("mic", lambda frames: b"\1\2" * frames)
+    assert type(source) is CallbackSource
+    assert (source.read(2), source.sample_rate_hz) == (b"\1\2\1\2", 16_000)
+    heard = []
+    sink = choice_of("speaker", lambda pcm, rate: heard.append((pcm, rate)))
+    assert type(sink) is CallbackSink
+    sink.write(b"ab", 24_000)
+    assert heard == [(b"ab", 24_000)]
+
+
+def test_an_object_that_can_be_called_is_an_object():
+    """What has the method of a source is one, even if it can be called too."""
+
+    class Both(BytesSource):
+        def __call__(self):
+            raise AssertionError
+
+    both = Both(b"", 16_000)
+    assert choice_of("mic", both) is both
+
+
+def test_none_at_all():
+    """False is no device: a speaker discards the audio."""
+    assert choice_of("mic", False) is False
+    assert choice_of("cam", False) is False
+    assert type(choice_of("speaker", False)) is NullSink
+
+
+def test_a_file_is_opened_when_it_is_needed(tmp_path):
+    """The choice touches no file; opening it reports one that cannot be used."""
+    path = tmp_path / "a.wav"
+    assert choice_of("mic", path) is path
+    with pytest.raises(DeviceError, match="Cannot read"):
+        open_file("mic", path)
+    write_wav(path, [b"\1\2"], 8000)
+    source = open_file("mic", path)
+    assert isinstance(source, WavSource)
+    assert open_file("mic", path, source) is source
+    sink = open_file("speaker", path)
+    assert isinstance(sink, WavSink)
+    assert open_file("speaker", path, source) is not source
+    assert open_file("mic", None) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 import wave
 
@@ -81,6 +82,24 @@ def test_a_size_beyond_the_end_means_up_to_the_end(size):
     assert pcm.parse_wav(plain[:40] + struct.pack("<I", size) + plain[44:] + b"\7")[0] == samples(1, 2, 3)
 
 
+@pytest.mark.parametrize(("code", "width"), [("f", 4), ("d", 8)])
+def test_floating_point(code, width):
+    """Samples from -1 to 1 get the range of 16 bits, and louder ones are clipped."""
+    values = (0.0, 1 / 32768, -1.0, 0.5, 12345 / 32768, 1.0, 1.5, -7.0, math.inf, -math.inf)
+    body = struct.pack(f"<{len(values)}{code}", *values)
+    data = riff((b"fmt ", form(kind=3, bits=8 * width)), (b"data", body + b"\1"))
+    expected = (0, 1, -32768, 16384, 12345, 32767, 32767, -32768, 32767, -32768)
+    assert pcm.parse_wav(data) == (samples(*expected), 16000)
+    stereo = riff((b"fmt ", form(kind=3, channels=2, bits=8 * width)), (b"data", body))
+    assert pcm.parse_wav(stereo)[0] == samples(0, -8192, 22556, -1, -1)
+
+
+def test_floating_point_that_is_no_number():
+    """A damaged sample is no exception."""
+    body = struct.pack("<2f", math.nan, 0.25)
+    assert pcm.parse_wav(riff((b"fmt ", form(kind=3, bits=32)), (b"data", body)))[0][2:] == samples(8192)
+
+
 def test_the_extensible_format():
     """24-bit files as most tools write them, with the extensible format chunk, are read."""
     guid = struct.pack("<H", 1) + bytes.fromhex("000000001000800000aa00389b71")
@@ -106,8 +125,10 @@ def riff(*chunks: tuple[bytes, bytes]) -> bytes:
         (riff(), "damaged"),
         (riff((b"data", b"")), "damaged"),
         (riff((b"fmt ", form()[:10]), (b"data", b"")), "too short"),
-        (riff((b"fmt ", form(kind=3, bits=32)), (b"data", b"")), "floating-point samples.*pcm_s16le"),
-        (riff((b"fmt ", form(kind=7, bits=8)), (b"data", b"")), r"compressed audio \(format 7\).*pcm_s16le"),
+        (riff((b"fmt ", form(kind=3, bits=16)), (b"data", b"")), "16 bits"),
+        (riff((b"fmt ", form(kind=7, bits=8)), (b"data", b"")), "µ-law"),
+        (riff((b"fmt ", form(kind=6, bits=8)), (b"data", b"")), "A-law"),
+        (riff((b"fmt ", form(kind=99, bits=8)), (b"data", b"")), "WAV format 99"),
         (riff((b"fmt ", form(channels=0)), (b"data", b"")), "0 channels"),
         (riff((b"fmt ", form(bits=0)), (b"data", b"")), "0 bits"),
         (riff((b"fmt ", form(bits=64)), (b"data", b"")), "64 bits"),

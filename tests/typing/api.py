@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -118,6 +119,10 @@ def construction() -> RTVIClient:
         RTVIClient(http_client=http_client, proxy=False, ssl_context=None)
     RTVIClient(timeout=10_000, events="manual", cam=None, enable_camera=False)
     RTVIClient(reconnect=ReconnectPolicy(max_attempts=3, retry_on=lambda error: is_transient(error)))
+    RTVIClient(mic=Path("question.wav"), speaker=Path("answer.wav"), cam=False)
+    RTVIClient(mic=lambda frames: bytes(2 * frames), speaker=lambda pcm, rate: show(pcm, rate))
+    RTVIClient(text_only=True, mic=False, speaker=False)
+    RTVIClient(mic=True)  # type: ignore[call-overload]
     RTVIClient(events="later")  # type: ignore[call-overload]
     RTVIClient(timeout="10")  # type: ignore[call-overload]
     RTVIClient(mike=True)  # type: ignore[call-overload]
@@ -139,6 +144,7 @@ def construction() -> RTVIClient:
         custom_connect_handler=handler,
         mic=WavSource("question.wav"),
         speaker=WavSink("answer.wav"),
+        text_only=False,
         max_queued_events=1000,
         max_queued_bytes=1_000_000,
         max_queued_audio_bytes=1_000_000,
@@ -164,6 +170,8 @@ def connecting(client: RTVIClient) -> None:
         round_trip: float | None = carried.round_trip
         transport: Transport | None = same.transport
         show(stats.messages_sent, round_trip, transport)
+    info: CloseInfo = client.wait()
+    show(info, client.wait(timeout=5))
     client.params = RTVIClientParams(base_url="https://api.example")
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")
@@ -326,7 +334,10 @@ def devices(client: RTVIClient) -> None:
         client.update_mic(selected.device_id)
     client.update_mic(WavSource("a.wav"))
     client.update_mic(WavSink("a.wav"))  # type: ignore[arg-type]
+    client.update_mic(Path("a.wav"))
+    client.update_mic(False)
     client.update_speaker(WavSink("a.wav"))
+    client.update_speaker(lambda pcm, rate: None)
     client.update_cam(Camera())
     for update in (client.update_mic, client.update_speaker, client.update_cam):
         update(None)

@@ -467,10 +467,11 @@ def act(url: str, value: Any = 1) -> None:
 
 def files() -> Iterator[Situation]:
     for kind, file, expected in (
-        ("speaker", "out.wav", "Pass speaker=WavSink('out.wav')"),
-        ("speaker", "recordings/OUT.WAV", "Pass speaker=WavSink('recordings/OUT.WAV')"),
-        ("mic", "hello.wav", "Pass mic=WavSource('hello.wav')"),
-        ("mic", "hello.mp3", "to WAV"),
+        ("speaker", "out.wav", "Pass speaker=Path('out.wav') or speaker=WavSink('out.wav')"),
+        ("speaker", "recordings/OUT.WAV", "speaker=WavSink('recordings/OUT.WAV')"),
+        ("speaker", "./answers/first", "Pass speaker=Path('./answers/first')"),
+        ("mic", "hello.wav", "Pass mic=Path('hello.wav') or mic=WavSource('hello.wav')"),
+        ("mic", "/tmp/hello.mp3", "Pass mic=Path('/tmp/hello.mp3')"),
         ("cam", "film.mp4", "Pass cam=FileVideoSource('film.mp4')"),
     ):
         part = f"{kind}='{file}' is the name of a file"

@@ -113,9 +113,10 @@ FIELDS: dict[str, Call] = {
         custom_connect_handler=NOT_FUNCTION,
         connect_timeout=NOT_LIMIT,
         request_timeout=NOT_SECONDS,
-        mic=(*NOT_TRACK, WavSource, AsyncSource(), NullSink()),
-        speaker=(*NOT_TRACK, AsyncSink()),
-        cam=(*NOT_TRACK, AsyncSource(), NullSink()),
+        mic=(*NOT_TRACK, *NOT_FUNCTION[2:], WavSource, AsyncSource(), NullSink(), True),
+        speaker=(*NOT_TRACK, *NOT_FUNCTION[2:], AsyncSink(), True),
+        cam=(*NOT_TRACK, AsyncSource(), NullSink(), True, Path("a.mp4"), print),
+        text_only=(*NOT_BOOL, None),
         http_client=(5, "http://bot.example", object()),
         events=(5, None, "threads", "Manual", ["thread"]),
         ssl_context=(False, True, "ca.pem", ssl.SSLContext),
@@ -312,15 +313,15 @@ TABLE: dict[str, Call] = {
     "RTVIClient.update_cam": call(
         lambda targets: targets.client().update_cam,
         {"device_id": None},
-        device_id=(*NOT_TRACK, AsyncSource(), NullSink()),
+        device_id=(*NOT_TRACK, AsyncSource(), NullSink(), True),
     ),
     "RTVIClient.update_mic": call(
         lambda targets: targets.client().update_mic,
         {"device_id": None},
-        device_id=(*NOT_TRACK, AsyncSource(), NullSink()),
+        device_id=(*NOT_TRACK, AsyncSource(), NullSink(), True),
     ),
     "RTVIClient.update_speaker": call(
-        lambda targets: targets.client().update_speaker, {"device_id": None}, device_id=(*NOT_TRACK, AsyncSink())
+        lambda targets: targets.client().update_speaker, {"device_id": None}, device_id=(*NOT_TRACK, AsyncSink(), True)
     ),
     "RTVIClient.update_config": call(
         lambda targets: targets.client().update_config,
@@ -329,6 +330,7 @@ TABLE: dict[str, Call] = {
         interrupt=NOT_BOOL,
         timeout=NOT_WAIT,
     ),
+    "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),
     "RTVIClient.wait_for": call(
         lambda targets: targets.client().wait_for,
         {"event": "botReady", "timeout": 0},

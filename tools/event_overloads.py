@@ -1,0 +1,227 @@
+"""The types of the events, for type checkers. `python -m tools.event_overloads` writes the two stubs.
+
+`event_names.pyi` has the names of the events in groups, one for each type of payload; `event_overloads.pyi` has the
+methods that take events, with an overload for each group. Type checkers read them in the place of `client/events.py`;
+a program that runs imports neither.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rtvi_sync import (
+    BotStartedData,
+    CloseInfo,
+    DeviceError,
+    Event,
+    EventStream,
+    HandlerError,
+    ReconnectFailedData,
+    ReconnectingData,
+    RTVIEvent,
+    RTVIMessage,
+    TransportState,
+    UnsupportedFeatureError,
+)
+from rtvi_sync.events import BY_NAME
+from rtvi_sync.media import AudioDroppedData, AudioLevel, MediaDeviceInfo, MediaState, TrackData
+from rtvi_sync.protocol.dialects import INBOUND
+
+FOLDER = Path(__file__).parents[1] / "rtvi_sync" / "client"
+
+_E = RTVIEvent
+#: The payloads of events that the client causes, and of messages whose data may be any JSON. None: no payload.
+_OWN: Mapping[RTVIEvent, Any] = {
+    _E.TRANSPORT_STATE_CHANGED: TransportState,
+    _E.DISCONNECTED: CloseInfo,
+    _E.RECONNECTING: ReconnectingData,
+    _E.RECONNECT_FAILED: ReconnectFailedData,
+    _E.BOT_STARTED: BotStartedData,
+    _E.UNSUPPORTED_FEATURE: UnsupportedFeatureError,
+    _E.HANDLER_ERROR: HandlerError,
+    _E.UNKNOWN_MESSAGE: RTVIMessage,
+    _E.SERVER_MESSAGE: Any,
+    _E.LLM_JSON_COMPLETION: Any,
+    _E.CONFIG_UPDATED: INBOUND["config"].payload,
+    **dict.fromkeys((_E.LOCAL_AUDIO_LEVEL, _E.REMOTE_AUDIO_LEVEL), AudioLevel),
+    **dict.fromkeys((_E.TRACK_STARTED, _E.TRACK_STOPPED), TrackData),
+    **dict.fromkeys((_E.SCREEN_TRACK_STARTED, _E.SCREEN_TRACK_STOPPED), TrackData),
+    **dict.fromkeys((_E.MIC_UPDATED, _E.CAM_UPDATED, _E.SPEAKER_UPDATED), MediaDeviceInfo),
+    **dict.fromkeys((_E.AVAILABLE_MICS_UPDATED, _E.AVAILABLE_CAMS_UPDATED), list[MediaDeviceInfo]),
+    _E.AVAILABLE_SPEAKERS_UPDATED: list[MediaDeviceInfo],
+    **dict.fromkeys((_E.DEVICE_ERROR, _E.SCREEN_SHARE_ERROR), DeviceError),
+    _E.AUDIO_DROPPED: AudioDroppedData,
+    _E.MEDIA_STATE_UPDATED: MediaState,
+}
+
+_HEAD = '''\
+"""{what} Written by `python -m tools.event_overloads`."""
+
+'''
+
+_NAMES_HEAD = _HEAD.format(what="The names of the events, in groups that have payloads of one type.")
+
+_OVERLOADS_HEAD = _HEAD.format(what="The methods of `client/events.py` that take events, as type checkers see them.")
+
+_CLASS = '''\
+H = TypeVar("H", bound=Callable[..., object])
+
+class ClientEvents(ClientPart):
+    """Handlers of events, and calls that wait for events, with the types of the payloads.
+
+    A misspelt name has no overload. An event that is only known when the program runs is given as `RTVIEvent(name)`;
+    its payload, and that of events of several types, has the type Any.
+    """
+
+'''
+
+
+@attrs.frozen
+class Group:
+    """The events whose payloads have one type.
+
+    Attributes:
+        payload: the type.
+        events: at least one.
+    """
+
+    payload: Any
+    events: list[RTVIEvent] = attrs.field(factory=list)
+
+    @property
+    def type(self) -> str:
+        """Return the payload's type as an annotation."""
+        if self.payload in (None, Any):
+            return str(self.payload).removeprefix("typing.")
+        if isinstance(self.payload, types.GenericAlias):
+            return f"list[{self.payload.__args__[0].__name__}]"
+        name: str = self.payload.__name__
+        return name
+
+    @property
+    def name(self) -> str:
+        """Return the name of the group: that of the class, or a name like it."""
+        if self.type.startswith("list["):
+            return f"{self.type[5:-1]}List"
+        return {"None": "NoData", "Any": "AnyData"}.get(self.type, self.type)
+
+    @property
+    def import_of(self) -> tuple[str, str] | None:
+        """Return the payload's module, as this folder imports it, and its class."""
+        if self.payload in (None, Any):
+            return None
+        payload = self.payload.__args__[0] if isinstance(self.payload, types.GenericAlias) else self.payload
+        return payload.__module__.replace("rtvi_sync", ".", 1), payload.__name__
+
+
+def payloads() -> dict[RTVIEvent, Any]:
+    """Return the type of each event's payload, in the order of `RTVIEvent`."""
+    of_messages = {spec.event: spec.payload for spec in INBOUND.values()}
+    return {event: _OWN[event] if event in _OWN else of_messages.get(event) for event in RTVIEvent}
+
+
+def groups() -> list[Group]:
+    """Return all groups, in the order of their first events."""
+    found: list[Group] = []
+    for event, payload in payloads().items():
+        group = next((group for group in found if group.payload == payload), None)
+        if group is None:
+            found.append(group := Group(payload))
+        group.events.append(event)
+    return found
+
+
+def names_stub() -> str:
+    """Return the text of `event_names.pyi`."""
+    lines = [_NAMES_HEAD, "from typing import Literal, TypeAlias\n", "from ..events import RTVIEvent\n"]
+    for group in groups():
+        lines.append(f"{group.name}Name: TypeAlias = Literal[")
+        for event in group.events:
+            spellings = ", ".join(f'"{name}"' for name, named in BY_NAME.items() if named is event)
+            lines.append(f"    RTVIEvent.{event.name}, {spellings},")
+        lines.append("]")
+    lines.append("AnyName: TypeAlias = (")
+    lines.extend(f"    {'| ' if number else ''}{group.name}Name" for number, group in enumerate(groups()))
+    lines.append("    | RTVIEvent\n)\n")
+    return "\n".join(lines)
+
+
+def overloads_stub() -> str:
+    """Return the text of `event_overloads.pyi`."""
+    return "\n".join([_OVERLOADS_HEAD, *_imports(), "", *map(_handler, groups()), _CLASS, *_methods(), ""])
+
+
+def _imports() -> Iterator[str]:
+    yield "from collections.abc import Callable"
+    yield "from typing import Any, TypeAlias, TypeVar, overload"
+    yield ""
+    wanted: dict[str, set[str]] = {".base": {"ClientPart"}}
+    for module, name in (
+        *(group.import_of for group in groups() if group.import_of is not None),
+        *((each.__module__.replace("rtvi_sync", ".", 1), each.__name__) for each in (Event, EventStream, RTVIEvent)),
+    ):
+        wanted.setdefault(module, set()).add(name)
+    for module in sorted(wanted, key=lambda module: (not module.startswith(".."), module)):
+        yield f"from {module} import {', '.join(sorted(wanted[module]))}"
+    yield "from .event_names import *"
+
+
+def _handler(group: Group) -> str:
+    bound = f"Callable[[{group.type}], object] | Callable[[], object]"
+    return f'{group.name}Handler = TypeVar("{group.name}Handler", bound={bound})'
+
+
+def _methods() -> Iterator[str]:
+    rows = [(f"{group.name}Name", group.type, f"{group.name}Handler") for group in groups()]
+    rows.append(("RTVIEvent", "Any", "H"))
+    yield from _overloads(
+        signature
+        for name, _, handler in rows
+        for signature in (
+            f"def on(self, event: {name}) -> Callable[[{handler}], {handler}]: ...",
+            f"def on(self, event: {name}, handler: {handler}) -> {handler}: ...",
+        )
+    )
+    yield "    once = on\n"
+    yield "    def off(self, event: AnyName, handler: Callable[..., Any] | None = None) -> None: ...\n"
+    yield from _overloads(
+        [
+            "def events(self, *, timeout: float | None = None) -> EventStream[Any]: ...",
+            *(
+                f"def events(self, event: {name}, /, *events: {name}, timeout: float | None = None)"
+                f" -> EventStream[{payload}]: ..."
+                for name, payload, _ in (*rows[:-1], ("AnyName", "Any", ""))
+            ),
+        ]
+    )
+    yield from _overloads(
+        f"def wait_for(self, event: {name}, where: Callable[[Event[{payload}]], object] | None = None,"
+        f" timeout: float | None = None) -> Event[{payload}]: ..."
+        for name, payload, _ in rows
+    )
+    yield "    def process_events(self, timeout: float | None = 0.0) -> int: ..."
+
+
+def _overloads(signatures: Iterable[str]) -> Iterator[str]:
+    for signature in signatures:
+        yield "    @overload"
+        yield f"    {signature}"
+    yield ""
+
+
+STUBS = {FOLDER / "event_names.pyi": names_stub, FOLDER / "event_overloads.pyi": overloads_stub}
+
+
+def main() -> None:
+    """Write the stubs."""
+    for path, text in STUBS.items():
+        path.write_text(text(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
