@@ -192,6 +192,6 @@ def test_event_is_frozen_and_by_keyword() -> None:
     assert (event.type, event.data, event.received_at, event.message) == ("botLlmText", "You", 1.5, message)
     assert Event(type=RTVIEvent.CONNECTED, received_at=2.0).data is None
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        event.data = None  # type: ignore[misc]
+        event.data = None  # type: ignore[assignment, misc]
     with pytest.raises(TypeError):
         Event(RTVIEvent.CONNECTED, received_at=2.0)  # type: ignore[call-arg]

@@ -71,7 +71,7 @@ _OVERLOADS_HEAD = _HEAD.format(what="The methods of `client/events.py` that take
 _CLASS = '''\
 H = TypeVar("H", bound=Callable[..., object])
 
-class ClientEvents(ClientPart):
+class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
 
     A misspelt name has no overload. An event that is only known when the program runs is given as `RTVIEvent(name)`;
@@ -160,7 +160,7 @@ def _imports() -> Iterator[str]:
     yield "from collections.abc import Callable"
     yield "from typing import Any, TypeAlias, TypeVar, overload"
     yield ""
-    wanted: dict[str, set[str]] = {".base": {"ClientPart"}}
+    wanted: dict[str, set[str]] = {".base": {"ClientBase"}}
     for module, name in (
         *(group.import_of for group in groups() if group.import_of is not None),
         *((each.__module__.replace("rtvi_sync", ".", 1), each.__name__) for each in (Event, EventStream, RTVIEvent)),

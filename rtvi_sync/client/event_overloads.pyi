@@ -18,7 +18,7 @@ from ..session.connect_request import BotStartedData
 from ..session.dispatcher import HandlerError
 from ..session.event_stream import EventStream
 from ..session.reconnect import ReconnectFailedData, ReconnectingData
-from .base import ClientPart
+from .base import ClientBase
 from .event_names import *
 
 NoDataHandler = TypeVar("NoDataHandler", bound=Callable[[None], object] | Callable[[], object])
@@ -67,7 +67,7 @@ AudioDroppedDataHandler = TypeVar("AudioDroppedDataHandler", bound=Callable[[Aud
 MediaStateHandler = TypeVar("MediaStateHandler", bound=Callable[[MediaState], object] | Callable[[], object])
 H = TypeVar("H", bound=Callable[..., object])
 
-class ClientEvents(ClientPart):
+class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
 
     A misspelt name has no overload. An event that is only known when the program runs is given as `RTVIEvent(name)`;

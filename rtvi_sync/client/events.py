@@ -10,14 +10,14 @@ from ..events import Event, RTVIEvent, event_from
 from ..protocol.validation import FUNCTION, WAIT
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
-from .base import ClientPart
+from .base import ClientBase
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
 
 
-class ClientEvents(ClientPart):
+class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events. Every method may be called on any thread."""
 
     @overload

@@ -38,7 +38,7 @@ def ids(devices: Iterable[object]) -> set[str]:
 
 def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: EmbeddedBot) -> None:
     """A session with open devices hears of others; one of them can be used at once."""
-    updates = ("available_mics_updated", "available_speakers_updated")
+    updates = (RTVIEvent.AVAILABLE_MICS_UPDATED, RTVIEvent.AVAILABLE_SPEAKERS_UPDATED)
     with client_of(bot.ws_url) as client, client.events(*updates, timeout=GUARD) as events:
         watch = Watch(events)
         assert device("mic_c") not in ids(client.get_all_mics())

@@ -168,10 +168,10 @@ def test_a_reconnected_session_continues_the_transcript() -> None:
     with client.events("bot-ready", timeout=GUARD) as events:
         transport.end(CloseInfo(initiator="network"))
         next(events)
-    with client.events("reconnect-failed", timeout=GUARD) as events:
+    with client.events("reconnect-failed", timeout=GUARD) as failures:
         transport.connect = refuse  # type: ignore[method-assign]
         transport.end(CloseInfo(initiator="network"))
-        next(events)
+        next(failures)
     assert re.search(r"lost.*: the client reconnects by itself, attempt 1 of 2", told[0])
     assert re.fullmatch(r"\(Reconnecting has failed: .*no more.*\)", told[-1])
 

@@ -87,7 +87,8 @@ def test_audio_comes_back_bit_exact(pipecat_process: Callable[..., BotServer]) -
 
 def test_function_calls_are_reported(pipecat_stock: BotServer) -> None:
     """By default the bot hides what it calls; the client raises the level for its session."""
-    events = "llm-function-call-started", "llm-function-call-in-progress", "llm-function-call-stopped"
+    names = "llm-function-call-started", "llm-function-call-in-progress", "llm-function-call-stopped"
+    events = map(RTVIEvent, names)
     with client_of(pipecat_stock) as client, client.events(*events, timeout=GUARD) as reports:
         client.send_text('call full {"city": "Oslo"}')
         hidden = [next(reports).data for _ in range(3)]

@@ -40,11 +40,11 @@ def test_the_beginning_of_a_session_that_is_ready_is_not_waited_for(event: str) 
     """`wait_for()` after `connect()` waits for the next session, also if handlers have not run yet."""
     client = memory_client(events="manual")
     begun: list[Any] = []
-    client.on(event, begun.append)
+    client.on(RTVIEvent(event), begun.append)
     client.connect()
     try:
         with pytest.raises(RequestTimeoutError):
-            client.wait_for(event, timeout=0.05)
+            client.wait_for(RTVIEvent(event), timeout=0.05)
         assert len(begun) == 1, "the handler has run, and the event was not taken for a later one"
     finally:
         client.disconnect()
@@ -294,7 +294,7 @@ class TestWaitFor:
     def test_awaiting_the_end(self, event: str) -> None:
         """The end itself can be waited for."""
         with memory_client() as client:
-            call = waiting(client, lambda: client.wait_for(event, timeout=GUARD))
+            call = waiting(client, lambda: client.wait_for(RTVIEvent(event), timeout=GUARD))
             transport_of(client).end(CloseInfo(code=1000, initiator="server"))
             assert call.get().type.snake == event
 
@@ -318,7 +318,7 @@ class TestWaitFor:
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
         session_of(client).ending.drained.wait(Deadline(GUARD))
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
-            client.wait_for(event)
+            client.wait_for(RTVIEvent(event))
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")
         with client:
             call = waiting(client, lambda: client.wait_for("server_message", timeout=GUARD))

@@ -19,6 +19,7 @@ from rtvi_sync import (
     HandlerError,
     MessageTooLargeError,
     RTVIClient,
+    RTVIEvent,
     RTVIMessage,
     TransportState,
     WouldDeadlockError,
@@ -246,7 +247,7 @@ class TestFailures:
         def function(call: FunctionCall) -> None:
             raise ValueError
 
-        client.on("handler_error", function)
+        client.on(RTVIEvent("handler_error"), function)
         client.register_function_call_handler("tool", function)
         call(client)
         assert set(results(client)[0]) == {"error"}
@@ -325,7 +326,7 @@ class TestBesideTheLane:
         monkeypatch.setattr(functions, "MAX_RUNNING", 0)
         client.register_function_call_handler("tool", lambda call: None)
         held = Held()
-        client.on("handler_error", held)
+        client.on(RTVIEvent("handler_error"), held)
         call(client, "1")
         held.wait_entered()
         session = session_of(client)

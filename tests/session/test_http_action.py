@@ -30,6 +30,7 @@ from rtvi_sync import (
     RequestTimeoutError,
     RTVIClient,
     RTVIError,
+    RTVIEvent,
     RTVIMessage,
     TransportState,
 )
@@ -139,7 +140,7 @@ def listen(client: RTVIClient, *events: str) -> list[tuple[str, Any]]:
     """What the handlers of `events` are called with, in order."""
     heard: list[tuple[str, Any]] = []
     for event in events:
-        client.on(event, lambda data, event=event: heard.append((event, data)))
+        client.on(RTVIEvent(event), lambda data, event=event: heard.append((event, data)))
     return heard
 
 

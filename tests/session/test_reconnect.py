@@ -31,6 +31,7 @@ from rtvi_sync import (
     ReconnectingData,
     ReconnectPolicy,
     RTVIClient,
+    RTVIEvent,
     RTVIMessage,
     StartBotError,
     TransportStartError,
@@ -62,7 +63,7 @@ class Telling:
     def __init__(self, client: RTVIClient) -> None:
         self.heard: list[tuple[str, Any]] = []
         for name in self.NAMES:
-            client.on(name, lambda data=None, name=name: self.heard.append((name, data)))
+            client.on(RTVIEvent(name), lambda data=None, name=name: self.heard.append((name, data)))
 
     @property
     def names(self) -> list[str]:
@@ -514,7 +515,7 @@ def test_disconnect_ends_the_waiting(end: str) -> None:
 def test_disconnect_in_a_handler(event: str) -> None:
     """disconnect() in the handler of what tells of the loss: no attempt follows."""
     with reconnecting_client(policy=SLOW) as client:
-        client.on(event, client.disconnect)
+        client.on(RTVIEvent(event), client.disconnect)
         client.connect()
         lose(client)
         until(lambda: not threads_of_package())
@@ -591,7 +592,7 @@ def test_connect_in_the_handler_of_disconnected() -> None:
         failures: list[BaseException] = []
         client.on("handler_error", lambda data: failures.append(data.error))
         client.connect()
-        client.once("disconnected", lambda: client.connect() and None)
+        client.once("disconnected", client.connect)
         lose(client)
         until(lambda: client.state == "ready" and client.stats().sessions == 2)
         assert client.send_client_request("echo", 1) == 1

@@ -368,7 +368,8 @@ def test_events_of_its_own() -> None:
     client, transport = scripted()
     with client, client.events("device_error", timeout=GUARD) as stream:
         transport.options.on_event(RTVIEvent.DEVICE_ERROR, "no camera")
-        assert next(stream).data == "no camera"
+        data: object = next(stream).data
+        assert data == "no camera"
 
 
 def test_an_odd_initiator() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,8 +23,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, say, transport_of
+from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-from tests.support.waiting import SOON, until
+from tests.support.waiting import until
 
 NETWORK = CloseInfo(initiator="network")
 QUICK = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, stable_after=0.05)
@@ -39,7 +41,7 @@ def waiting(client: RTVIClient, **options: Any) -> InThread:
         return client.wait(**options)
 
     thread = InThread(wait)
-    assert begun.wait(SOON)
+    assert begun.wait(GUARD)
     return thread
 
 
@@ -49,7 +51,7 @@ def test_until_the_client_disconnects() -> None:
     heard: list[CloseInfo] = []
     client.on("disconnected", heard.append)
     client.connect()
-    waits = [waiting(client), waiting(client, timeout=SOON)]
+    waits = [waiting(client), waiting(client, timeout=GUARD)]
     client.disconnect()
     assert [thread.get() for thread in waits] == heard * 2
     assert heard[0].initiator == "client"
@@ -60,10 +62,10 @@ def test_until_the_bot_ends_it() -> None:
     with memory_client() as client:
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))
         for _ in range(2):
-            assert (client.wait(SOON).code, client.wait(0).initiator) == (1000, "server")
+            assert (client.wait(GUARD).code, client.wait(0).initiator) == (1000, "server")
         client.connect()
         transport_of(client).end(NETWORK)
-        assert client.wait(SOON) == NETWORK
+        assert client.wait(GUARD) == NETWORK
 
 
 def test_without_a_session() -> None:
@@ -90,7 +92,7 @@ def test_manual_mode() -> None:
     client.connect()
     say(client, 1, 2)
     transport_of(client).end(NETWORK)
-    assert client.wait(SOON) == NETWORK
+    assert client.wait(GUARD) == NETWORK
     assert heard == [1, 2, "end"]
 
 
@@ -100,7 +102,7 @@ def test_inside_a_handler() -> None:
 
     def handler() -> None:
         try:
-            found.append(client.wait(SOON))
+            found.append(client.wait(GUARD))
         except WouldDeadlockError as error:
             found.append(error)
 
@@ -114,14 +116,19 @@ def test_inside_a_handler() -> None:
     assert found[1:] == [CloseInfo()]
 
 
+def has_reconnected(client: RTVIClient, count: int) -> bool:
+    """Tell whether `count` sessions were replaced."""
+    return client.stats().reconnects == count
+
+
 def test_a_session_that_is_replaced() -> None:
     """The call goes on in each session that follows."""
     client = memory_client(reconnect=QUICK)
     client.connect()
-    wait = waiting(client, timeout=SOON)
+    wait = waiting(client, timeout=GUARD)
     for number in (1, 2, 3):
         transport_of(client).end(NETWORK)
-        until(lambda number=number: client.stats().reconnects == number)
+        until(partial(has_reconnected, client, number))
     assert wait.goes_on(0.1)
     client.disconnect()
     assert wait.get() == CloseInfo(initiator="client")
@@ -130,7 +137,7 @@ def test_a_session_that_is_replaced() -> None:
 def test_a_session_that_is_not_replaced() -> None:
     """The reason is returned, by a call before the end and by one after it."""
 
-    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
         if message.type == "client-ready" and lost:
             raise ConnectionError("away")
         yield from ready_bot(transport, message)
@@ -139,22 +146,22 @@ def test_a_session_that_is_not_replaced() -> None:
     policy = ReconnectPolicy(max_attempts=2, initial_delay=0.01, max_delay=0.02, retry_on=lambda error: True)
     client = memory_client(bot, reconnect=policy)
     client.connect()
-    wait = waiting(client, timeout=SOON)
+    wait = waiting(client, timeout=GUARD)
     lost.append(True)
     transport_of(client).end(NETWORK)
     info = wait.get()
     assert (info.initiator, info.reconnecting, info.error is None) == ("network", False, False)
-    assert client.wait(SOON) == info
+    assert client.wait(GUARD) == info
 
 
 def test_a_client_that_disconnects_between_two_sessions() -> None:
     """No session follows; calls before and after it return."""
     client = memory_client(reconnect=SLOW)
     client.connect()
-    with client.events("reconnecting", timeout=SOON) as events:
+    with client.events("reconnecting", timeout=GUARD) as events:
         transport_of(client).end(NETWORK)
         next(events)
-    wait = waiting(client, timeout=SOON)
+    wait = waiting(client, timeout=GUARD)
     with pytest.raises(RequestTimeoutError):
         client.wait(0.05)
     client.disconnect()
@@ -168,6 +175,6 @@ def test_ctrl_c() -> None:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            client.wait(SOON)
+            client.wait(GUARD)
         timer.join()
         assert client.send_client_request("ping", 1) == 1

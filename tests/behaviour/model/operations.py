@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from rtvi_sync import Event, RTVIClient, RTVIMessage, errors
+from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, errors
 
 from .ears import Ears
 
@@ -76,7 +76,7 @@ def _wait(act: Callable[[RTVIClient], list[Event]]) -> Operation:
 
 
 def _one(client: RTVIClient, event: str) -> list[Event]:
-    return [client.wait_for(event, timeout=WAIT)]
+    return [client.wait_for(RTVIEvent(event), timeout=WAIT)]
 
 
 def _some(client: RTVIClient, *events: str) -> list[Event]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage
+from rtvi_sync import MemoryTransport, RTVIClient, RTVIEvent, RTVIMessage
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.protocol import envelope
 from rtvi_sync.transports.memory import ready_bot
@@ -66,7 +66,7 @@ def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_call_among_events(connected: tuple[RTVIClient, list[Any]], type_: str) -> None:
     """A function that the bot calls runs after the handlers of the messages before, and before those of the next."""
     client, heard = connected
-    client.on(type_, lambda: heard.append("announced"))
+    client.on(RTVIEvent(type_), lambda: heard.append("announced"))
     client.register_function_call_handler("tool", lambda call: heard.append("called"))
     data = {"tool_call_id": "1", "function_name": "tool", "arguments": {}, "args": {}}
     give(client, server_message("before"), RTVIMessage(type_, data), server_message("after"))
