@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
+from ..concurrency.shield import shielded
 from ..errors import (
     ConnectError,
     ConnectionTimeoutError,
@@ -19,9 +22,13 @@ from ..errors import (
     fresh_copy,
 )
 from ..messages import BotReadyData
+from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.session import Session
+from .sessionless import BotStart
 from .ways import Way
+
+T = TypeVar("T")
 
 # The part of the time left that a silent bot gets while other ways remain, and the seconds if there is no limit.
 _SHARE = 1 / 3
@@ -38,15 +45,11 @@ class ConnectCall:
     Args:
         ways: to the bot, in the order in which they are tried.
         deadline: limit of the call.
-        attempt: makes the attempt on a way, with the seconds that its transport and bot may be silent, or None.
     """
 
-    def __init__(
-        self, ways: Sequence[Way], deadline: Deadline, attempt: Callable[[Way, float | None], ConnectAttempt]
-    ) -> None:
+    def __init__(self, ways: Sequence[Way], deadline: Deadline) -> None:
         self._untried = deque(ways)
         self._left_early: deque[Way] = deque()
-        self._make_attempt = attempt
         self._attempt: ConnectAttempt | None = None
         self._failures: list[tuple[str, RTVIError]] = []
         self.deadline: Deadline = deadline
@@ -67,8 +70,17 @@ class ConnectCall:
         if self._attempt is not None:
             self._attempt.abandon()
 
-    def run(self, connect: Callable[[ConnectAttempt, Way], BotReadyData]) -> BotReadyData:
+    def run(
+        self,
+        make_attempt: Callable[[Way, float | None], ConnectAttempt],
+        connect: Callable[[ConnectAttempt, Way], BotReadyData],
+    ) -> BotReadyData:
         """Return what the first `connect(attempt, way)` returns that reaches a bot.
+
+        Args:
+            make_attempt: makes the attempt on a way, with the seconds that its transport and bot may be silent, or
+                None.
+            connect: makes the attempt's session, and connects it.
 
         Raises:
             ConnectionTimeoutError: the deadline has passed.
@@ -76,23 +88,30 @@ class ConnectCall:
             RTVIError: the only way failed, or the error is that of all ways.
         """
         self.begun = True
-        while True:
-            way = self._untried.popleft()
-            attempt = self._attempt = self._make_attempt(way, self._patience())
-            attempt.abandoned = self.abandoned
-            try:
-                return connect(attempt, way)
-            except RTVIError as error:
-                self._failures.append((way.transport.name, fresh_copy(error)))
-                if attempt.session is None or not attempt.session.ending.is_replaced:
-                    failure = self._failure(error)
-                    if failure is error:
-                        raise
-                    raise failure from error
-                if isinstance(error, ConnectionTimeoutError):
-                    self._left_early.append(way)
-                if not self._untried:
-                    self._untried, self._left_early = self._left_early, deque()
+        try:
+            while True:
+                way = self._untried.popleft()
+                attempt = self._attempt = make_attempt(way, self._patience())
+                attempt.abandoned = self.abandoned
+                try:
+                    return connect(attempt, way)
+                except RTVIError as error:
+                    self._fail(way, attempt, error)
+        finally:
+            self._attempt = None  # it refers to the client's parts, and the session to this call
+
+    def _fail(self, way: Way, attempt: ConnectAttempt, error: RTVIError) -> None:
+        """Record that `attempt` has failed; raise the error of the call if no other follows."""
+        self._failures.append((way.transport.name, fresh_copy(error)))
+        if attempt.session is None or not attempt.session.ending.is_replaced:
+            failure = self._failure(error)
+            if failure is error:
+                raise error
+            raise failure from error
+        if isinstance(error, ConnectionTimeoutError):
+            self._left_early.append(way)
+        if not self._untried:
+            self._untried, self._left_early = self._left_early, deque()
 
     def is_followed(self, error: BaseException) -> bool:
         """Tell whether another attempt follows one that failed by `error`. Any thread."""
@@ -123,6 +142,47 @@ class ConnectCall:
             result = ConnectError(text, status=error.status)
         result.attempts = tuple(self._failures)
         return result
+
+
+class CallsUnderWay:
+    """The calls of one client that connect or start a bot, and have not returned."""
+
+    def __init__(self) -> None:
+        self._calls: list[ConnectCall | BotStart] = []
+
+    def calls(self) -> list[ConnectCall | BotStart]:
+        """Return the calls."""
+        return [*self._calls]
+
+    def make(self, call: ConnectCall | BotStart, work: Callable[[], T]) -> T:
+        """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
+
+        def run() -> T:
+            try:
+                for other in self.calls():
+                    if other is not call and other.abandoned and other.begun:
+                        other.over.wait(Deadline(limits.STOP_TIMEOUT))
+                return work()
+            finally:
+                self._remove(call)
+                call.over.set()
+
+        # First of all, because `disconnect()` must find a call that Ctrl-C interrupts twice.
+        self._calls.append(call)
+        try:
+            return shielded(run, call.abandon)
+        finally:
+            if not call.begun:
+                call.abandoned = True  # if it begins all the same, it ends at once
+                self._remove(call)
+
+    def _remove(self, call: ConnectCall | BotStart) -> None:
+        with contextlib.suppress(ValueError):
+            self._calls.remove(call)
+
+    def clear(self) -> None:
+        """Forget the calls, which are those of the parent process."""
+        self._calls.clear()
 
 
 def _concerns_way(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -30,7 +30,7 @@ from ..session.publisher import ClientState
 from ..session.session import Session
 from ..transports.base import Transport, TransportOptions, TransportStats
 from ..transports.net import Network
-from .connect_call import ConnectCall
+from .connect_call import CallsUnderWay, ConnectCall
 from .device_controller import Devices
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -100,7 +99,7 @@ class SessionManager:
         self._beginning = False
         self._closed = False
         self._session: Session | None = None
-        self._under_way: list[ConnectCall | BotStart] = []
+        self._under_way: CallsUnderWay = CallsUnderWay()
         self._sessionless = Sessionless(
             dispatcher,
             self.states,
@@ -144,7 +143,7 @@ class SessionManager:
             )
         before = self._session
         deadline = self._limited(deadline)
-        call = ConnectCall(self.ways, deadline, partial(self._attempt, given, start, deadline))
+        call = ConnectCall(self.ways, deadline)
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(way, deadline, call.is_followed))
@@ -153,7 +152,8 @@ class SessionManager:
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
-        return self._make(call, lambda: call.run(begin_and_run))
+        attempts = partial(self._attempt, given, start, deadline)
+        return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
 
     def start_bot(self, request: APIRequest) -> Any:
         """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
@@ -169,31 +169,7 @@ class SessionManager:
             self._await_end(before, deadline)
             return self._sessionless.start_bot(start, stop_reconnecting)
 
-        return self._make(start, begin_and_send)
-
-    def _make(self, call: ConnectCall | BotStart, work: Callable[[], T]) -> T:
-        """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
-
-        def run() -> T:
-            try:
-                for other in [*self._under_way]:
-                    if other is not call and other.abandoned and other.begun:
-                        other.over.wait(Deadline(limits.STOP_TIMEOUT))
-                return work()
-            finally:
-                with contextlib.suppress(ValueError):
-                    self._under_way.remove(call)
-                call.over.set()
-
-        # First of all, because `disconnect()` must find a call that Ctrl-C interrupts twice.
-        self._under_way.append(call)
-        try:
-            return shielded(run, call.abandon)
-        finally:
-            if not call.begun:
-                call.abandoned = True  # if it begins all the same, it ends at once
-                with contextlib.suppress(ValueError):
-                    self._under_way.remove(call)
+        return self._under_way.make(start, begin_and_send)
 
     def reconnect(self, stopped: Latch) -> Session:
         """Connect as the application did last, with a new request. See `Sessions`."""
@@ -304,9 +280,9 @@ class SessionManager:
         session = self._session
         if session is not None and session.in_other_process:
             return
-        if not (session or self._under_way or self._sessionless.active or self.devices.hold.held):
+        if not (session or self._under_way.calls() or self._sessionless.active or self.devices.hold.held):
             return
-        calls = [*self._under_way]  # a call that begins later is not meant
+        calls = self._under_way.calls()  # a call that begins later is not meant
         if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread
             self._disconnect(session, calls)
         else:
