@@ -16,6 +16,7 @@ from rtvi_sync import (
     CloseInfo,
     ConfigOption,
     Endpoints,
+    EvalTransport,
     LLMHelper,
     MemoryTransport,
     ReconnectPolicy,
@@ -42,6 +43,7 @@ from tests.behaviour.validation.calls import (
     NOT_INTEGER,
     NOT_MAPPING,
     NOT_NAME,
+    NOT_PATH,
     NOT_RATE,
     NOT_SECONDS,
     NOT_STRING,
@@ -475,6 +477,28 @@ TABLE: dict[str, Call] = {
         lambda targets: targets.transport().receive_video,
         {"frame": VideoFrame(image=bytes(3), width=1, height=1, timestamp=0.0)},
         frame=(5, None, b"image", VideoFrame),
+    ),
+    "EvalTransport": construct(
+        EvalTransport,
+        ws_url=(5, b"ws://bot.example", Path("ws"), ["ws://bot.example"]),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
+        skip_tts=(*NOT_BOOL, None),
+        capture_bot_audio=NOT_BOOL,
+        capture_bot_images=(*NOT_BOOL, None),
+        options="named by WebSocketTransport, whose they are",
+    ),
+    "EvalTransport.configure": construct(
+        EvalTransport().configure,
+        function_call_report_level=(5, "everything", ["full"], {"*": "everything"}, {5: "full"}),
+        vad_user_speaking=NOT_BOOL,
+        llm_markers=NOT_BOOL,
+    ),
+    "EvalTransport.seed_context": construct(
+        EvalTransport().seed_context, {"messages": []}, messages=(5, None, "text", {"role": "user"}, ["text"])
+    ),
+    "EvalTransport.set_user_image": construct(
+        EvalTransport().set_user_image, {"path": __file__}, path=(*NOT_PATH, None)
     ),
     "WebSocketTransport": construct(
         WebSocketTransport,

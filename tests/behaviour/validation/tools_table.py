@@ -163,7 +163,7 @@ TABLE: dict[str, Call] = {
     ),
     "BotSession.send": call(lambda targets: targets.session().send, {"message": {}}, message=(*NOT_MAPPING, None)),
     "BotSession.send_frame": call(lambda targets: targets.session().send_frame, frame=(5, None, b"frame", {})),
-    "BotSession.send_raw": call(lambda targets: targets.session().send_raw, {"data": b""}, data=NOT_BYTES),
+    "BotSession.send_raw": call(lambda targets: targets.session().send_raw, {"data": b""}, data=(5, [1, 2], None)),
     "BotSession.wait_ended": call(lambda targets: targets.session().wait_ended, timeout=(*NOT_WAIT, None)),
     "BotSession.wait_for_message": call(
         lambda targets: targets.session().wait_for_message,
