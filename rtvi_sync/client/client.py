@@ -292,7 +292,8 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         self._manager.close()
 
     def __enter__(self: ClientT) -> ClientT:
-        self.connect()
+        if self.state is not TransportState.READY:  # as `connect(url)` returns it
+            self.connect()
         return self
 
     def __exit__(self, *_: object) -> None:

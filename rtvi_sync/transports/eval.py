@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult
 
 from ..concurrency.abort import AbortSignal
 from ..messages import RTVIMessage
@@ -16,6 +18,8 @@ from ..protocol.validation import BOOL, MAPPING, PATH, list_of, mapping_of, one_
 from .base import TransportOptions
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import TEXT
+
+_PROTOBUF_ROUTE = re.compile(r"/ws-client(?=/|$)")
 
 _LEVELS = mapping_of(one_of(*eval_messages.LEVELS))
 _MESSAGES = list_of(MAPPING, "a list of messages (mappings)")
@@ -67,6 +71,7 @@ class EvalTransport(WebSocketBase):
     """
 
     name = "eval"
+    start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
     receiver_class = JSONReceiver
 
     def __init__(
@@ -97,6 +102,12 @@ class EvalTransport(WebSocketBase):
             "capture_bot_images": self._capture_bot_images,
         }
         self._control("eval-connect", flags)
+
+    def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
+        """Return the address, and the headers of the handshake."""
+        url, headers = super()._target(bundle)
+        # Pipecat's runner names its route for protobuf, beside which it has this one; both take the same token.
+        return url._replace(path=_PROTOBUF_ROUTE.sub("/ws", url.path)), headers
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send `message` as JSON text."""

@@ -284,7 +284,7 @@ class WebSocketBase(Transport):
             raise InvalidTransportParamsError(
                 f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "
                 "attacker on the network could read and change the token and the conversation. Let the server answer "
-                "with a wss:// URL, or allow it explicitly: {type(self).__name__}(allow_insecure=True)"
+                f"with a wss:// URL, or allow it explicitly: {type(self).__name__}(allow_insecure=True)"
             )
         token = self._token if self._token is not None else given.get("token")
         headers = dict(self._headers)

@@ -61,6 +61,8 @@ def scripted_server() -> Iterator[ScriptedServer]:
             with contextlib.suppress(OSError):
                 self.wfile.write(content)
 
+        do_GET = do_POST  # noqa: N815 - the name that the base class calls
+
         def log_message(self, *_: Any) -> None:
             """Quiet."""
 

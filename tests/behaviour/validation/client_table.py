@@ -29,6 +29,7 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     RTVIMessage,
     WebSocketTransport,
+    connect,
     is_transient,
     signals,
 )
@@ -185,6 +186,18 @@ TABLE: dict[str, Call] = {
         RTVIClient.for_url,
         {"url": "ws://bot.example"},
         url=(5, None, b"ws://bot.example"),
+        transport=(5, None, "daily", WebSocketTransport),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
+        options="named by RTVIClientOptions, as those of the constructor",
+    ),
+    "connect": construct(
+        connect,
+        {"url": "ws://bot.example"},
+        url=(5, None, b"ws://bot.example"),
+        transport=(5, None, "daily", WebSocketTransport),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
         options="named by RTVIClientOptions, as those of the constructor",
     ),
     "RTVIClient.describe_actions": call(lambda targets: targets.client().describe_actions, timeout=NOT_WAIT),
@@ -401,6 +414,11 @@ TABLE: dict[str, Call] = {
         max_delay=(*NOT_SECONDS, None),
         stable_after=(*NOT_SECONDS, None),
         retry_on=NOT_FUNCTION,
+        attempt_timeout=NOT_SECONDS,
+        first_connect=(*NOT_BOOL, None),
+    ),
+    "ReconnectPolicy.forever": construct(
+        ReconnectPolicy.forever, changes="named by ReconnectPolicy, as those of the constructor"
     ),
     "is_transient": construct(is_transient, {"error": ValueError()}, error=(5, None, "error", ValueError)),
     "AbortController.abort": call(lambda targets: targets.abort().abort, reason=(5, "reason", ValueError)),

@@ -38,7 +38,7 @@ def _rows() -> dict[str, Call]:
     for name, row in client_table.TABLE.items():
         owner, _, method = name.partition(".")
         if owner == "RTVIClient" and method in vars(MeasuredClient):
-            rows[f"MeasuredClient.{method}"] = _as_measured(method, row)
+            rows.setdefault(f"MeasuredClient.{method}", _as_measured(method, row))
     return rows
 
 

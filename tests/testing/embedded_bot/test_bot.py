@@ -111,5 +111,3 @@ def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
             bot.start()
 
     assert threads_of_bots() == []
-
-

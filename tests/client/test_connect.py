@@ -1,0 +1,56 @@
+"""`connect(url)`: a connected client by one call, whatever transport the bot behind the URL has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import ConnectError, EvalTransport, MemoryTransport, TransportState, WebSocketTransport, connect
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.http_server import Answer, ScriptedServer
+from tests.support.slowness import GUARD
+from tests.support.threads import threads_of_package
+
+QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD}
+
+
+@pytest.mark.parametrize(
+    "form", [lambda bot: bot.ws_url, lambda bot: bot.base_url, lambda bot: f"{bot.base_url}/start"]
+)
+def test_the_client_is_connected(form: Callable[[EmbeddedBot], str]) -> None:
+    with EmbeddedBot(replies="Noon.") as bot, connect(form(bot), **QUIET) as client:
+        assert client.state is TransportState.READY
+        assert isinstance(client.transport, WebSocketTransport)
+        with client.events("bot-transcription", timeout=GUARD) as answers:
+            client.send_text("What time is it?")
+            assert next(answers).data.text == "Noon."
+
+
+def test_leaving_it_disconnects() -> None:
+    with connect("ws://bot.example", transport=MemoryTransport()) as client:
+        pass
+    assert client.state is TransportState.DISCONNECTED
+    assert threads_of_package() == []
+
+
+def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
+    """A server whose start endpoint refuses plain WebSockets: `/ws` beside it is tried."""
+    with EmbeddedBot() as bot:
+        refusal = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
+        bundle = Answer({"wsUrl": bot.ws_url, "token": "abc"})
+        server.answers["/start"] = lambda request: bundle if request.body["transport"] == "twilio" else refusal
+        server.answers["/status"] = Answer({"status": "ready", "transports": ["daily", "twilio"]})
+        with connect(server.url, **QUIET) as client:
+            assert isinstance(client.transport, EvalTransport)
+            assert bot.wait_for_session(GUARD).path.endswith("token=abc")
+
+
+def test_it_fails() -> None:
+    """Nothing of the client is left, and the error has every way that was tried."""
+    with pytest.raises(ConnectError) as caught:
+        connect("ws://127.0.0.1:9/ws", **QUIET)
+    assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
+    assert threads_of_package() == []
