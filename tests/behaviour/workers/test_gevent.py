@@ -30,7 +30,7 @@ def test_no_real_thread(bot: EmbeddedBot, begun: Callable[[], list[BotSession]],
         crowd = server.get("crowd", "30")["answer"]
         assert crowd["answers"] == 30
         assert crowd["system"] == 1
-        assert len(crowd["package"]) >= 2
+        assert crowd["package"]
         assert server.get("talk")["answer"] > 0
         assert server.get("threads")["answer"] == {"system": 1, "package": [], "takes_signals": True}
     for session in begun():
