@@ -120,7 +120,7 @@ class ConnectAttempt:
             task.done.wait(Deadline(limits.LINGER_TIMEOUT))
             if session.bot is None:
                 own = self._error
-                raise own if own is not None and ending.info is self._end else ending.info.failure()
+                raise own if own is not None and ending.info is self._end else self._explained(session)
             self._fetch_config(session)
             return session.bot
         except BaseException as error:
@@ -134,6 +134,16 @@ class ConnectAttempt:
             phase=self._phase,
             elapsed=self.deadline.elapsed(),
         )
+
+    def _explained(self, session: Session) -> RTVIError:
+        """Return the error of a session that has ended before its bot was ready."""
+        info = session.ending.info
+        error = info.failure()
+        advice = _diagnosis(session) if isinstance(error, DisconnectedError) and not error.reason else None
+        if advice is None or self._phase != "bot-ready":
+            return error
+        text = f"{info.describe()} before the bot was ready. {advice}"
+        return DisconnectedError(text, code=info.code, reason=info.reason, initiator=info.initiator)
 
     def _fetch_config(self, session: Session) -> None:
         try:

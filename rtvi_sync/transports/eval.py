@@ -7,15 +7,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import SplitResult
 
 from ..concurrency.abort import AbortSignal
+from ..errors import ProtocolError
 from ..messages import RTVIMessage
 from ..protocol import envelope, eval_messages
 from ..protocol.eval_messages import ReportLevel
 from ..protocol.validation import BOOL, MAPPING, PATH, list_of, mapping_of, one_of
-from .base import TransportOptions
+from .base import Inbound, TransportOptions
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import TEXT
 
@@ -28,8 +29,8 @@ _MESSAGES = list_of(MAPPING, "a list of messages (mappings)")
 class JSONReceiver(WebSocketReceiver):
     """The decoder of JSON text."""
 
-    opcode = TEXT
-    advice = (
+    opcode: ClassVar[int] = TEXT
+    advice: ClassVar[str] = (
         "A bot with a protobuf serializer sends such frames, and this transport needs JSON. "
         "Use WebSocketTransport, or the bot's eval route (/ws)."
     )
@@ -38,19 +39,25 @@ class JSONReceiver(WebSocketReceiver):
         super().__init__(options)
         self._audio_reader = eval_messages.BotAudioReader()
 
-    def text_of(self, payload: bytes, /) -> str | None:
-        """Return the text of a message that is no audio."""
-        return None if eval_messages.may_be_bot_audio(payload) else payload.decode()
-
-    def receive_other(self, payload: bytes) -> None:
-        """Deliver audio, or a message that only mentions the type of audio messages."""
-        audio = self._audio_reader.read(payload)
-        if audio is None:
-            self._on_messages([payload.decode()])
-            return
-        pcm, rate = audio
-        self.audio += len(pcm) / (2 * rate) if rate > 0 else 0.0
-        self._receive_audio(pcm, rate, 1)
+    def receive_own(self, payloads: Sequence[bytes]) -> None:
+        """Deliver consecutive text messages."""
+        messages: list[Inbound] = []  # consecutive ones, delivered together
+        for payload in payloads:
+            try:
+                audio = self._audio_reader.read(payload) if eval_messages.may_be_bot_audio(payload) else None
+            except ProtocolError as error:
+                self.refuse(error)
+                continue
+            if audio is None:
+                messages.append(payload.decode())
+                continue
+            if messages:
+                self._on_messages(messages)
+                messages = []
+            pcm, rate = audio
+            self.deliver_audio(pcm, rate, 1)
+        if messages:
+            self._on_messages(messages)
 
 
 class EvalTransport(WebSocketBase):
@@ -71,8 +78,11 @@ class EvalTransport(WebSocketBase):
     """
 
     name = "eval"
+    needs: ClassVar[str] = (
+        "A bot of Pipecat's runner (1.13 or later) needs the entry 'eval' in its transport_params for this transport"
+    )
     start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
-    receiver_class = JSONReceiver
+    receiver_class: ClassVar[type[WebSocketReceiver]] = JSONReceiver
 
     def __init__(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from ..concurrency.abort import AbortSignal
+from ..errors import ProtocolError
 from ..messages import RTVIMessage
 from ..protocol import audio_frames, envelope, frames
-from .base import TransportOptions
+from .base import Inbound, TransportOptions
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import BINARY
 
@@ -15,33 +17,52 @@ from .websocket_frames import BINARY
 class ProtobufReceiver(WebSocketReceiver):
     """The decoder of protobuf frames."""
 
-    opcode = BINARY
-    advice = (
+    opcode: ClassVar[int] = BINARY
+    advice: ClassVar[str] = (
         "A bot with a JSON serializer sends such frames, and this transport needs protobuf. "
         "Give the bot's transport a ProtobufFrameSerializer."
     )
-    text_of = staticmethod(frames.match_message_frame)
+
+    audio: float
 
     def __init__(self, options: TransportOptions) -> None:
         super().__init__(options)
         self._template = audio_frames.AudioFrameTemplate()
 
-    def receive_other(self, payload: bytes) -> None:
-        """Deliver an audio frame or an interruption, or a message frame in an unusual form."""
+    def receive_own(self, payloads: Sequence[bytes]) -> None:
+        """Deliver consecutive binary messages."""
         template = self._template
-        match = template.match(payload) if len(payload) == template.size else None
-        if match is not None:
-            self.audio += template.seconds
-            self._receive_audio(match[1], template.sample_rate, template.num_channels)
+        messages: list[Inbound] = []  # consecutive ones, delivered together
+        for payload in payloads:
+            match = template.match(payload) if len(payload) == template.size else None
+            text = frames.match_message_frame(payload) if match is None else None
+            if text is not None:
+                messages.append(text)
+                continue
+            if messages:
+                self._on_messages(messages)
+                messages = []
+            if match is not None:
+                self.audio += template.seconds
+                self._receive_audio(match[1], template.sample_rate, template.num_channels)
+            else:
+                self._receive_other(payload)
+        if messages:
+            self._on_messages(messages)
+
+    def _receive_other(self, payload: bytes) -> None:
+        """Deliver an interruption, or a frame in an unusual form."""
+        try:
+            kind, content = frames.decode_kind(payload)
+        except ProtocolError as error:
+            self.refuse(error)
             return
-        kind, content = frames.decode_kind(payload)
         if kind == "message":
             self._on_messages([content])
         elif kind == "audio":
             pcm, rate, channels = content
-            template.update(payload, pcm, rate, channels)
-            self.audio += len(pcm) / (2 * rate * channels) if rate and channels else 0.0
-            self._receive_audio(pcm, rate, channels)
+            self._template.update(payload, pcm, rate, channels)
+            self.deliver_audio(pcm, rate, channels)
         elif kind == "interruption":
             self._options.on_interruption()
 
@@ -73,7 +94,11 @@ class WebSocketTransport(WebSocketBase):
     """
 
     name = "websocket"
-    receiver_class = ProtobufReceiver
+    needs: ClassVar[str] = (
+        "A bot of Pipecat's runner needs the entry 'websocket' in its transport_params for this transport; without "
+        "it, EvalTransport (ws://.../ws) may reach it"
+    )
+    receiver_class: ClassVar[type[WebSocketReceiver]] = ProtobufReceiver
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""

@@ -41,6 +41,7 @@ class WebSocketReceiver(abc.ABC):
         undecodable: how many messages of its own kind could not be decoded.
         ignored: how many messages of the other kind came.
         audio: seconds of the bot's audio.
+        has_received: any message has come.
     """
 
     opcode: ClassVar[int]
@@ -48,49 +49,38 @@ class WebSocketReceiver(abc.ABC):
 
     def __init__(self, options: TransportOptions) -> None:
         self._options = options
-        self._on_messages = options.on_messages
-        self._receive_audio = options.media.receive_audio
-        self.undecodable = 0
-        self.ignored = 0
-        self.audio = 0.0
-
-    @abc.abstractmethod
-    def text_of(self, payload: bytes, /) -> str | None:
-        """Return the JSON text of an RTVI message, or None if `receive_other()` has to decode the payload."""
-
-    @abc.abstractmethod
-    def receive_other(self, payload: bytes) -> None:
-        """Deliver what is no RTVI message, or a message in an unusual form.
-
-        Raises:
-            ProtocolError: it cannot be decoded.
-        """
+        self._on_messages: Callable[[Sequence[Inbound]], None] = options.on_messages
+        self._receive_audio: Callable[[bytes, int, int], None] = options.media.receive_audio
+        self.undecodable: int = 0
+        self.ignored: int = 0
+        self.audio: float = 0.0
+        self.has_received: bool = False
 
     def receive(self, opcode: int, payloads: Sequence[bytes]) -> None:
         """Deliver consecutive WebSocket messages of one kind."""
-        if opcode != self.opcode:
-            if not self.ignored:
-                logger.warning("The bot sends %s frames, which are ignored. %s", self.other_kind, self.advice)
-            self.ignored += len(payloads)
+        self.has_received = True
+        if opcode == self.opcode:
+            self.receive_own(payloads)
             return
-        text_of = self.text_of
-        messages: list[Inbound] = []  # consecutive ones, delivered together
-        for payload in payloads:
-            text = text_of(payload)
-            if text is not None:
-                messages.append(text)
-                continue
-            if messages:
-                self._on_messages(messages)
-                messages = []
-            try:
-                self.receive_other(payload)
-            except ProtocolError as error:
-                self.undecodable += 1
-                level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
-                logger.log(level, "Cannot decode a message of the server, which is skipped: %s", error)
-        if messages:
-            self._on_messages(messages)
+        if not self.ignored:
+            logger.warning("The bot sends %s frames, which are ignored. %s", self.other_kind, self.advice)
+        self.ignored += len(payloads)
+
+    @abc.abstractmethod
+    def receive_own(self, payloads: Sequence[bytes]) -> None:
+        """Deliver consecutive messages of the kind that is read."""
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Count and log a message that cannot be decoded."""
+        self.undecodable += 1
+        level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
+        logger.log(level, "Cannot decode a message of the server, which is skipped: %s", error)
+
+    def deliver_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
+        """Count the audio and hand it on; a rate or number of channels that cannot be is refused there."""
+        if sample_rate_hz > 0 and num_channels > 0:
+            self.audio += len(pcm) / (2 * sample_rate_hz * num_channels)
+        self._receive_audio(pcm, sample_rate_hz, num_channels)
 
     @property
     def other_kind(self) -> str:
@@ -110,6 +100,8 @@ class WebSocketBase(Transport):
     supports_audio = True
     #: Decodes what the bot sends; its `opcode` is also that of the messages to the bot.
     receiver_class: ClassVar[type[WebSocketReceiver]]
+    #: What a bot needs that this transport reaches, as the end of an error text.
+    needs: ClassVar[str]
 
     def __init__(
         self,
@@ -144,6 +136,7 @@ class WebSocketBase(Transport):
         self._ping_timeout = ping_timeout
         self._receiver: WebSocketReceiver | None = None
         self._last_stats = TransportStats()
+        self._hung_up = False  # the server has ended the connection without having sent anything
         # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
         # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
         self._lock = threading.RLock()
@@ -161,7 +154,7 @@ class WebSocketBase(Transport):
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session with new counters."""
         super().initialize(options, on_message)
-        self._receiver, self._last_stats = None, TransportStats()
+        self._receiver, self._last_stats, self._hung_up = None, TransportStats(), False
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
@@ -173,6 +166,7 @@ class WebSocketBase(Transport):
 
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # otherwise disconnect() was called
+                self._hung_up = not receiver.has_received
                 options.on_closed(info)
 
         receiver = self.receiver_class(options)
@@ -247,7 +241,9 @@ class WebSocketBase(Transport):
         return attrs.evolve(stats, audio_received=receiver.audio, **ignored)
 
     def diagnosis(self) -> str | None:
-        """Return which frames arrived that this transport does not read, or None."""
+        """Return what the bot may lack, or which frames arrived that this transport does not read, or None."""
+        if self._hung_up:
+            return f"The server hung up before the bot had sent anything: see its log. {self.needs}"
         receiver = self._receiver
         return receiver.diagnosis() if receiver is not None else None
 

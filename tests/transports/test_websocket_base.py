@@ -9,25 +9,27 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from rtvi_sync import WebSocketTransport
+from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.errors import (
     DisconnectedError,
     InvalidTransportParamsError,
     TransportStartError,
     UnsupportedFeatureError,
 )
-from rtvi_sync.media import BytesSink, BytesSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encode
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.forking import in_child
+from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
+from .test_websocket_connection import Bot
 from .test_websocket_frames import BINARY, CLOSE, frame
-from .test_websocket_handshake import lines_of
+from .test_websocket_handshake import lines_of, upgrade
 from .websocket_bots import READY, Session, flush, message_frame
 
 # -- where to ---------------------------------------------------------------------------------------------------------
@@ -396,3 +398,21 @@ def test_a_child_has_no_connection(kind, plain, opened):
         assert in_child(child) == "fine"
     transport.send_message(READY)
     assert b'"ready"' in plain.bot().receive()[1]
+
+
+@pytest.mark.parametrize(("ends", "said"), [("closed", "code 1011"), ("reset", "connection to the bot was lost")])
+def test_a_server_that_hangs_up_after_the_handshake(kind, ends, said):
+    """As Pipecat's runner does if the bot has no entry for the transport: the error names the entry."""
+
+    def hang_up(peer: Peer) -> None:
+        upgrade(peer)
+        bot = Bot(peer.sock)
+        bot.receive()
+        if ends == "closed":
+            bot.send(frame(CLOSE, (1011).to_bytes(2, "big")))
+
+    with Server(hang_up) as server:
+        transport = kind(f"ws://{server.authority}/ws")
+        client = RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
+        with pytest.raises(DisconnectedError, match=f"{said}.* before the bot was ready.*entry '{transport.name}'"):
+            client.connect()
