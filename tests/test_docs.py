@@ -51,3 +51,12 @@ def test_links_lead_somewhere() -> None:
     ]
 
     assert missing == []
+
+
+def test_errors_by_message_has_real_messages() -> None:
+    """Each text of the page is a part of a message in the package's source."""
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "rtvi_sync").rglob("*.py"))
+    texts = re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "errors.md").read_text("utf-8"), re.MULTILINE)
+
+    assert len(texts) > 10
+    assert [text for text in texts if text not in source] == []

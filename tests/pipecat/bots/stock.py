@@ -1,7 +1,8 @@
 """Pipecat 1.14.0 in its own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
 
-`--echo` makes it send the user's audio back, 16 kHz both ways; without it the bot listens, answers and speaks, and its
-model calls functions (see functions.py). All other arguments are the runner's, after `--host localhost`.
+`--entries eval,websocket` gives it others. `--echo` makes it send the user's audio back, 16 kHz both ways; without it
+the bot listens, answers and speaks, and its model calls functions (see functions.py). All other arguments are the
+runner's, after `--host localhost`.
 """
 
 import sys
@@ -15,6 +16,7 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.runner.run import app, main
 from pipecat.runner.types import RunnerArguments
 from pipecat.runner.utils import create_transport
+from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.base_transport import BaseTransport, TransportParams
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipelines import echo_worker, run, speaking_worker
@@ -23,11 +25,18 @@ from session import PipelineSession
 from standins import RepeatingLLM
 
 AUDIO = {"audio_in_enabled": True, "audio_out_enabled": True}
-transport_params = {
+ENTRIES = {
     "eval": lambda: EvalTransportParams(**AUDIO),
     "twilio": lambda: FastAPIWebsocketParams(**AUDIO),
     "webrtc": lambda: TransportParams(**AUDIO),
+    "websocket": lambda: FastAPIWebsocketParams(serializer=ProtobufFrameSerializer(), **AUDIO),
 }
+names = ["eval", "twilio", "webrtc"]
+if "--entries" in sys.argv:
+    position = sys.argv.index("--entries")
+    names = sys.argv.pop(position + 1).split(",")
+    del sys.argv[position]
+transport_params = {name: ENTRIES[name] for name in names}
 echoes = "--echo" in sys.argv
 if echoes:
     sys.argv.remove("--echo")

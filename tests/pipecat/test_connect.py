@@ -1,0 +1,82 @@
+"""`connect(url)`: one call reaches a bot in Pipecat's runner, whatever entries its `transport_params` have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, connect
+from rtvi_sync.media import NullSink, WavSource
+from tests.support.slowness import GUARD
+
+from .conftest import BotServer
+from .test_eval import SPEECH
+
+LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+def answer_to_text(client: RTVIClient) -> str:
+    """What the bot writes in answer to a typed question."""
+    tokens = ""
+    with client.events("bot-llm-text", "bot-llm-stopped", timeout=GUARD) as events:
+        client.send_text("Good morning")
+        for event in events:
+            if event.type is RTVIEvent.BOT_LLM_STOPPED:
+                break
+            tokens += event.data.text
+    return tokens
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda bot: bot.base_url, lambda bot: f"{bot.base_url}/start", lambda bot: bot.ws_url],
+    ids=["server", "start endpoint", "WebSocket"],
+)
+def test_a_stock_bot(pipecat_stock: BotServer, form: Callable[[BotServer], str]) -> None:
+    """A bot as nearly all of Pipecat's examples are, without `websocket`: by text and by a spoken WAV."""
+    url = form(pipecat_stock)
+    with connect(url, text_only=True, **LIMITS) as client:
+        assert client.transport is not None
+        assert client.transport.name == "eval"
+        assert answer_to_text(client) == "You said: Good morning."
+    with connect(url, mic=WavSource(SPEECH), speaker=NullSink(), **LIMITS) as client:
+        heard = client.wait_for("user-transcript", where=lambda event: event.data.final, timeout=GUARD)
+        assert heard.data.text == "hello bot"
+
+
+@pytest.mark.parametrize(
+    ("entries", "name"),
+    [("websocket", "websocket"), ("eval,twilio,webrtc,websocket", "websocket"), ("eval", "eval")],
+)
+def test_other_entries(pipecat_process: Callable[..., BotServer], entries: str, name: str) -> None:
+    """Protobuf is tried first, because it is made for clients."""
+    server = pipecat_process("stock", "--entries", entries)
+    with connect(server.base_url, text_only=True, **LIMITS) as client:
+        assert client.transport is not None
+        assert client.transport.name == name
+        assert answer_to_text(client) == "You said: Good morning."
+
+
+def test_tokens(pipecat_process: Callable[..., BotServer]) -> None:
+    """With `--ws-auth token` each transport asks for a token of its own, good for one connection."""
+    server = pipecat_process("stock", "--ws-auth", "token")
+    for _ in range(2):
+        with connect(server.base_url, text_only=True, **LIMITS) as client:
+            assert answer_to_text(client) == "You said: Good morning."
+
+
+def test_a_runner_for_one_transport(pipecat_process: Callable[..., BotServer]) -> None:
+    """`-t webrtc` starts no WebSocket sessions, and has the eval route nevertheless."""
+    server = pipecat_process("stock", "-t", "webrtc")
+    with connect(server.base_url, text_only=True, **LIMITS) as client:
+        assert answer_to_text(client) == "You said: Good morning."
+
+
+def test_no_entry(pipecat_process: Callable[..., BotServer]) -> None:
+    """The error names the entries that the bot lacks."""
+    server = pipecat_process("stock", "--entries", "webrtc")
+    with pytest.raises(ConnectError, match=r"entry 'websocket'.*entry 'eval'") as caught:
+        connect(server.base_url, text_only=True, **LIMITS)
+    assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
