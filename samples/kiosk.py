@@ -1,6 +1,6 @@
 """A kiosk: there is a session whenever there is a bot, until Ctrl-C; what both say is printed.
 
-    python3 run.py sample kiosk --url http://localhost:7860/start
+    python3 run.py sample kiosk --url ws://localhost:7860/ws
 
 Without a URL it connects to the built-in bot, for some seconds.
 """

@@ -140,7 +140,7 @@ class ConnectCall:
             result = ConnectionTimeoutError(text, phase=error.phase, elapsed=self.deadline.elapsed())
         else:
             result = ConnectError(text, status=error.status)
-        result.attempts = tuple(self._failures)
+        result.attempts = (*self._failures,)
         return result
 
 

@@ -123,7 +123,7 @@ def test_without_jupyter_it_is_executed_and_a_failure_is_one_line(tmp_path: Path
     out, path = tmp_path / "out.ipynb", os.pathsep.join([str(ROOT), str(tmp_path)])
     status, printed, errors = finish(start("--url", "ws://127.0.0.1:1", "--out", str(out), PYTHONPATH=path))
     assert (status, str(out) in printed, "Jupyter is not installed" in printed) == (1, True, True)
-    assert re.fullmatch(r"A cell failed: TransportStartError: .*127\.0\.0\.1:1.*\n", errors)
+    assert re.fullmatch(r"A cell failed: ConnectError: .*127\.0\.0\.1:1.*\n", errors)
     assert nbformat.read(out, as_version=4).cells[1].execution_count == 1
 
 

@@ -25,6 +25,7 @@ from rtvi_sync import (
     DeviceError,
     DisconnectedError,
     Endpoints,
+    EvalTransport,
     Event,
     EventStream,
     ForkedProcessError,
@@ -55,6 +56,7 @@ from rtvi_sync import (
     WebSocketTransport,
     WouldDeadlockError,
     __version__,
+    connect,
     is_transient,
     signals,
 )
@@ -162,6 +164,13 @@ def connecting(client: RTVIClient) -> None:
     client.start_bot_and_connect({"endpoint": "https://api.example/start"})
     made: RTVIClient = RTVIClient.for_url("https://api.example", enable_mic=False)
     made.connect()
+    with connect("wss://bot.example", transport="eval", token="abc", headers={"X-A": "1"}, text_only=True) as other:
+        used = other.transport
+        if isinstance(used, EvalTransport):
+            used.configure("full", vad_user_speaking=True, llm_markers=False)
+            used.seed_context([{"role": "user", "content": "My name is Ada."}])
+            used.set_user_image("me.jpg")
+            used.cancel()
     with client as same:
         state: TransportState = same.state
         show(state.value, same.connected, same.version, same.transport_expiry, __version__)

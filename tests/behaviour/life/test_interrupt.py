@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient, TransportState
+from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
 from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD, takes
@@ -175,17 +176,18 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     client = memory_client()
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
-    attempt = manager_of(client)._attempt(None, None)
     manager = manager_of(client)
+    (way,), deadline = manager.ways, Deadline(None)
+    attempt = manager._attempt(None, None, deadline, way, None)
     if begun:
-        session = attempt.begin(lambda: manager._begin_session(attempt.deadline))
+        session = attempt.begin(lambda: manager._begin_session(way, deadline, lambda _: False))
         attempt.abandoned = True  # it was given up meanwhile
         with pytest.raises(DisconnectedError):
             attempt.run(session, manager._transport_options(session))
     else:
         attempt.abandon()
         with pytest.raises(DisconnectedError):
-            attempt.begin(lambda: manager._begin_session(attempt.deadline))
+            attempt.begin(lambda: manager._begin_session(way, deadline, lambda _: False))
     assert client.state is TransportState.DISCONNECTED
     assert TransportState.ERROR not in states
     with client:
@@ -208,11 +210,11 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     connecting = InThread(client.connect)
     assert entered.wait(GUARD)
     disconnecting = InThread(client.disconnect)
-    until(lambda: manager._under_way[0].abandoned)
+    until(lambda: manager._under_way.calls()[0].abandoned)
     go_on.set()
     disconnecting.get()
     assert isinstance(connecting.error(), DisconnectedError)
-    assert not manager._under_way
+    assert not manager._under_way.calls()
     assert client.state is TransportState.DISCONNECTED
     manager._begin_session = begin_session
     with client:

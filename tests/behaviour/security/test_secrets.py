@@ -92,7 +92,7 @@ class Eyes:
         """Take down everything public that a client hands out, and what is behind it."""
         connector = manager_of(client)
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
-        self.look_at(connector.transport, connector._network, connector._options, connector._request())
+        self.look_at(connector.transport, connector._network, connector._options, connector._request(None))
         options = getattr(connector.transport, "options", None)
         self.look_at(options)
 
