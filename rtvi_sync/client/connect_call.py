@@ -50,6 +50,7 @@ class ConnectCall:
     def __init__(self, ways: Sequence[Way], deadline: Deadline) -> None:
         self._untried = deque(ways)
         self._left_early: deque[Way] = deque()
+        self._round = 0
         self._attempt: ConnectAttempt | None = None
         self._failures: list[tuple[str, RTVIError]] = []
         self.deadline: Deadline = deadline
@@ -112,6 +113,7 @@ class ConnectCall:
             self._left_early.append(way)
         if not self._untried:
             self._untried, self._left_early = self._left_early, deque()
+            self._round += 1
 
     def is_followed(self, error: BaseException) -> bool:
         """Tell whether another attempt follows one that failed by `error`. Any thread."""
@@ -120,10 +122,12 @@ class ConnectCall:
         return bool(self._untried or self._left_early)
 
     def _patience(self) -> float | None:
-        if not self._untried:
-            return None
+        """Return how many seconds the next way may be silent; None: until the deadline."""
         remaining = self.deadline.remaining()
-        return _SHARE_WITHOUT_LIMIT if remaining is None else remaining * _SHARE
+        if not (self._untried or self._left_early) or (self._round and remaining is not None):
+            return None
+        # Without a limit each round is longer, because a bot may take its time to load.
+        return _SHARE_WITHOUT_LIMIT * 3**self._round if remaining is None else remaining * _SHARE
 
     def _failure(self, error: RTVIError) -> RTVIError:
         """Return the error of the call, whose last attempt has failed by `error`."""

@@ -61,6 +61,18 @@ def fails(_transport: MemoryTransport, _message: RTVIMessage) -> Iterable[RTVIMe
     return [RTVIMessage("error", ERROR)]
 
 
+def ready_the_second_time() -> Callable[[MemoryTransport, RTVIMessage], Iterable[Any] | None]:
+    """A bot that is silent in its first session."""
+    sessions: list[int] = []
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any] | None:
+        if message.type == "client-ready":
+            sessions.append(1)
+        return ready_bot(transport, message) if len(sessions) > 1 else None
+
+    return bot
+
+
 def client_of(*transports: Named, **options: Any) -> RTVIClient:
     client = RTVIClient(**{"transport": transports[0], "connect_timeout": GUARD, **options})
     manager_of(client).use(tuple(Way(transport, BotURL.parse(URL)) for transport in transports), None)
@@ -149,15 +161,19 @@ def test_a_silent_way_is_left() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("limit", [GUARD, None])
+def test_all_are_silent_at_first(monkeypatch: pytest.MonkeyPatch, limit: float | None) -> None:
+    """A silent way does not take the time of the one before it, which may only have been slow."""
+    monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE_WITHOUT_LIMIT", 0.1)
+    first, second = Named("first", ready_the_second_time()), Named("second", is_silent)
+    with client_of(first, second, connect_timeout=limit) as client:
+        assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
     """A bot that loads its models is slower than the share of one way."""
-    sessions: list[int] = []
-
-    def ready_the_second_time(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any] | None:
-        sessions.append(1)
-        return ready_bot(transport, message) if len(sessions) > 1 else None
-
-    first, second = Named("first", ready_the_second_time), Named("second", resets)
+    first, second = Named("first", ready_the_second_time()), Named("second", resets)
     with client_of(first, second) as client:
         assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
 
