@@ -182,7 +182,7 @@ class FrameWriter:
 
         Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and the
         block under the lock has neither: the lock and the number of written bytes are never lost, and a handler that
-        disconnects finds the lock free. (In Python 3.10 not if the frame was written in part: a jump ends the block.)
+        disconnects finds the lock free. (Not always in Python 3.10, which runs them after forward jumps, too.)
         """
         # The lock may be held by this thread, which a finalizer has interrupted.
         if not self._direct or self.arrived or self.lock.locked():

@@ -102,7 +102,7 @@ def test_other_messages(text: bytes) -> None:
         *({"audio": "AAAA", "sampleRate": rate} for rate in (None, True, "24000", 24000.0, [24000])),
         *(
             {"audio": audio, "sampleRate": 24000}
-            for audio in ("A", "AAA", "AA=A", "AAAA\n", "AA-_", "ä", "\ud800", "=")
+            for audio in ("A", "AAA", "AA=A", "AAAA\n", "AA-_", "ä", "\ud800", "=A")  # "=" is b"" for Python 3.10
         ),
     ],
     ids=range(22),
