@@ -65,6 +65,16 @@ class ConnectCall:
         """Return the session of the current attempt, if there is one."""
         return self._attempt.session if self._attempt is not None else None
 
+    @property
+    def has_other_ways(self) -> bool:
+        """Tell whether another attempt may follow the current one."""
+        return bool(self._untried or self._left_early)
+
+    @property
+    def has_failed_before(self) -> bool:
+        """Tell whether an attempt has failed, and another followed or was to follow."""
+        return bool(self._failures)
+
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `run()`."""
         self.abandoned = True
@@ -119,12 +129,12 @@ class ConnectCall:
         """Tell whether another attempt follows one that failed by `error`. Any thread."""
         if self.abandoned or self.deadline.expired or not _concerns_way(error):
             return False
-        return bool(self._untried or self._left_early)
+        return self.has_other_ways
 
     def _patience(self) -> float | None:
         """Return how many seconds the next way may be silent; None: until the deadline."""
         remaining = self.deadline.remaining()
-        if not (self._untried or self._left_early) or (self._round and remaining is not None):
+        if not self.has_other_ways or (self._round and remaining is not None):
             return None
         # Without a limit each round is longer, because a bot may take its time to load.
         return _SHARE_WITHOUT_LIMIT * 3**self._round if remaining is None else remaining * _SHARE

@@ -179,6 +179,10 @@ class Hold:
         if runtime is not None:
             runtime.release()
 
+    def take_back(self) -> None:
+        """Keep the open devices of a session that ends, for the one that follows."""
+        self.begin(acquire_runtime())
+
     def end(self) -> None:
         """Close the open devices. Blocks for a moment; does nothing if a session has them."""
         if self._runtime is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from .device_controller import Devices
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
-from .ways import Way
+from .ways import Way, params_for
 
 if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .stats import ClientStats
 
 logger: logging.Logger = logging.getLogger(__name__)
-
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -117,14 +116,13 @@ class SessionManager:
         register_for_fork(self)
 
     def use(self, ways: tuple[Way, ...], headers: Mapping[str, str] | None) -> None:
-        """Connect on `ways`, all to the bot at one URL, and send `headers` to the server that they ask."""
+        """Connect on `ways`, all to the bot at one URL, and send `headers` to the server that they ask.
+
+        Raises:
+            ValueError: `headers` would go to another server.
+        """
+        self.params = params_for(ways, self.params, headers)
         self.ways = ways
-        bot_url = ways[0].bot_url
-        assert bot_url is not None
-        if self.params.base_url is None:
-            self.params = attrs.evolve(self.params, base_url=bot_url.base_url)
-        if headers is not None and bot_url.endpoints:
-            self.params = attrs.evolve(self.params, headers={**(self.params.headers or {}), **headers})
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
@@ -146,14 +144,19 @@ class SessionManager:
         call = ConnectCall(self.ways, deadline)
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
-            session = attempt.begin(lambda: self._begin_session(way, deadline, call.is_followed))
+            session = attempt.begin(lambda: self._begin_session(way, deadline, call))
             if self._reconnector is not None:
                 self._reconnector.take_over(before)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
         attempts = partial(self._attempt, given, start, deadline)
-        return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
+        try:
+            return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
+        except BaseException:
+            if call.has_failed_before:  # that session left its devices to one that may not have followed
+                self.devices.hold.end()
+            raise
 
     def start_bot(self, request: APIRequest) -> Any:
         """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
@@ -178,7 +181,7 @@ class SessionManager:
         given, start = self._last_start
         deadline = self._limited(Deadline(self._limit_of(start)))
         attempt = self._attempt(given, start, deadline, way, None)
-        session = attempt.begin(lambda: self._begin_session(way, deadline, lambda _: True))
+        session = attempt.begin(lambda: self._begin_session(way, deadline))
         if stopped.is_set():  # by a `disconnect()` that did not find this session yet
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
@@ -204,8 +207,8 @@ class SessionManager:
         """End the streams that wait for a session: none follows. See `Sessions`."""
         self._sessionless.give_up(info)
 
-    def _begin_session(self, way: Way, deadline: Deadline, is_followed: Callable[[BaseException], bool]) -> Session:
-        """Begin a session, for which nothing has been done yet."""
+    def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
+        """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
         self._await_end(self._session, deadline)
         mine = False
         try:
@@ -223,7 +226,8 @@ class SessionManager:
                 deadline,
                 replaces=reconnector.replaces if reconnector is not None else None,
                 on_lost=reconnector.lost if reconnector is not None else None,
-                is_followed=lambda info: is_followed(info.failure()),
+                is_followed=lambda info: call is None or call.is_followed(info.failure()),
+                keep_devices=self.devices.hold.take_back if call is not None and call.has_other_ways else None,
             )
             self._session = session
             self.watch.begin(session)

@@ -8,7 +8,8 @@ from typing import Literal
 import attrs
 
 from ..protocol.validation import STRING, STRINGS
-from ..session.connect_request import BotURL
+from ..session.connect_request import BotURL, same_origin
+from ..session.params import RTVIClientParams
 from ..transports.base import Transport
 from ..transports.eval import EvalTransport
 from ..transports.websocket import WebSocketTransport
@@ -56,6 +57,8 @@ def ways_to(
     if isinstance(transport, Transport):
         if token is not None:
             raise TypeError("token is for the transports that for_url() makes; give it to your transport")
+        if headers is not None and bot_url.ws_url is not None:
+            raise TypeError("headers of a handshake are for the transports that for_url() makes; give them to yours")
         return (Way(transport, bot_url),)
     if transport != "auto" and transport not in _NAMES:
         raise ValueError(f"transport must be a Transport or one of 'auto', 'websocket', 'eval', not {transport!r}")
@@ -65,3 +68,23 @@ def ways_to(
         "eval": Way(EvalTransport(token=token, headers=own_headers), bot_url.with_eval_route()),
     }
     return tuple(way for name, way in ways.items() if transport in ("auto", name))
+
+
+def params_for(ways: tuple[Way, ...], params: RTVIClientParams, headers: Mapping[str, str] | None) -> RTVIClientParams:
+    """Return `params` for the bot of `ways`: with the server that knows it, and `headers` for that server.
+
+    Raises:
+        ValueError: `headers` would go to the server of `params.base_url`, which is another one.
+    """
+    bot_url = ways[0].bot_url
+    assert bot_url is not None, "they are ways to a URL"
+    if params.base_url is None:
+        params = attrs.evolve(params, base_url=bot_url.base_url)
+    if headers is None or not bot_url.endpoints:
+        return params
+    if not same_origin(params.base_url or "", bot_url.endpoints[0]):
+        raise ValueError(
+            "headers are for the server of url, but params.base_url is another one: give them to it as params.headers, "
+            "or leave base_url out"
+        )
+    return attrs.evolve(params, headers={**(params.headers or {}), **headers})

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
+from ..concurrency.io_thread import Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
 from ..concurrency.pool_task import PoolTask
@@ -77,6 +78,7 @@ class ConnectAttempt:
         self._patience = patience
         self._config_timeout = _CONFIG_TIMEOUT if config_timeout is None else config_timeout
         self._phase = "begin"
+        self._patience_timer: Timer | None = None
         self._error: BaseException | None = None
         self._end: CloseInfo | None = None
         self.deadline: Deadline = deadline
@@ -126,10 +128,13 @@ class ConnectAttempt:
         except BaseException as error:
             ending.begin_and_wait(_end_by(error), linger=limits.LINGER_TIMEOUT)
             raise
+        finally:
+            if self._patience_timer is not None:
+                self._patience_timer.cancel()
 
     def _timeout_error(self, session: Session, limit: float | None) -> ConnectionTimeoutError:
         return ConnectionTimeoutError(
-            f"The bot was not ready within {limit:g} s; the time was spent on {_DOING[self._phase]}. "
+            f"The bot was not ready within {round(limit or 0.0, 3):g} s; the time was spent on {_DOING[self._phase]}. "
             f"{_diagnosis(session) or _ADVICE[self._phase]}",
             phase=self._phase,
             elapsed=self.deadline.elapsed(),
@@ -210,7 +215,10 @@ class ConnectAttempt:
             if not ending.connect_done.is_set():
                 ending.begin(_end_by(self._timeout_error(session, seconds)))
 
-        io.call(lambda: io.call_later(seconds, end))
+        def begin() -> None:
+            self._patience_timer = io.call_later(seconds, end)
+
+        io.call(begin)
 
 
 @contextlib.contextmanager

@@ -155,7 +155,7 @@ class ConnectRequest:
         params = self.params()
         if self.start is not None:
             # Credentials for one server must not reach another.
-            trusted = params.base_url is not None and _same_origin(params.base_url, self.start.endpoint)
+            trusted = params.base_url is not None and same_origin(params.base_url, self.start.endpoint)
             return self._start(self.start, params if trusted else _without_credentials(params), abort.signal)
         if self.handler is not None:
             content = self._call_handler(self.handler, params, deadline, abort)
@@ -195,7 +195,7 @@ class ConnectRequest:
     def _ask(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
         """Request the bot from the first endpoint that exists."""
         endpoints = bot_url.endpoints
-        if params.base_url is not None and not _same_origin(params.base_url, endpoints[0]):
+        if params.base_url is not None and not same_origin(params.base_url, endpoints[0]):
             params = _without_credentials(params)
         for url in endpoints:
             try:
@@ -269,7 +269,8 @@ def _default_body(params: RTVIClientParams) -> bytes:
     return to_json({**body, **data, "rtvi_client_version": __version__}, given)
 
 
-def _same_origin(one: str, other: str) -> bool:
+def same_origin(one: str, other: str) -> bool:
+    """Tell whether two URLs are those of one server. False if one of them is no URL."""
     from ..transports.http import origin_of
 
     try:

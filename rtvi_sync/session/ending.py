@@ -55,6 +55,8 @@ class SessionEnd:
         on_closed: called on the close thread once the transport is closed, before another session can begin.
         on_drained: called on the close thread last, after the last event was delivered.
         is_followed: called on the close thread, once, if the bot was never ready: True if another attempt follows.
+        keep_devices: called on the close thread instead of closing the devices, if that attempt is to have them; None:
+            they are closed.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class SessionEnd:
         on_closed: Callable[[], object],
         on_drained: Callable[[], object],
         is_followed: Callable[[CloseInfo], bool] | None,
+        keep_devices: Callable[[], object] | None,
     ) -> None:
         self._parts = parts
         self._replaces = replaces
         self._on_closed, self._on_drained = on_closed, on_drained
         self._is_followed = is_followed
+        self._keep_devices = keep_devices
         # Guards `_info` and `_tearing_down`: the thread that sets one first does what follows from it. Any thread of
         # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
         self._lock = threading.RLock()
@@ -81,8 +85,6 @@ class SessionEnd:
         self.connecting: PoolTask | None = None
         #: The transport was told of this session, and must be told of its end.
         self.closes_transport: bool = False
-        #: The transport was open, so the state `disconnecting` is published.
-        self.was_opened: bool = False
         #: The application has requested the bot to leave, so the end of the session is no loss.
         self.bot_dismissed: bool = False
         #: The session is to be replaced by a new one. Known once `closed` is set.
@@ -193,23 +195,17 @@ class SessionEnd:
         parts, publisher = self._parts, self._parts.publisher
         limit = limits.TEARDOWN_LIMIT * limits.OWN_SHARE
         deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
-        media_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * limits.MEDIA_SHARE))
-        # At exit all sessions share one limit, so a slow sink must not take the time of the others.
-        sink_share = limits.SINK_SHARE if exit_deadline is None else 0.0
-        sink_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * sink_share))
         unsent: DisconnectedError | None = None
         self._abandon_attempt()
-        if self.was_opened:
+        if exit_deadline is None and not publisher.was_ready:
+            self._decide_on_replacement(self._is_followed)  # now, because it decides on the devices, too
+        if publisher.was_opened:
             publisher.move(TransportState.DISCONNECTING)
             parts.transport.state = publisher.state
         if self.closes_transport:
-            parts.media.pause()
-            unsent = self._close_transport(deadline)
-            timeout = media_deadline.at_most(limits.FLUSH_TIMEOUT)
-            threads = parts.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
-            log_stack_of(threads, "A source, a sink or a device does not return")
-        if exit_deadline is None:
-            self._decide_on_replacement()
+            unsent = self._close_transport_and_devices(deadline, at_exit=exit_deadline is not None)
+        if exit_deadline is None and publisher.was_ready:
+            self._decide_on_replacement(self._replaces)  # after the rest: the application's own rule may take its time
         info = attrs.evolve(self.info, reconnecting=self.is_replaced)
         if info.by_application and publisher.was_ready:
             info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
@@ -241,6 +237,25 @@ class SessionEnd:
         if self.connecting is not None and not self.connecting.is_current:
             self.connecting.done.wait(Deadline(limits.SETTLE_TIMEOUT))
 
+    def _close_transport_and_devices(self, deadline: Deadline, *, at_exit: bool) -> DisconnectedError | None:
+        """Close both, or leave the devices to the attempt that follows; return what `_close_transport()` returns."""
+        media = self._parts.media
+        # Devices that have sent or played something are this session's, and so is their end.
+        if self._keep_devices is not None and self.is_replaced and not self._parts.publisher.was_opened:
+            unsent = self._close_transport(deadline)
+            self._keep_devices()
+            return unsent
+        media_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * limits.MEDIA_SHARE))
+        # At exit all sessions share one limit, so a slow sink must not take the time of the others.
+        sink_share = 0.0 if at_exit else limits.SINK_SHARE
+        sink_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * sink_share))
+        media.pause()
+        unsent = self._close_transport(deadline)
+        timeout = media_deadline.at_most(limits.FLUSH_TIMEOUT)
+        threads = media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
+        log_stack_of(threads, "A source, a sink or a device does not return")
+        return unsent
+
     def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
         """Close the transport; return its error if messages could not be sent."""
         self._transport_deadline = Deadline(deadline.at_most(limits.TEARDOWN_LIMIT * limits.TRANSPORT_SHARE))
@@ -267,9 +282,8 @@ class SessionEnd:
                 log_stack_of(task.threads, f"The {transport.name} transport does not disconnect in time")
         return unsent[0] if unsent else None
 
-    def _decide_on_replacement(self) -> None:
-        """Find out whether the session is to be replaced. The application's own rule may decide, and take its time."""
-        follows = self._replaces if self._parts.publisher.was_ready else self._is_followed
+    def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
+        """Find out whether the session is to be replaced."""
         if follows is not None and not (self.info.by_application or self.bot_dismissed):
             self.is_replaced = follows(self.info)
 

@@ -145,6 +145,11 @@ class EventPublisher:
 
         return self._post(self._step(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
 
+    @property
+    def was_opened(self) -> bool:
+        """Tell whether the session was published as connected, so its end is, too."""
+        return self._said_connected
+
     def opened(self) -> bool:
         """Publish that the transport is open, unless the session is ending already."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import (
+    ConnectError,
     ConnectionTimeoutError,
     DisconnectedError,
     ForkedProcessError,
@@ -33,9 +34,12 @@ def is_transient(error: BaseException) -> bool:
     True for: a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
     408, 425, 429 and 5xx), a limit that passed. False for: a bot that ended the session (Pipecat closes with 1000
     however it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is
-    refused, a broken protocol, and what the application itself did.
+    refused, a broken protocol, and what the application itself did. An error of several attempts is transient if one of
+    them is.
     """
     instance_of("an exception", BaseException).check(error=error)
+    if isinstance(error, ConnectError) and error.attempts:
+        return any(is_transient(attempt) for _, attempt in error.attempts)
     if isinstance(error, DisconnectedError):
         return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
     if isinstance(error, (StartBotError, TransportStartError)):

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | not begun | `Session()` | `SessionManager` | the thread of `connect()`, or the reconnect thread |
 | connecting | `ending.connecting` | `ConnectAttempt.run()` | the same |
-| open | `ending.was_opened` | `opened()` | the connect thread |
+| open | `opened()` | `ConnectAttempt` | the connect thread |
 | ready | `bot`, `ending.connect_done` | `_become_ready()` | the thread that delivers messages, or the connect thread |
 | ending | `ending.has_begun` | `SessionEnd.begin()` | any thread |
 | closed | `ending.closed` | `SessionEnd` | the close thread, or the exiting one |
@@ -63,6 +63,8 @@ class Session:
         replaces: called on the close thread when the session is lost; True if it is to be replaced. None: never.
         on_lost: called on the close thread last, if it is to be replaced.
         is_followed: called on the close thread if the attempt fails; True if another attempt follows. None: never.
+        keep_devices: called on the close thread if another attempt follows, which gets the open devices. The session is
+            published as connected only when its bot is ready. None: a session that ends closes the devices.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
@@ -79,17 +81,19 @@ class Session:
         replaces: Callable[[CloseInfo], bool] | None = None,
         on_lost: Callable[[Session], object] | None = None,
         is_followed: Callable[[CloseInfo], bool] | None = None,
+        keep_devices: Callable[[], object] | None = None,
     ) -> None:
         self.transport = transport
         self.media = media
         self._on_lost = on_lost
+        self._is_one_of_several = keep_devices is not None
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         try:
             self.runtime: Runtime = acquire_runtime()
-            self._begin(dispatcher, states, deadline, replaces, is_followed)
+            self._begin(dispatcher, states, deadline, replaces, is_followed, keep_devices)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
@@ -103,6 +107,7 @@ class Session:
         deadline: Deadline,
         replaces: Callable[[CloseInfo], bool] | None,
         is_followed: Callable[[CloseInfo], bool] | None,
+        keep_devices: Callable[[], object] | None,
     ) -> None:
         self.publisher: EventPublisher = EventPublisher(
             dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
@@ -127,12 +132,14 @@ class Session:
             on_closed=self._release_transport,
             on_drained=self._drained,
             is_followed=is_followed,
+            keep_devices=keep_devices,
         )
         self.abort.signal.on_abort(self._aborted)
-        # Guards `_early_ready` and `ending.was_opened`: bot-ready may come before the transport is open. Any thread of
+        # Guards `_early_ready` and `_is_open`: bot-ready may come before the transport is open. Any thread of
         # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
         self._lock = threading.RLock()
         self._early_ready: protocol.Ready | None = None
+        self._is_open = False
         #: The transport knows of this session: what changes from now on, it must be told.
         self.introduced: bool = False
         #: What the ready bot said about itself; None before.
@@ -217,15 +224,19 @@ class Session:
 
     def opened(self) -> None:
         """Publish that the transport is open, and become ready if the bot is. On the connect thread."""
-        opened = self.publisher.opened()
-        self.transport.state = self.publisher.state
-        if not opened:
+        # One of several ways is published when it has led to a bot: what it begins, the next one would have to end.
+        if not (self._is_one_of_several or self._publish_opened()):
             return
         with self._lock:
-            self.ending.was_opened = True
+            self._is_open = True
             early, self._early_ready = self._early_ready, None
         if early is not None:
             self._become_ready(early)
+
+    def _publish_opened(self) -> bool:
+        opened = self.publisher.opened()
+        self.transport.state = self.publisher.state
+        return opened
 
     # -- effects of the bot's messages: one thread at a time ----------------------------------------------------------
 
@@ -239,9 +250,11 @@ class Session:
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         with self._lock:
-            if not self.ending.was_opened:
+            if not self._is_open:
                 self._early_ready = effect
                 return
+        if self._is_one_of_several and not self._publish_opened():
+            return
         try:
             self.transport.start_media()
         except BaseException as error:  # noqa: BLE001 - a transport may be the application's

@@ -36,8 +36,10 @@ ERROR = {"error": "no credits", "fatal": True}
 class Named(MemoryTransport):
     """A transport that counts its attempts."""
 
-    def __init__(self, name: str, bot: Any = ready_bot, refusal: Exception | None = None) -> None:
-        super().__init__(bot)
+    def __init__(
+        self, name: str, bot: Any = ready_bot, refusal: Exception | None = None, *, audio: bool = False
+    ) -> None:
+        super().__init__(bot, audio=audio)
         self.name = name
         self.attempts = 0
         self._refusal = refusal
@@ -98,19 +100,81 @@ def test_another_way_follows_one_that_fails(make: Callable[[], Named]) -> None:
     """The application sees one connect: its states do not include `error`, and the transport is that of the bot."""
     first, second = make(), Named("second")
     states: list[TransportState] = []
+    told: list[str] = []
     client = client_of(first, second, callbacks={"on_transport_state_changed": states.append})
+    for name in ("connected", "bot_connected", "bot_ready", "bot_disconnected", "disconnected"):
+        client.on(name, lambda _data=None, name=name: told.append(name))
     assert client.transport is first
     with client:
         assert (client.transport, client.state) == (second, TransportState.READY)
         assert (first.attempts, second.attempts) == (1, 1)
     assert TransportState.ERROR not in states
+    assert states.count(TransportState.CONNECTED) == 1
+    assert told == ["connected", "bot_connected", "bot_ready", "bot_disconnected", "disconnected"]
 
 
-def test_the_end_of_a_failed_way_says_that_another_follows() -> None:
-    ends: list[CloseInfo] = []
-    with client_of(Named("first", resets), Named("second"), callbacks={"on_disconnected": ends.append}):
-        pass
-    assert [info.reconnecting for info in ends] == [True, False]
+class OwnSource:
+    """A microphone of the application that may be used once."""
+
+    sample_rate_hz = 16000
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def read(self, frames: int) -> bytes:
+        assert not self.ended, "it is closed"
+        return bytes(2 * frames)
+
+    def close(self) -> None:
+        self.ended += 1
+
+
+class OwnSink(OwnSource):
+    """A speaker of the application that may be used once."""
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        assert not self.ended, "it is closed"
+
+    def drop(self) -> None:
+        """Play nothing."""
+
+
+@pytest.mark.parametrize("first", [resets, is_silent], ids=["fails", "is silent"])
+@pytest.mark.usefixtures("impatient")
+def test_devices_of_the_application_stay_open(first: Any) -> None:
+    """A way that fails does not close what the next one uses."""
+    source, sink = OwnSource(), OwnSink()
+    ways = Named("first", first, audio=True), Named("second", audio=True)
+    with client_of(*ways, mic=source, speaker=sink) as client:
+        assert client.tracks().local.audio is not None
+        assert (source.ended, sink.ended) == (0, 0)
+    assert (source.ended, sink.ended) == (1, 1)
+
+
+def test_devices_are_closed_if_no_way_leads_to_a_bot() -> None:
+    source, sink = OwnSource(), OwnSink()
+    ways = [Named(name, resets, audio=True) for name in ("first", "second")]
+    client = client_of(*ways, mic=source, speaker=sink)
+    with pytest.raises(ConnectError):
+        client.connect()
+    assert (source.ended, sink.ended) == (1, 1)
+
+
+def test_devices_are_closed_if_the_call_ends_between_two_ways() -> None:
+    """No session follows that would close them."""
+    source, second = OwnSource(), Named("second", audio=True)
+    client = client_of(Named("first", resets, audio=True), second, mic=source, speaker=False)
+
+    def disconnect(state: TransportState) -> None:
+        if state is TransportState.DISCONNECTED:
+            client.disconnect()
+
+    client.on("transport_state_changed", disconnect)
+    with pytest.raises(DisconnectedError):
+        client.connect()
+    assert second.attempts == 0
+    until(lambda: source.ended)
+    assert source.ended == 1
 
 
 def test_all_ways_failed() -> None:
@@ -191,7 +255,7 @@ def test_disconnect_ends_the_call() -> None:
     first, second = Named("first", is_silent), Named("second")
     client = client_of(first, second)
     thread = InThread(client.connect)
-    until(lambda: client.state is TransportState.CONNECTED)
+    until(lambda: client.state is TransportState.CONNECTING and first.attempts)
     client.disconnect()
     with pytest.raises(DisconnectedError):
         thread.get()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import MemoryTransport
-from rtvi_sync.client.ways import ways_to
+from rtvi_sync import MemoryTransport, RTVIClientParams
+from rtvi_sync.client.ways import params_for, ways_to
 
 WS = "ws://bot.example/ws"
 
@@ -24,6 +24,20 @@ def test_a_transport_of_the_application() -> None:
     assert way.transport is transport
     with pytest.raises(TypeError, match="token"):
         ways_to(WS, transport, "abc")
+    with pytest.raises(TypeError, match="headers"):
+        ways_to(WS, transport, headers={"X-Key": "abc"})
+    assert ways_to("http://bot.example/start", transport, headers={"X-Key": "abc"})
+
+
+def test_headers_go_to_the_server_of_the_url() -> None:
+    """They may hold a key, which no other server may get."""
+    headers = {"X-Key": "abc"}
+    ways = ways_to("http://bot.example/start", headers=headers)
+    assert params_for(ways, RTVIClientParams(headers={"X-Other": "1"}), headers).headers == {"X-Other": "1", **headers}
+    other = RTVIClientParams(base_url="http://other.example")
+    with pytest.raises(ValueError, match="base_url"):
+        params_for(ways, other, headers)
+    assert params_for(ways, other, None) is other
 
 
 def test_another_name() -> None:

@@ -9,17 +9,26 @@ import pytest
 from rtvi_sync import (
     BotError,
     BotNotReadyError,
+    ConnectError,
     ConnectionTimeoutError,
     DisconnectedError,
     ForkedProcessError,
     ProtocolError,
     ReconnectPolicy,
+    RTVIError,
     StartBotError,
     TransportStartError,
     UsageError,
     is_transient,
 )
 from tests.support.clients import memory_client
+
+
+def tried(*errors: RTVIError) -> ConnectError:
+    """Return the error of a call that has tried several ways."""
+    error = ConnectError("No bot was reached, by any transport")
+    error.attempts = tuple(("websocket", each) for each in errors)
+    return error
 
 
 @pytest.mark.parametrize(
@@ -36,6 +45,8 @@ from tests.support.clients import memory_client
         (TransportStartError(""), True),
         (TransportStartError("", status=403), False),
         (ConnectionTimeoutError("", phase="http", elapsed=1.0), True),
+        (tried(TransportStartError("", status=403), DisconnectedError("", initiator="network")), True),
+        (tried(TransportStartError("", status=403), TransportStartError("", status=404)), False),
         (BotError("", fatal=True), False),
         (ProtocolError(""), False),
         (BotNotReadyError(""), False),

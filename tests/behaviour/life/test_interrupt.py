@@ -180,14 +180,14 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     (way,), deadline = manager.ways, Deadline(None)
     attempt = manager._attempt(None, None, deadline, way, None)
     if begun:
-        session = attempt.begin(lambda: manager._begin_session(way, deadline, lambda _: False))
+        session = attempt.begin(lambda: manager._begin_session(way, deadline))
         attempt.abandoned = True  # it was given up meanwhile
         with pytest.raises(DisconnectedError):
             attempt.run(session, manager._transport_options(session))
     else:
         attempt.abandon()
         with pytest.raises(DisconnectedError):
-            attempt.begin(lambda: manager._begin_session(way, deadline, lambda _: False))
+            attempt.begin(lambda: manager._begin_session(way, deadline))
     assert client.state is TransportState.DISCONNECTED
     assert TransportState.ERROR not in states
     with client:
