@@ -19,7 +19,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 
 
 def dotted(path: Path) -> str:
-    """The name under which a file is imported."""
+    """Return the name under which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -118,7 +118,7 @@ def test_every_lock_says_what_it_guards() -> None:
 
 
 def enclosing_function(lines: list[str], number: int) -> str:
-    """The last `def` line above a line."""
+    """Return the last `def` line above a line."""
     return next((line for line in reversed(lines[:number]) if re.match(r"\s*def ", line)), "")
 
 

@@ -16,7 +16,7 @@ from .conftest import BotServer
 
 
 def client_of(server: BotServer, **options: Any) -> RTVIClient:
-    """A client whose requests go to the bot's own server."""
+    """Return a client whose requests go to the bot's own server."""
     return RTVIClient(
         **{
             "transport": WebSocketTransport(),
@@ -45,7 +45,7 @@ class Watch:
     def until(
         self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = GUARD
     ) -> Event:
-        """Takes events until one of this type has data that `where` accepts; returns that."""
+        """Take events until one of this type has data that `where` accepts; return that."""
         deadline = time.monotonic() + timeout
         for happened in self._events:
             self.seen.append(happened)
@@ -56,12 +56,12 @@ class Watch:
         pytest.fail(f"no {event} in {timeout} s, but {[e.type.value for e in self.seen]}", pytrace=False)
 
     def data(self, event: RTVIEvent) -> list[Any]:
-        """The data of all events of a type that were taken."""
+        """Return the data of all events of a type that were taken."""
         return [happened.data for happened in self.seen if happened.type is event]
 
 
 def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
-    """Asks the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
+    """Ask the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
     deadline = time.monotonic() + 5
     while True:
         entries: list[Any] = client.send_client_request(question)
@@ -70,5 +70,5 @@ def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
 
 
 def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of an action as the protocol has them."""
+    """Return the arguments of an action as the protocol has them."""
     return [{"name": name, "value": value} for name, value in arguments.items()]

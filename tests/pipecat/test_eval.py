@@ -21,7 +21,7 @@ SPEECH = Path(rtvi_sync.cli.__file__).with_name("speech.wav")
 
 
 def client_of(server: BotServer, transport: EvalTransport | None = None, **options: Any) -> RTVIClient:
-    """A client of the bot's eval route."""
+    """Return a client of the bot's eval route."""
     devices = {"mic": SilenceSource(), "speaker": NullSink()}
     transport = transport or EvalTransport(server.ws_url)
     limits = {"connect_timeout": GUARD, "request_timeout": GUARD}
@@ -29,7 +29,7 @@ def client_of(server: BotServer, transport: EvalTransport | None = None, **optio
 
 
 def eval_of(client: RTVIClient) -> EvalTransport:
-    """The transport of a client, with its type."""
+    """Return the transport of a client, with its type."""
     assert isinstance(client.transport, EvalTransport)
     return client.transport
 
