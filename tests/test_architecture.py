@@ -43,6 +43,18 @@ def test_no_circles() -> None:
     assert left == {}, "these import a circle of modules, or are in one"
 
 
+@pytest.mark.parametrize("package", ["client", "session", "transports", "media", "concurrency"])
+def test_the_page_names_every_module(package: str) -> None:
+    """The table of a package in `docs/architecture.md` has each of its modules, and no other."""
+    _, table = (ROOT / "docs/architecture.md").read_text("utf-8").split(f"\n### `{package}`\n")
+    rows = re.findall(r"^\| (`.*?) \|", table.partition("\n#")[0], re.MULTILINE)
+    folder = PACKAGE / package
+    files = [path for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi") and path.name != "__init__.py"]
+    modules = {path.relative_to(folder).with_suffix("").as_posix() for path in files}
+    named = [name.removesuffix(".pyi") for row in rows for name in re.findall(r"`(.+?)`", row)]
+    assert sorted(named) == sorted(modules)
+
+
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
 def test_no_module_is_too_long(path: Path) -> None:
     """No module grows past 450 lines."""
