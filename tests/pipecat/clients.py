@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
-from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
@@ -72,3 +73,26 @@ def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
 def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the arguments of an action as the protocol has them."""
     return [{"name": name, "value": value} for name, value in arguments.items()]
+
+
+def assert_echo(client_with: Callable[..., RTVIClient]) -> None:
+    """Check that two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were.
+
+    Args:
+        client_with: returns a client of the bot with these options.
+    """
+    noise = random.Random(1).randbytes(2 * 2 * 16000)
+    source, sink = BytesSource(noise, 16000), BytesSink()
+
+    with client_with(mic=source, speaker=sink) as client:
+        heard = 0
+        audio = client.tracks().bot.audio
+        assert audio is not None
+        for frame in audio.frames():
+            heard += len(frame.pcm)
+            if heard >= len(noise):
+                break
+        assert source.wait(0)
+
+    assert sink.sample_rate_hz == 16000
+    assert sink.pcm[: len(noise)] == noise
