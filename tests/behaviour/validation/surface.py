@@ -35,7 +35,7 @@ _PAYLOADS = {getattr(rtvi_sync.messages, name) for name in rtvi_sync.messages.__
 
 
 def parameters() -> Iterator[str]:
-    """The name of each parameter: "RTVIClient.send_text.content", "RTVIClientOptions.events"."""
+    """Yield the name of each parameter: "RTVIClient.send_text.content", "RTVIClientOptions.events"."""
     seen: set[object] = set()
     for module in MODULES:
         for thing in _public(module):

@@ -24,7 +24,7 @@ from tests.support.threads import open_descriptors
 
 
 def _as_measured(name: str, row: Call) -> Call:
-    """What a method of the client must refuse, `MeasuredClient` must."""
+    """Have `MeasuredClient` refuse what a method of the client must refuse."""
 
     def function(targets: Targets) -> Callable[..., object]:
         method: Callable[..., object] = getattr(targets.measured(), name)
