@@ -121,6 +121,11 @@ class WavSink:
     def __repr__(self) -> str:
         return f"WavSink({str(self.path)!r})"
 
+    @property
+    def lease_key(self) -> str:
+        """Return the file, which one session uses at a time: two sinks would overwrite each other's audio."""
+        return os.path.realpath(self.path)
+
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Append to the file.
 
