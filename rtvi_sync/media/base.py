@@ -56,7 +56,8 @@ class AudioSink(Protocol):
 
     A sink that records may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption then
     discards nothing: `drop()` is not called, and the queued audio is still written. Queued audio frames are joined, so
-    one `write()` may take several.
+    one `write()` may take several. If the bot was never ready, `close()` is not called, so that a failed `connect()`
+    leaves an older recording as it is.
     """
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:

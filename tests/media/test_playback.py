@@ -481,6 +481,25 @@ def test_wav_sink_over_two_sessions(talk, tmp_path, is_open):
         assert not is_open(path)
 
 
+def test_an_older_recording_outlives_a_bot_that_was_never_ready(talk, tmp_path):
+    """A file is overwritten by audio, or by a session without audio, and not by an attempt that fails."""
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"older")
+    session = talk(speaker=WavSink(path))
+    for replaced in (False, True):
+        session.prepare()
+        if replaced:
+            session.manager.select("speaker", WavSink(tmp_path / "b.wav"))
+        assert session.manager.stop(GUARD) == []
+        assert path.read_bytes() == b"older"
+        assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+    session.manager.select("speaker", WavSink(path))
+    session.begin()
+    assert session.manager.stop(GUARD) == []
+    with wave.open(str(path)) as reader:
+        assert reader.getnframes() == 0
+
+
 def test_wav_sink_keeps_what_an_interruption_voids(talk, tmp_path):
     """The file holds everything that the bot has sent, including interrupted audio."""
     path = tmp_path / "a.wav"
