@@ -28,7 +28,7 @@ from rtvi_sync.client.base import payload_of
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
-from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
+from rtvi_sync.media import AudioFrame, TrackFrames
 from rtvi_sync.protocol.validation import NAME, WAIT
 from rtvi_sync.testing.load.answers import EVENTS, Answer, AnswerTimer, end_of_voice
 
@@ -112,7 +112,7 @@ class MeasuredClient(RTVIClient):
         """
         given: dict[str, Any] = {
             "enable_mic": "mic" in options,
-            "speaker": NullSink(),
+            "speaker": False,
             **({} if "timeout" in options else {"connect_timeout": 30.0}),
         }
         return super().for_url(url, **{**given, **options})
