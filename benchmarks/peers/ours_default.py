@@ -1,4 +1,4 @@
-"""rtvi_sync as it is without the extra `speed`."""
+"""rtvi_sync without the extra `speed`, and where websockets has no extension module for the platform."""
 
 from __future__ import annotations
 

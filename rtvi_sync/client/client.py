@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import ssl
 import weakref
-from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from .._version import __version__
-from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, CloseInfo, TransportState
 from ..protocol.validation import NAME, WAIT, from_mapping
 from ..session.dispatcher import Dispatcher
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
-from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
 from .actions import BotActions
 from .config import BotConfig
 from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
 from .messaging import BotMessages
-from .options import (
-    Milliseconds,
-    RTVIClientOptions,
-    RTVIEventCallbacks,
-    api_request,
-    callbacks_of,
-)
+from .options import RTVIClientOptions, api_request, callbacks_of
 from .session_manager import SessionManager
 from .ways import TransportName, ways_to
 
 if TYPE_CHECKING:
-    import httpx
+    from typing_extensions import Unpack
 
     from .event_overloads import ClientEvents
+    from .options import KeywordOptions
     from .stats import ClientStats
 else:
     from .events import ClientEvents
@@ -90,27 +81,8 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         self,
         *,
         transport: Transport | None = None,
-        params: RTVIClientParams | Mapping[str, Any] | None = None,
-        callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = None,
-        timeout: Milliseconds | timedelta | None = None,
-        connect_timeout: Seconds | timedelta | None = None,
-        enable_mic: bool = True,
-        enable_cam: bool | None = None,
-        enable_camera: bool | None = None,
         custom_connect_handler: ConnectHandler | None = None,
-        request_timeout: Seconds | None = 10.0,
-        mic: MicChoice = None,
-        speaker: SpeakerChoice = None,
-        cam: CamChoice = None,
-        text_only: bool = False,
-        http_client: httpx.Client | None = None,
-        events: Literal["thread", "manual"] = "thread",
-        ssl_context: ssl.SSLContext | None = None,
-        proxy: str | bool | None = None,
-        max_queued_events: int = 100_000,
-        max_queued_bytes: int = 64 * 1024 * 1024,
-        max_queued_audio_bytes: int = 16 * 1024 * 1024,
-        reconnect: ReconnectPolicy | None = None,
+        **options: Unpack[KeywordOptions],
     ) -> None: ...
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
@@ -138,7 +110,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         transport: TransportName | Transport = "auto",
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[KeywordOptions],
     ) -> ClientT:
         """Make a client of the bot at `url`. It is not connected; `connect()` connects it, and so does ``with``.
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..transports.base import Transport
 from .client import RTVIClient
 from .ways import TransportName
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import KeywordOptions
 
 
 def connect(
@@ -16,7 +21,7 @@ def connect(
     transport: TransportName | Transport = "auto",
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
-    **options: Any,
+    **options: Unpack[KeywordOptions],
 ) -> RTVIClient:
     """Connect to the bot at `url`, and return the client when the bot is ready.
 

@@ -7,7 +7,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import attrs
 
@@ -181,6 +181,31 @@ class RTVIClientOptions:
         for name in ("enable_cam", "enable_camera"):
             if getattr(self, name):
                 raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
+
+
+class KeywordOptions(TypedDict, total=False):
+    """Names and types of the options, for type checkers: the keyword arguments of all that makes a client."""
+
+    params: RTVIClientParams | Mapping[str, Any] | None
+    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None
+    timeout: Milliseconds | timedelta | None
+    enable_mic: bool
+    enable_cam: bool | None
+    enable_camera: bool | None
+    connect_timeout: Seconds | timedelta | None
+    request_timeout: Seconds | None
+    mic: MicChoice
+    speaker: SpeakerChoice
+    cam: CamChoice
+    text_only: bool
+    http_client: httpx.Client | None
+    events: Literal["thread", "manual"]
+    ssl_context: ssl.SSLContext | None
+    proxy: str | bool | None
+    max_queued_events: int
+    max_queued_bytes: int
+    max_queued_audio_bytes: int
+    reconnect: ReconnectPolicy | None
 
 
 def api_request(

@@ -70,8 +70,8 @@ def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, url: str) -> N
     assert measure.measure_once(sys.executable, peer, "events", url, TINY).keys() == {"per_second", "cpu_us"}
 
 
-def test_the_default_install_has_no_extra() -> None:
-    """The peer that stands for an installation without extras has neither orjson nor C's mask, the other has both."""
+def test_only_ours_has_compiled_parts() -> None:
+    """The peer without them has neither orjson nor the mask of websockets' extension module, the other has both."""
     ask = (
         "import sys; from benchmarks.peers import find; find(%r); from rtvi_sync.protocol import envelope; "
         "from rtvi_sync.transports import websocket_frames; "

@@ -15,6 +15,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.installed import EXTRAS, MODULES, install_wheel, without
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
+from tests.support.wavs import compressed_wav
 
 MODULE = (sys.executable, "-W", "error", "-m", "rtvi_sync")
 
@@ -29,6 +30,12 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
     "talk": (["talk", "URL"], 0, rf"{re.escape(CONNECTED)}\nyou  hello\nbot  You said: hello\n", ""),
     "talk, recorded": (["talk", "URL", "--record", "both.wav"], 0, r".*bot  You said: hello\n.*both\.wav .*", ""),
     "talk by a device": (["talk", "URL", "--mic", "x"], 1, "", r'rtvi-sync talk: [^\n]*"rtvi_sync\[audio\]"[^\n]*\n'),
+    "talk from a µ-law file": (
+        ["talk", "URL", "--mic", "MU_LAW"],
+        1,
+        "",
+        r'rtvi-sync talk: [^\n]* µ-law [^\n]*"rtvi_sync\[files\]"[^\n]*\n',
+    ),
     "devices": (
         ["devices"],
         1,
@@ -42,8 +49,10 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
 def run(
     command: tuple[str, ...], folder: Path, environment: Mapping[str, str], *, url: str, speech: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in an empty folder, with a line on a pipe."""
-    words = [{"URL": url, "SPEECH": str(speech)}.get(word, word) for word in command]
+    """Run a command in a folder of its own, with a line on a pipe."""
+    telephone = folder / "telephone.wav"
+    telephone.write_bytes(compressed_wav(7, b"\xff" * 800))
+    words = [{"URL": url, "SPEECH": str(speech), "MU_LAW": str(telephone)}.get(word, word) for word in command]
     return subprocess.run(
         words, cwd=folder, env=environment, input="hello\n", capture_output=True, text=True, timeout=GUARD
     )

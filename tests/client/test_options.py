@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import (
@@ -15,8 +16,17 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     WebSocketTransport,
 )
+from rtvi_sync.client.options import KeywordOptions
 from rtvi_sync.media import SilenceSource
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
+
+
+def test_keywords_are_the_options() -> None:
+    """What type checkers know of `connect()` and `for_url()` are the names and types of the options."""
+    given_with_a_url = {"transport", "custom_connect_handler"}
+    options = {field.name: field.type for field in attrs.fields(RTVIClientOptions)}
+    keywords = {name: reference.__forward_arg__ for name, reference in KeywordOptions.__annotations__.items()}
+    assert keywords == {name: type_ for name, type_ in options.items() if name not in given_with_a_url}
 
 
 def limit_of(client: RTVIClient) -> float | None:

@@ -15,17 +15,10 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import WavSource, audio_files
 from rtvi_sync.media.audio_files import decode
 from rtvi_sync.media.pcm import wav_header
+from tests.support.wavs import compressed_wav
 
 RATE = 16_000
 TONE = struct.pack(f"<{RATE}h", *(round(8000 * math.sin(0.2 * index)) for index in range(RATE)))
-
-
-def compressed_wav(kind: int, data: bytes) -> bytes:
-    """Return a WAV file of one byte a sample."""
-    form = struct.pack("<HHIIHHH", kind, 1, 8000, 8000, 1, 8, 0)
-    chunks = ((b"fmt ", form), (b"data", data))
-    body = b"WAVE" + b"".join(name + struct.pack("<I", len(chunk)) + chunk for name, chunk in chunks)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
 def written(pcm: bytes, channels: int = 1, **options: str) -> bytes:
@@ -103,7 +96,7 @@ def test_logarithmic_samples():
 )
 @pytest.mark.parametrize("missing", [None, "its library"])
 def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
-    """The error says what the file holds, what reads it, and what else can be done."""
+    """One line says what the file holds, what reads it, and what else can be done."""
     if missing is None:
         monkeypatch.setitem(sys.modules, "soundfile", None)
     else:
@@ -113,6 +106,7 @@ def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
     with pytest.raises(MissingExtraError, match=rf"a file of {what} needs .*rtvi_sync\[files\].*ffmpeg") as caught:
         decode(data)
     assert caught.value.extra == "files"
+    assert "\n" not in str(caught.value)
     (tmp_path / "a.wav").write_bytes(data)
     with pytest.raises(MissingExtraError, match=what):
         WavSource(tmp_path / "a.wav")

@@ -88,9 +88,15 @@ def settle(client: RTVIClient) -> None:
 
 
 def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
-    """Return a client of an embedded bot, over WebSocket, with a source and a sink that make no noise."""
-    options = {"mic": SilenceSource(), "speaker": NullSink(), "connect_timeout": GUARD, **options}
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **options)
+    """Return a client of an embedded bot, over WebSocket by default, with a source and a sink that make no noise."""
+    options = {
+        "transport": WebSocketTransport(bot.ws_url),
+        "mic": SilenceSource(),
+        "speaker": NullSink(),
+        "connect_timeout": GUARD,
+        **options,
+    }
+    return RTVIClient(**options)
 
 
 def server_message(text: Any) -> RTVIMessage:

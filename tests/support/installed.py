@@ -18,6 +18,7 @@ EXTRAS = {
     "audio": ("pyaudio", "soxr", "numpy"),
     "video": ("cv2", "cv2_enumerate_cameras", "numpy"),
     "screen": ("mss",),
+    "files": ("soundfile",),
     "cli": ("rich", "prompt_toolkit"),
     "speed": ("orjson",),
 }

@@ -23,13 +23,16 @@ def free_port() -> int:
         return port
 
 
-def python(script: str, *arguments: str, executable: str = sys.executable) -> subprocess.Popen[str]:
+def python(
+    script: str, *arguments: str, executable: str = sys.executable, folder: Path = ROOT
+) -> subprocess.Popen[str]:
     """Start a Python process that runs `script`; use it as a context manager and bound every wait.
 
     Args:
         script: indented as one likes.
         arguments: for the script.
         executable: a Python of any version; it uses the packages of this one.
+        folder: where it runs.
     """
     packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
     return subprocess.Popen(
@@ -38,7 +41,7 @@ def python(script: str, *arguments: str, executable: str = sys.executable) -> su
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": packages, "PYTHONUNBUFFERED": "1"},
     )
 

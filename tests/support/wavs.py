@@ -1,4 +1,4 @@
-"""WAV files with tones, which count as speech."""
+"""WAV files, with tones, which count as speech, and with compressed samples."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ def write_wav(path: Path, parts: Iterable[bytes], rate: int = 16_000) -> Path:
         file.setparams((1, 2, rate, 0, "NONE", ""))
         file.writeframes(b"".join(parts))
     return path
+
+
+def compressed_wav(kind: int, data: bytes) -> bytes:
+    """Return a WAV file of one byte a sample."""
+    form = struct.pack("<HHIIHHH", kind, 1, 8000, 8000, 1, 8, 0)
+    chunks = ((b"fmt ", form), (b"data", data))
+    body = b"WAVE" + b"".join(name + struct.pack("<I", len(chunk)) + chunk for name, chunk in chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body

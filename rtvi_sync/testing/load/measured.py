@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -21,16 +21,23 @@ from rtvi_sync import (
     RTVIClientOptions,
     RTVIMessage,
     Timeout,
+    Transport,
     WouldDeadlockError,
     signals,
 )
 from rtvi_sync.client.base import payload_of
+from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
 from rtvi_sync.media import AudioFrame, TrackFrames
 from rtvi_sync.protocol.validation import NAME, WAIT
 from rtvi_sync.testing.load.answers import EVENTS, Answer, AnswerTimer, end_of_voice
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rtvi_sync.client.options import KeywordOptions
 
 T = TypeVar("T")
 
@@ -103,19 +110,26 @@ class MeasuredClient(RTVIClient):
             signals.BY_EVENT[event].connect(self._on_bot_event, sender=self)
 
     @classmethod
-    def for_url(cls, url: str, **options: Any) -> MeasuredClient:
+    def for_url(
+        cls,
+        url: str,
+        *,
+        transport: TransportName | Transport = "auto",
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Unpack[KeywordOptions],
+    ) -> MeasuredClient:
         """Make a client as `RTVIClient.for_url()` does, without microphone and speaker and with 30 s to connect.
 
         Args:
-            url: as `RTVIClient.for_url()` takes it.
+            url, transport, token, headers: as `RTVIClient.for_url()` takes them.
             options: as `RTVIClient` takes them; they override these defaults.
         """
-        given: dict[str, Any] = {
-            "enable_mic": "mic" in options,
-            "speaker": False,
-            **({} if "timeout" in options else {"connect_timeout": 30.0}),
-        }
-        return super().for_url(url, **{**given, **options})
+        given: KeywordOptions = {"enable_mic": "mic" in options, "speaker": False}
+        if "timeout" not in options:
+            given["connect_timeout"] = 30.0
+        given.update(options)
+        return super().for_url(url, transport=transport, token=token, headers=headers, **given)
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager that reports the duration of its block, and its error, as "step" `name`."""

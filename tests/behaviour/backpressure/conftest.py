@@ -1,4 +1,4 @@
-"""A bot in a process of its own, and clients of it."""
+"""A bot in a process of its own, and clients of it, over any transport that has a socket."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from typing import Any
 import attrs
 import pytest
 
-from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[3]
+
+#: Runs a test, or all of a module, once over each transport; without it `bot` is reached over protobuf.
+BY_TRANSPORT = pytest.mark.parametrize(
+    "bot", [WebSocketTransport, EvalTransport], ids=["websocket", "eval"], indirect=True
+)
 
 
 @attrs.frozen
@@ -26,6 +31,7 @@ class BotProcess:
 
     ws_url: str
     process: subprocess.Popen[str]
+    transport: type[WebSocketTransport | EvalTransport]
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -35,7 +41,7 @@ class BotProcess:
 
 
 @pytest.fixture
-def bot() -> Iterator[BotProcess]:
+def bot(request: pytest.FixtureRequest) -> Iterator[BotProcess]:
     """Yield a flooding bot in a process of its own, so that the memory of the test's is the client's."""
     command = [sys.executable, "-m", "tests.behaviour.backpressure.flooding_bot"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -43,7 +49,8 @@ def bot() -> Iterator[BotProcess]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environ) as process:
         assert process.stdout is not None
         try:
-            yield BotProcess(process.stdout.readline().strip(), process)
+            transport = getattr(request, "param", WebSocketTransport)
+            yield BotProcess(process.stdout.readline().strip(), process, transport)
         finally:
             process.send_signal(signal.SIGCONT)
             process.kill()
@@ -51,4 +58,4 @@ def bot() -> Iterator[BotProcess]:
 
 def client_of(bot: BotProcess, *, transport: dict[str, Any] | None = None, **options: Any) -> RTVIClient:
     options = {"mic": SilenceSource(), "speaker": NullSink(), "enable_mic": False, "connect_timeout": GUARD, **options}
-    return RTVIClient(transport=WebSocketTransport(bot.ws_url, **transport or {}), **options)
+    return RTVIClient(transport=bot.transport(bot.ws_url, **transport or {}), **options)

@@ -3,7 +3,7 @@
 Client messages tell it what to do: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
 (``seconds`` of audio, as fast as the line takes it), ``recite`` (the first ``seconds`` of a known speech, at ``speed``
 times the pace of speech; None: as fast as the line takes it), ``large`` (one message of exactly ``bytes`` bytes on the
-wire). The request ``recited`` is answered with the seconds that were sent by all ``recite``.
+wire, over either route). The request ``recited`` is answered with the seconds that were sent by all ``recite``.
 """
 
 import json
@@ -55,7 +55,7 @@ def handle(session: BotSession, message: dict[str, Any]) -> bool:
     elif kind == "recite":
         recite(session, wanted["seconds"], wanted["speed"])
     elif kind == "large":
-        session.send_raw(message_of(wanted["bytes"]))
+        session.send_raw((text_of if session.eval_route else message_of)(wanted["bytes"]))
     else:
         return False
     return True
@@ -74,6 +74,11 @@ def message_of(size: int) -> bytes:
         if len(frame) == size:
             return frame
         length -= len(frame) - size
+
+
+def text_of(size: int) -> str:
+    """Return the JSON text of exactly `size` characters of a server message."""
+    return json.dumps(server_message("x" * (size - len(json.dumps(server_message(""))))))
 
 
 if __name__ == "__main__":

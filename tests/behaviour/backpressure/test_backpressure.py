@@ -23,7 +23,9 @@ from tests.support.clients import session_of, transport_of
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .conftest import BotProcess, client_of
+from .conftest import BY_TRANSPORT, BotProcess, client_of
+
+pytestmark = BY_TRANSPORT
 
 MB = 1024 * 1024
 

@@ -19,7 +19,7 @@ from rtvi_sync.media import AudioSink, CallbackSink, WavSink
 from tests.support.processes import python, run_python
 from tests.support.slowness import GUARD
 
-from .conftest import BotProcess, client_of
+from .conftest import BY_TRANSPORT, BotProcess, client_of
 from .flooding_bot import RATE_HZ, speech
 
 
@@ -80,6 +80,7 @@ def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -
     assert b"".join(own.frames) == said
 
 
+@BY_TRANSPORT
 @pytest.mark.parametrize(("speed", "seconds"), [(2, 1.0), (3, 1.5), (10, 6.0), (None, 60.0)])
 def test_audio_faster_than_speech(bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float) -> None:
     """At two, three and ten times the pace of speech, and a minute at once: all of it is kept, bit exact."""

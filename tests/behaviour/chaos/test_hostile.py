@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import CloseInfo, ConnectionTimeoutError, RTVIClient, RTVIEvent, WebSocketTransport, signals
+from rtvi_sync import (
+    CloseInfo,
+    ConnectionTimeoutError,
+    EvalTransport,
+    RTVIClient,
+    RTVIEvent,
+    WebSocketTransport,
+    signals,
+)
 from rtvi_sync.media import NullSink
 from rtvi_sync.protocol.validation import snake_case
 from rtvi_sync.testing import EmbeddedBot
@@ -81,15 +89,25 @@ def test_callbacks_with_acronyms() -> None:
     assert [call.function_name for call in calls] == ["f"]
 
 
-def test_a_flood_of_garbage_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("transport", "garbage"),
+    [
+        (WebSocketTransport, b"\xff\xff\xff"),
+        (EvalTransport, "{"),
+        (EvalTransport, '{"label": "rtvi-ai", "type": "eval-bot-audio", "data": {"audio": 5}}'),
+    ],
+)
+def test_a_flood_of_garbage_does_not_fill_the_log(
+    transport: type[WebSocketTransport | EvalTransport], garbage: bytes | str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Undecodable frames are worth a few warnings each session, and the session lives."""
     caplog.set_level(logging.WARNING)
-    with EmbeddedBot() as bot, websocket_client(bot) as client:
+    with EmbeddedBot() as bot, websocket_client(bot, transport=transport(bot.ws_url)) as client:
         session = bot.wait_for_session()
         for _ in range(200):
-            session.send_raw(b"\xff\xff\xff")
+            session.send_raw(garbage)
         assert client.send_client_request("alive") is None
-    assert 1 <= len([r for r in caplog.records if "Cannot decode" in r.message]) <= 20
+    assert 1 <= len([r for r in caplog.records if "skipped" in r.message]) <= 20
 
 
 def test_the_url_of_the_connect_request_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

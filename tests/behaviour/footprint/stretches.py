@@ -2,8 +2,8 @@
 
 What counts, counts between the marks: callgrind instructions, strace system calls. A mark is a call that nothing else
 makes; there is one before each stretch and one after it. Writes what each stretch does and how often, in their order,
-as JSON: `[name, number]`. The server is that of the benchmarks. JSON and masks are made without the extra `speed`,
-whatever is installed.
+as JSON: `[name, number]`. The server is that of the benchmarks. JSON and masks are made without orjson and
+without the extension module of websockets, whatever is installed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import math
 import ssl
 from pathlib import Path
 
-from rtvi_sync import RTVIClient
+from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.cli import run_program
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import (
@@ -234,6 +234,9 @@ TABLE: dict[str, Call] = {
         MeasuredClient.for_url,
         {"url": "ws://bot.example"},
         url=(5, None, b"ws://bot.example", Path("ws")),
+        transport=(5, None, "daily", WebSocketTransport),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
         options="named by RTVIClientOptions, as those of the constructor",
     ),
     "MeasuredClient.wait_for_answer": call(lambda targets: targets.measured().wait_for_answer, timeout=NOT_WAIT),

@@ -1,0 +1,115 @@
+"""Programs that applications begin with are short: each is executed as it stands, but for the address of its bot."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import wave
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.processes import free_port, python, rest_of
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.support.wavs import tone, write_wav
+
+URL = "http://localhost:7860"
+
+FUNCTION_CALL = """
+from rtvi_sync import connect
+
+with connect("http://localhost:7860", text_only=True) as client:
+    client.register_function_call_handler("get_weather", lambda call: {"city": call.arguments["city"], "celsius": 21})
+    answers = client.events("bot-transcription", timeout=30)
+    client.send_text("How warm is it in Oslo?")
+    print(next(answers).data.text)
+"""
+
+LIVE_TALK = """
+from pathlib import Path
+from rtvi_sync import connect
+
+with connect("http://localhost:7860", mic=Path("question.wav"), speaker=Path("answer.wav")) as client:
+    client.wait()
+"""
+
+KIOSK = """
+from rtvi_sync import ReconnectPolicy, connect
+
+show = {"on_bot_ready": print, "on_bot_transcription": lambda said: print("bot:", said.text)}
+with connect("http://localhost:7860", callbacks=show, reconnect=ReconnectPolicy.forever(max_delay=1)) as client:
+    client.wait()
+"""
+
+
+@pytest.mark.parametrize(("program", "most"), [(FUNCTION_CALL, 6), (LIVE_TALK, 4), (KIOSK, 5)])
+def test_lines(program: str, most: int) -> None:
+    """A line has one statement and fits the project's limit."""
+    lines = [line for line in program.splitlines() if line]
+    assert len(lines) <= most
+    assert not any(";" in line or len(line) > 120 for line in lines)
+
+
+def running(program: str, base_url: str, folder: Path) -> subprocess.Popen[str]:
+    """Start the program in a folder; use it as a context manager."""
+    return python(program.replace(URL, base_url), folder=folder)
+
+
+def transcription(text: str) -> dict[str, object]:
+    """Return the message by which a bot tells what it says."""
+    return {"label": "rtvi-ai", "type": "bot-transcription", "data": {"text": text}}
+
+
+def answer_by_function(session: BotSession) -> None:
+    """Answer the user's question, as a bot does whose model calls a function of the client."""
+    session.wait_for_message("send-text", GUARD)
+    weather = session.call_function("get_weather", {"city": "Oslo"}, GUARD)
+    session.send(transcription(f"It is {weather['celsius']} degrees in {weather['city']}."))
+
+
+def test_function_call(tmp_path: Path) -> None:
+    """The answer has what the function has returned."""
+    bot = EmbeddedBot(handler=lambda session, message: message["type"] == "send-text")
+    with bot, running(FUNCTION_CALL, bot.base_url, tmp_path) as process:
+        answer_by_function(bot.wait_for_session(GUARD))
+        assert rest_of(process) == ("It is 21 degrees in Oslo.\n", "")
+    assert process.returncode == 0
+
+
+def test_live_talk(tmp_path: Path) -> None:
+    """The bot hears the question, its answer is in the file, and the program ends with the bot's session."""
+    question, answer = tone(0.5), tone(1.0, amplitude=3000)
+    write_wav(tmp_path / "question.wav", [question])
+    with EmbeddedBot(speech_threshold=math.inf) as bot, running(LIVE_TALK, bot.base_url, tmp_path) as process:
+        session = bot.wait_for_session(GUARD)
+        until(lambda: question in session.audio, "the bot has not heard the question")
+        session.send_frame(AudioRawFrame(audio=answer, sample_rate=16_000, num_channels=1))
+        session.close(1000)
+        assert rest_of(process) == ("", "")
+    assert process.returncode == 0
+    with wave.open(str(tmp_path / "answer.wav")) as file:
+        assert (file.getframerate(), file.readframes(file.getnframes())) == (16_000, answer)
+
+
+def test_kiosk(tmp_path: Path) -> None:
+    """It starts before its server, and has a session after a bot that ends with 1000 and after a server's restart."""
+    bot = EmbeddedBot(port=free_port())
+    with running(KIOSK, f"http://127.0.0.1:{bot.port}", tmp_path) as process:
+        assert process.stdout is not None
+        try:
+            with bot:
+                for text, end in (("one", lambda session: session.close(1000)), ("two", lambda _: bot.stop())):
+                    session = bot.wait_for_session(GUARD)
+                    assert process.stdout.readline().startswith("BotReadyData(")
+                    session.send(transcription(text))
+                    assert process.stdout.readline() == f"bot: {text}\n"
+                    end(session)
+                bot.start()
+                session = bot.wait_for_session(GUARD)
+                assert process.stdout.readline().startswith("BotReadyData(")
+                assert process.poll() is None
+        finally:
+            process.kill()

@@ -1,0 +1,40 @@
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+"""A user's program whose options are checked, by mypy and pyright; it is not executed.
+
+Each of both has to find the mistakes: a comment that ignores no error is an error.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport, connect
+from rtvi_sync.testing import MeasuredClient
+
+URL = "http://localhost:7860"
+
+
+def by_url() -> None:
+    """All that makes a client of a URL knows the options."""
+    connect(URL, text_only=True, timeout=10_000, request_timeout=None)
+    connect(URL, transport="eval", token="abc", mic=Path("question.wav"), speaker=lambda pcm, rate: None)
+    RTVIClient.for_url(URL, connect_timeout=timedelta(seconds=5), reconnect=ReconnectPolicy.forever())
+    MeasuredClient.for_url(URL, transport=WebSocketTransport(), enable_mic=False)
+
+
+def misspelt() -> None:
+    """So a name that is none of them is a mistake."""
+    connect(URL, text_onyl=True)  # type: ignore[call-arg]
+    RTVIClient.for_url(URL, microphone=None)  # type: ignore[call-arg]
+    MeasuredClient.for_url(URL, enable_mick=False)  # type: ignore[call-arg]
+    RTVIClient(text_onyl=True)  # type: ignore[call-overload]
+
+
+def mistyped() -> None:
+    """And so is a value of another type."""
+    connect(URL, mic=True)  # type: ignore[arg-type]
+    connect(URL, timeout="10")  # type: ignore[arg-type]
+    connect(URL, transport="webscoket")  # type: ignore[arg-type]
+    RTVIClient.for_url(URL, events="later")  # type: ignore[arg-type]
+    RTVIClient.for_url(URL, custom_connect_handler=lambda *_: {})  # type: ignore[call-arg]
