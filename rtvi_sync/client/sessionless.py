@@ -35,14 +35,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class BotStart:
-    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectAttempt`.
+    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectCall`.
 
     Args:
         request: starts the bot.
         deadline: limit of the call.
     """
 
-    #: Always None; a `ConnectAttempt` has one.
+    #: Always None; a `ConnectCall` has one.
     session: None = None
 
     def __init__(self, request: ConnectRequest, deadline: Deadline) -> None:

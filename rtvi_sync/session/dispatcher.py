@@ -59,8 +59,8 @@ def forked_error() -> ForkedProcessError:
 
 
 Cause: TypeAlias = str | bytes | RTVIMessage
-"""A message of the bot, or its text: that is parsed again if somebody wants the message, rather than kept parsed for
-all the time that its event is queued."""
+"""A message of the bot, or its text, which takes less memory while its event is queued: it is parsed again if a handler
+reads the message."""
 
 
 def message_of(cause: Cause) -> RTVIMessage:
