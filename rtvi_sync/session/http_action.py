@@ -156,7 +156,7 @@ class HTTPAction:
         if not self._notifier.wait_for(self._has_news, deadline):
             raise RequestTimeoutError(
                 f"{printable(self._url)} has not answered the action within {deadline.timeout:.3g} s. Pass a larger "
-                "timeout if the bot needs longer, or see the server's log: it may have failed without a word."
+                "timeout if the bot needs longer, or see the server's log: it may have failed without an answer."
             )
         reason = self._abort.signal.reason
         if reason is not None:
@@ -169,8 +169,8 @@ class HTTPAction:
             self._answer.result()
             return None
         raise ProtocolError(
-            f"{printable(self._url)} has ended its answer without a response to this action. See the server's log; is "
-            "params.endpoints.action the endpoint that takes actions without a session?"
+            f"{printable(self._url)} has ended its answer without a response to this action. See the server's log, and "
+            "check that params.endpoints.action is the endpoint that takes actions without a session."
         )
 
     def _has_news(self) -> bool:
@@ -192,8 +192,8 @@ class HTTPAction:
         """Abandon the action: the queue of events is full."""
         self.abandon(
             RTVIError(
-                "Events come faster than the program handles them, and the queue is full; the action is abandoned. "
-                "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
+                "Events arrive faster than the application handles them, and the queue is full; the action is "
+                "abandoned. Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
             )
         )
 
@@ -238,7 +238,7 @@ class HTTPAction:
         except ProtocolError as error:
             raise ProtocolError(
                 f"{printable(self._url)} did not answer with RTVI messages: {error}. "
-                "Is params.endpoints.action the endpoint that takes actions without a session?"
+                "Check that params.endpoints.action is the endpoint that takes actions without a session."
             ) from None
         size = envelope.estimated_size(text)
         for effect in self._engine.receive(message):
