@@ -85,7 +85,7 @@ class SessionManager:
             dispatcher,
             self.states,
             in_use=self._transport_in_use,
-            announce=self.announce,
+            publish=self.publish,
         )
         self._options = options
         self._dispatcher = dispatcher
@@ -199,9 +199,9 @@ class SessionManager:
         request = self._request(way, given=given, start=start)
         return ConnectAttempt(request, deadline, self._options.request_timeout, patience)
 
-    def announce(self, event: RTVIEvent, data: object) -> None:
+    def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
-        self._sessionless.announce(event, data)
+        self._sessionless.publish(event, data)
 
     def give_up(self, info: CloseInfo) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""

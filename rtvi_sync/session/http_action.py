@@ -53,7 +53,7 @@ class HTTPAction:
         engine: of this action alone.
         network: TLS and proxy.
         http_client: the application's own, or None.
-        announcing: called with this action, returns the publisher of its events; entered and left on the thread of the
+        publishing: called with this action, returns the publisher of its events; entered and left on the thread of the
             request. Meanwhile `disconnect()` may call `abandon()`, and a full queue calls `overflow()`.
 
     Raises:
@@ -69,7 +69,7 @@ class HTTPAction:
         engine: protocol.Engine,
         network: Network,
         http_client: httpx.Client | None,
-        announcing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
+        publishing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:
             missing = "base_url" if not params.base_url else "endpoints.action"
@@ -87,7 +87,7 @@ class HTTPAction:
         self._engine = engine
         self._network = network
         self._http_client = http_client
-        self._announcing = announcing
+        self._publishing = publishing
         self._limit = _Limit()
         self._abort = AbortController(self._limit, _was_disconnected)
         self._generation = fork_generation()
@@ -201,7 +201,7 @@ class HTTPAction:
 
     def _work(self) -> None:
         try:
-            with self._announcing(self) as publisher:
+            with self._publishing(self) as publisher:
                 # The request ends before the publisher, which waits for handlers: the caller may be in one.
                 self._end(self._converse(publisher))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller

@@ -82,7 +82,7 @@ class Sessions(Protocol):
             RTVIError: as `RTVIClient.connect()`.
         """
 
-    def announce(self, event: RTVIEvent, data: object) -> None:
+    def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions."""
 
     def give_up(self, info: CloseInfo) -> None:
@@ -142,19 +142,19 @@ class Reconnector:
         def should_retry(error: BaseException) -> bool:
             return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
 
-        def announce(state: RetryCallState) -> None:
+        def publish(state: RetryCallState) -> None:
             data = _reconnecting(self.policy, state, state.attempt_number + 1)
             logger.warning("The bot is not ready (%s); %s", data.error, data.describe())
             sessions = self._sessions()
             if sessions is not None:
-                sessions.announce(RTVIEvent.RECONNECTING, data)
+                sessions.publish(RTVIEvent.RECONNECTING, data)
 
         def sleep(seconds: float) -> None:
             if stopped.wait(Deadline(seconds)):
                 raise was_disconnected()
 
         left = deadline.remaining()
-        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)(attempt)
+        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)(attempt)
 
     def stop_connect(self) -> None:
         """End the `connect()` that is repeated now, if there is one. Any thread."""
@@ -267,7 +267,7 @@ class _Run:
         try:
             # The loss counts as the first attempt.
             _retrying(
-                self._owner.policy, losses=1, retry=self._goes_on, before_sleep=self._announce, sleep=self._sleep
+                self._owner.policy, losses=1, retry=self._goes_on, before_sleep=self._publish, sleep=self._sleep
             )(self._attempt)
         except _Stopped:
             pass
@@ -301,12 +301,12 @@ class _Run:
             self._loss = session.ending.info.failure()
             raise self._loss
 
-    def _announce(self, state: RetryCallState) -> None:
+    def _publish(self, state: RetryCallState) -> None:
         self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
         logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
         sessions = self._sessions()
         if sessions is not None:
-            sessions.announce(RTVIEvent.RECONNECTING, self.pending)
+            sessions.publish(RTVIEvent.RECONNECTING, self.pending)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(Deadline(seconds)):
@@ -319,7 +319,7 @@ class _Run:
         if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
+        sessions.publish(RTVIEvent.RECONNECT_FAILED, data)
         sessions.give_up(CloseInfo(initiator="network", error=data.error))
 
 

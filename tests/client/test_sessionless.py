@@ -212,7 +212,7 @@ class TestStartBot:
         client = memory_client()
 
         def answer(_: Request) -> Answer:
-            manager_of(client).announce(RTVIEvent.RECONNECT_FAILED, None)
+            manager_of(client).publish(RTVIEvent.RECONNECT_FAILED, None)
             manager_of(client).give_up(CloseInfo())
             return Answer({})
 
