@@ -203,9 +203,9 @@ class SessionManager:
         """Queue an event that belongs between two sessions. See `Sessions`."""
         self._sessionless.publish(event, data)
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""
-        self._sessionless.give_up(info)
+        self._sessionless.end_waiting_streams(info)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
         """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
@@ -312,7 +312,7 @@ class SessionManager:
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
-            self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+            self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
@@ -326,7 +326,7 @@ class SessionManager:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
         self._closed = True
         self.disconnect()
-        self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+        self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
 
     # -- what is ------------------------------------------------------------------------------------------------------
 

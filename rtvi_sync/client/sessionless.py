@@ -165,10 +165,10 @@ class Sessionless:
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.event(event, data)
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session, after what is queued: none follows."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
-            publisher.give_up(info)
+            publisher.end_waiting_streams(info)
 
     @contextlib.contextmanager
     def _publishing(self, action: HTTPAction) -> Iterator[EventPublisher]:

@@ -275,7 +275,7 @@ class Dispatcher:
                 stream.end(info)
                 self.close_stream(stream)
 
-    def end_sessions(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session: there will be none."""
         info = attrs.evolve(info, reconnecting=False)
         over, last = self._over

@@ -272,7 +272,7 @@ class EventPublisher:
         self._post(partial(self._deliver_last, info, time.monotonic(), delivered), when=enter)
         return delivered
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session, after what is queued: there will be none."""
         self._post(partial(self._end_waiting, info), when=lambda: True)
 
@@ -340,7 +340,7 @@ class EventPublisher:
         """End the streams that wait for a further session. On the queue's worker."""
         dispatcher = self._dispatcher()
         if dispatcher is not None:
-            dispatcher.end_sessions(info)
+            dispatcher.end_waiting_streams(info)
 
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""

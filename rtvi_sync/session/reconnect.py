@@ -85,7 +85,7 @@ class Sessions(Protocol):
     def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions."""
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session, after what is queued: none follows."""
 
 
@@ -173,7 +173,7 @@ class Reconnector:
         else:
             sessions = self._sessions()
             if sessions is not None:
-                sessions.give_up(session.ending.info)
+                sessions.end_waiting_streams(session.ending.info)
 
     def stop(self, session: Session | None) -> _Run | None:
         """Make no further attempt, neither now nor if `session` is lost later. Any thread.
@@ -320,7 +320,7 @@ class _Run:
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
         sessions.publish(RTVIEvent.RECONNECT_FAILED, data)
-        sessions.give_up(CloseInfo(initiator="network", error=data.error))
+        sessions.end_waiting_streams(CloseInfo(initiator="network", error=data.error))
 
 
 def _retrying(

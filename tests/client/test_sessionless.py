@@ -213,7 +213,7 @@ class TestStartBot:
 
         def answer(_: Request) -> Answer:
             manager_of(client).publish(RTVIEvent.RECONNECT_FAILED, None)
-            manager_of(client).give_up(CloseInfo())
+            manager_of(client).end_waiting_streams(CloseInfo())
             return Answer({})
 
         server.answers["/start"] = answer
