@@ -146,7 +146,7 @@ class SessionManager:
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(way, deadline, call))
             if self._reconnector is not None:
-                self._reconnector.take_over(before)
+                self._reconnector.stop_for_connect(before)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 

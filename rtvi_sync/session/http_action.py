@@ -225,12 +225,12 @@ class HTTPAction:
                 signal=self._abort.signal,
                 client=self._http_client,
             ):
-                self._take_in(text, publisher)
+                self._receive(text, publisher)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             return error
         return None
 
-    def _take_in(self, text: bytes, publisher: EventPublisher) -> None:
+    def _receive(self, text: bytes, publisher: EventPublisher) -> None:
         try:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:
@@ -249,9 +249,9 @@ class HTTPAction:
                 publisher.flush()
             else:
                 publisher.perform(effect)
-        self._hand_over(message)
+        self._put(message)
 
-    def _hand_over(self, message: RTVIMessage) -> None:
+    def _put(self, message: RTVIMessage) -> None:
         """Pass `message` to the caller, and read on when the next one is requested, so that a server cannot fill the
         memory.
         """

@@ -188,7 +188,7 @@ class Reconnector:
                 run.stopped.set()
         return run
 
-    def take_over(self, session: Session | None) -> None:
+    def stop_for_connect(self, session: Session | None) -> None:
         """Stop like `stop()`, because the application has connected itself."""
         self.stop(session)
         self.failed = None
@@ -249,7 +249,7 @@ class _Run:
         if self._thread is not None:
             join_thread(self._thread, deadline)
 
-    def _goes_on(self, error: BaseException) -> bool:
+    def _should_retry(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
             return False  # the application has connected itself
         return error is self._loss or self._owner.should_retry(error)
@@ -267,7 +267,7 @@ class _Run:
         try:
             # The loss counts as the first attempt.
             _retrying(
-                self._owner.policy, losses=1, retry=self._goes_on, before_sleep=self._publish, sleep=self._sleep
+                self._owner.policy, losses=1, retry=self._should_retry, before_sleep=self._publish, sleep=self._sleep
             )(self._attempt)
         except _Stopped:
             pass
