@@ -328,7 +328,7 @@ class SessionManager:
         self.disconnect()
         self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
 
-    # -- what is ------------------------------------------------------------------------------------------------------
+    # -- properties and internal --------------------------------------------------------------------------------------
 
     @property
     def transport(self) -> Transport | None:

@@ -284,7 +284,7 @@ class EventPublisher:
         running = self._queue.runs_on
         return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------------------
 
     def _accepts_events(self) -> bool:
         """Tell whether the last event has not been queued yet."""
