@@ -65,7 +65,7 @@ def fresh_copy(error: E) -> E:
     """
     try:
         twin = copy.copy(error)
-    except Exception:  # noqa: BLE001 - one of the program's own that cannot be copied
+    except Exception:  # noqa: BLE001 - one of the application's own that cannot be copied
         return error
     twin.__cause__ = fresh_copy(error.__cause__) if error.__cause__ is not None else None
     twin.__suppress_context__ = error.__suppress_context__

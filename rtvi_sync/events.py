@@ -199,7 +199,7 @@ def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
         import difflib  # imported only for the error
 
         near = difflib.get_close_matches(name[:100], BY_NAME, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "RTVIEvent lists them all"
+        hint = f"the nearest is {near[0]!r}" if near else "RTVIEvent lists them all"
         raise ValueError(f"{option} must be the name of an event; no event is named {name[:100]!r}; {hint}")
     return event
 

@@ -168,7 +168,7 @@ def test_aliases_are_no_events_of_their_own() -> None:
 def test_a_misspelt_event_gets_a_suggestion() -> None:
     """The error names the event that was probably meant."""
     for make in (event_from, RTVIEvent):
-        with pytest.raises(ValueError, match="'bot_redy'; did you mean 'bot_ready'"):
+        with pytest.raises(ValueError, match="'bot_redy'; the nearest is 'bot_ready'"):
             make("bot_redy")
 
 

@@ -37,12 +37,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            if ast.get_docstring(node, clean=False):
-                first = node.body[0]
-                assert isinstance(first, ast.Expr)
-                assert isinstance(first.value, ast.Constant)
-                yield first.lineno, str(first.value.value)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value  # a docstring, of an attribute too
         elif isinstance(node, ast.Raise) or is_log_call(node):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):

@@ -57,7 +57,7 @@ ActionLike: TypeAlias = RTVIActionRequestData | Mapping[str, Any]
 
 
 def request_of(action: ActionLike) -> RTVIActionRequestData:
-    """Return the message for the argument `action`.
+    """Return the call for the argument `action`.
 
     Raises:
         TypeError, ValueError: it is no action.

@@ -75,5 +75,5 @@ def payload_of(answer: RTVIMessage) -> Any:
         return decode_payload(INBOUND[answer.type], answer.data)
     except ProtocolError as error:
         raise ProtocolError(
-            f"The bot's answer makes no sense: {error}. See what in the bot makes this message"
+            f"The bot's answer cannot be decoded: {error}. Check the code of the bot that sends it"
         ) from None

@@ -271,7 +271,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
     def __exit__(self, *_: object) -> None:
         self.disconnect()
 
-    # -- what is ------------------------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> TransportState:

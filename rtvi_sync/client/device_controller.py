@@ -38,7 +38,7 @@ class Devices:
         transport: returns that of the client; None: it has none.
         dispatcher, states: of the client.
         in_use: returns the transport, while it serves a session of the client.
-        announce: publishes an event between two sessions.
+        publish: publishes an event between two sessions.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Devices:
         states: ClientState,
         *,
         in_use: Callable[[], Transport | None],
-        announce: Callable[[RTVIEvent, object], None],
+        publish: Callable[[RTVIEvent, object], None],
     ) -> None:
         self.media = media
         self.hold: Hold = Hold(media)
@@ -57,7 +57,7 @@ class Devices:
         self._dispatcher = dispatcher
         self._states = states
         self._in_use = in_use
-        self._announce = announce
+        self._publish_between_sessions = publish
 
     @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
     def init(self) -> None:
@@ -119,7 +119,7 @@ class Devices:
             else:
                 in_use.enable_screen_share(enable)
         except UnsupportedFeatureError as error:
-            self._tell(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
+            self._publish(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
             raise
 
     def update(self, kind: Kind, choice: Any) -> None:
@@ -137,11 +137,11 @@ class Devices:
         transport = self._in_use()
         return transport.tracks() if transport is not None else self.media.tracks()
 
-    def _tell(self, event: RTVIEvent, data: object) -> None:
+    def _publish(self, event: RTVIEvent, data: object) -> None:
         if self._in_use() is not None or self.hold.held:
             self.media.status_reporter.event_sink.event(event, data)
         else:
-            self._announce(event, data)
+            self._publish_between_sessions(event, data)
 
 
 class Hold:

@@ -68,9 +68,7 @@ class RTVIClientHelper:
         """
         client = self._client() if self._client is not None else None
         if client is None:
-            raise RTVIError(
-                f"This {type(self).__name__} serves no client: call client.register_helper(service, helper)"
-            )
+            raise self._unregistered_error()
         return client
 
     @property
@@ -81,10 +79,11 @@ class RTVIClientHelper:
             RTVIError: it is not registered.
         """
         if self._service is None:
-            raise RTVIError(
-                f"This {type(self).__name__} serves no client: call client.register_helper(service, helper)"
-            )
+            raise self._unregistered_error()
         return self._service
+
+    def _unregistered_error(self) -> RTVIError:
+        return RTVIError(f"This {type(self).__name__} serves no client: call client.register_helper(service, helper)")
 
     def get_message_types(self) -> Sequence[str]:
         """Return the wire types of the messages that the helper handles. Called once, when it is registered."""

@@ -85,7 +85,7 @@ class SessionManager:
             dispatcher,
             self.states,
             in_use=self._transport_in_use,
-            announce=self.announce,
+            publish=self.publish,
         )
         self._options = options
         self._dispatcher = dispatcher
@@ -146,7 +146,7 @@ class SessionManager:
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(way, deadline, call))
             if self._reconnector is not None:
-                self._reconnector.take_over(before)
+                self._reconnector.stop_for_connect(before)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
@@ -199,13 +199,13 @@ class SessionManager:
         request = self._request(way, given=given, start=start)
         return ConnectAttempt(request, deadline, self._options.request_timeout, patience)
 
-    def announce(self, event: RTVIEvent, data: object) -> None:
+    def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
-        self._sessionless.announce(event, data)
+        self._sessionless.publish(event, data)
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""
-        self._sessionless.give_up(info)
+        self._sessionless.end_waiting_streams(info)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
         """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
@@ -312,7 +312,7 @@ class SessionManager:
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
-            self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+            self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.forget_bot()
@@ -326,9 +326,9 @@ class SessionManager:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
         self._closed = True
         self.disconnect()
-        self._dispatcher.end_sessions(CloseInfo(initiator="client"))
+        self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
 
-    # -- what is ------------------------------------------------------------------------------------------------------
+    # -- properties and internal --------------------------------------------------------------------------------------
 
     @property
     def transport(self) -> Transport | None:

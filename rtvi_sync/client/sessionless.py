@@ -35,14 +35,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class BotStart:
-    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectAttempt`.
+    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectCall`.
 
     Args:
         request: starts the bot.
         deadline: limit of the call.
     """
 
-    #: Always None; a `ConnectAttempt` has one.
+    #: Always None; a `ConnectCall` has one.
     session: None = None
 
     def __init__(self, request: ConnectRequest, deadline: Deadline) -> None:
@@ -104,7 +104,7 @@ class Sessionless:
         self._network = network
         self._http_client = http_client
         self._start: BotStart | None = None  # the one that is under way; written under the client's lock
-        self._turns: list[HTTPAction] = []
+        self._actions: list[HTTPAction] = []
         #: The last result of `start_bot()`.
         self.started: Bundle | None = None
 
@@ -157,28 +157,28 @@ class Sessionless:
             engine=Engine(about_this_client()),
             network=self._network,
             http_client=self._http_client,
-            announcing=self._announcing,
+            publishing=self._publishing,
         )
 
-    def announce(self, event: RTVIEvent, data: object) -> None:
+    def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions; nothing if a session has begun meanwhile."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.event(event, data)
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session, after what is queued: none follows."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
-            publisher.give_up(info)
+            publisher.end_waiting_streams(info)
 
     @contextlib.contextmanager
-    def _announcing(self, turn: HTTPAction) -> Iterator[EventPublisher]:
-        self._turns.append(turn)
+    def _publishing(self, action: HTTPAction) -> Iterator[EventPublisher]:
+        self._actions.append(action)
         try:
-            with self._publisher(on_overflow=turn.overflow) as publisher:
+            with self._publisher(on_overflow=action.overflow) as publisher:
                 yield publisher
         finally:
             with contextlib.suppress(ValueError):
-                self._turns.remove(turn)
+                self._actions.remove(action)
 
     @contextlib.contextmanager
     def _publisher(
@@ -214,15 +214,15 @@ class Sessionless:
     @property
     def active(self) -> bool:
         """Tell whether `disconnect()` has an action or a started bot to end here."""
-        return bool(self._turns) or self._states.value is TransportState.AUTHENTICATED
+        return bool(self._actions) or self._states.value is TransportState.AUTHENTICATED
 
     def abandon_actions(self) -> None:
         """End the requests of actions, and wait until their threads have ended."""
-        turns = [*self._turns]
-        for turn in turns:
-            turn.abandon()
-        for turn in turns:
-            turn.join()
+        actions = [*self._actions]
+        for action in actions:
+            action.abandon()
+        for action in actions:
+            action.join()
 
     def forget_bot(self) -> None:
         """Leave the state `authenticated`: the bot that `start_bot()` has started is not connected to."""
@@ -242,4 +242,4 @@ class Sessionless:
         if self._start is not None:
             self._states.value = TransportState.DISCONNECTED
         self._start = None
-        self._turns.clear()
+        self._actions.clear()

@@ -61,7 +61,7 @@ class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end.
 
     Args:
-        request: yields what the transport is given.
+        request: returns what the transport is given.
         deadline: limit of the attempt.
         config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
         patience: seconds from the opening of the transport until the bot must be ready; None: until the deadline.
@@ -238,8 +238,8 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     """Run `work()` on a thread of its own, which can be left behind; return its result or raise its error."""
     outcome: list[Any] = []
     failure: list[BaseException] = []
-    settled = Latch()
-    abort.signal.on_abort(settled.set)
+    done = Latch()
+    abort.signal.on_abort(done.set)
     begun = False
 
     def run() -> None:
@@ -250,12 +250,12 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             failure.append(error)
         finally:
-            settled.set()
+            done.set()
 
-    job = PoolTask("connect", run)
-    job.start()
+    task = PoolTask("connect", run)
+    task.start()
     try:
-        if not _wait(settled, deadline, lambda: "the server's answer", "start_bot()"):
+        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
             phase = "http" if begun else "begin"
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s; the time was spent on {_DOING[phase]}. "
@@ -265,7 +265,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
             )
     finally:
         aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
-        job.done.wait(Deadline(limits.LINGER_TIMEOUT))
+        task.done.wait(Deadline(limits.LINGER_TIMEOUT))
     if aborted:
         # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()
@@ -280,7 +280,7 @@ def was_disconnected() -> DisconnectedError:
 
 
 def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `gate`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
+    """Wait for `latch`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
     for.
     """
     while not latch.wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):

@@ -59,8 +59,8 @@ def forked_error() -> ForkedProcessError:
 
 
 Cause: TypeAlias = str | bytes | RTVIMessage
-"""A message of the bot, or its text: that is parsed again if somebody wants the message, rather than kept parsed for
-all the time that its event is queued."""
+"""A message of the bot, or its text, which takes less memory while its event is queued: it is parsed again if a handler
+reads the message."""
 
 
 def message_of(cause: Cause) -> RTVIMessage:
@@ -144,7 +144,7 @@ class Dispatcher:
         for handler in self._handlers_of(type_):
             of_helper = isinstance(handler, _Special) and handler.messages is not None
             if not of_helper and (function is None or _function_of(handler) == function):
-                self._take(handler, type_)
+                self._discard(handler, type_)
 
     def add_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
         """Call `function` with each of the bot's messages of these wire types, in the order of the events."""
@@ -156,7 +156,7 @@ class Dispatcher:
         for type_ in set(map(_event_of, messages)):
             for handler in self._handlers_of(type_):
                 if isinstance(handler, _Special) and handler.messages is not None and handler.function == function:
-                    self._take(handler, type_)
+                    self._discard(handler, type_)
 
     def open_stream(
         self, types: Iterable[str | RTVIEvent], timeout: float | None, *, outlives_loss: bool = False
@@ -275,7 +275,7 @@ class Dispatcher:
                 stream.end(info)
                 self.close_stream(stream)
 
-    def end_sessions(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session: there will be none."""
         info = attrs.evolve(info, reconnecting=False)
         over, last = self._over
@@ -319,7 +319,7 @@ class Dispatcher:
             try:
                 if not isinstance(handler, _Special):
                     handler(data)
-                elif not handler.once or self._take(handler, type_):
+                elif not handler.once or self._discard(handler, type_):
                     handler.call(data, cause)
             except BaseException as error:  # noqa: BLE001 - whatever user code raises
                 event = event or _event(type_, data, received_at, cause)
@@ -361,7 +361,7 @@ class Dispatcher:
         self.queue.run_queued(deadline)
         return int(self._tally.count)
 
-    def _take(self, handler: _Handler, type_: RTVIEvent) -> bool:
+    def _discard(self, handler: _Handler, type_: RTVIEvent) -> bool:
         """Remove `handler`; return False if that was done before."""
         try:
             self._handlers[type_].remove(handler)

@@ -119,16 +119,16 @@ class EventStream(Generic[DataT]):
                     "Wait on another thread, or react to the event in a handler of its own."
                 )
             if queue.manual:
-                queue.run_queued(deadline, until=self._something_to_say)
+                queue.run_queued(deadline, until=self._has_news)
             else:
-                self._notifier.wait_for(self._something_to_say, deadline)
-            if deadline.expired and not self._something_to_say():
+                self._notifier.wait_for(self._has_news, deadline)
+            if deadline.expired and not self._has_news():
                 raise RequestTimeoutError(
                     f"No {self._describe()} within {deadline.timeout} s. "
                     "Pass a larger timeout, or begin to listen before what causes it."
                 )
 
-    def _something_to_say(self) -> bool:
+    def _has_news(self) -> bool:
         return bool(self._events) or self._ended is not None
 
     def _wake(self) -> None:

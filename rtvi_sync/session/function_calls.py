@@ -136,7 +136,7 @@ class FunctionCalls:
     def _warn_of_missing(self, what: str) -> None:
         if self._is_new(what):
             logger.warning(
-                "The bot calls a function of this program's and withholds its %s. Set function_call_report_level to "
+                "The bot calls a function of this application and withholds its %s. Set function_call_report_level to "
                 "ARGUMENTS in the parameters of the bot's RTVI observer (Pipecat has NONE by default).",
                 what,
             )
@@ -218,6 +218,6 @@ def _words(error: BaseException) -> str:
     """Return an error in one line. Raises nothing, whatever the error is."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - it is the program's
+    except Exception:  # noqa: BLE001 - it is the application's
         text = ""
     return one_line(": ".join(filter(None, (type(error).__name__, text))))

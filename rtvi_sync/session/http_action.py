@@ -53,7 +53,7 @@ class HTTPAction:
         engine: of this action alone.
         network: TLS and proxy.
         http_client: the application's own, or None.
-        announcing: called with this action, returns the publisher of its events; entered and left on the thread of the
+        publishing: called with this action, returns the publisher of its events; entered and left on the thread of the
             request. Meanwhile `disconnect()` may call `abandon()`, and a full queue calls `overflow()`.
 
     Raises:
@@ -69,7 +69,7 @@ class HTTPAction:
         engine: protocol.Engine,
         network: Network,
         http_client: httpx.Client | None,
-        announcing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
+        publishing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:
             missing = "base_url" if not params.base_url else "endpoints.action"
@@ -87,7 +87,7 @@ class HTTPAction:
         self._engine = engine
         self._network = network
         self._http_client = http_client
-        self._announcing = announcing
+        self._publishing = publishing
         self._limit = _Limit()
         self._abort = AbortController(self._limit, _was_disconnected)
         self._generation = fork_generation()
@@ -156,7 +156,7 @@ class HTTPAction:
         if not self._notifier.wait_for(self._has_news, deadline):
             raise RequestTimeoutError(
                 f"{printable(self._url)} has not answered the action within {deadline.timeout:.3g} s. Pass a larger "
-                "timeout if the bot needs longer, or see the server's log: it may have failed without a word."
+                "timeout if the bot needs longer, or see the server's log: it may have failed without an answer."
             )
         reason = self._abort.signal.reason
         if reason is not None:
@@ -169,8 +169,8 @@ class HTTPAction:
             self._answer.result()
             return None
         raise ProtocolError(
-            f"{printable(self._url)} has ended its answer without a response to this action. See the server's log; is "
-            "params.endpoints.action the endpoint that takes actions without a session?"
+            f"{printable(self._url)} has ended its answer without a response to this action. See the server's log, and "
+            "check that params.endpoints.action is the endpoint that takes actions without a session."
         )
 
     def _has_news(self) -> bool:
@@ -192,8 +192,8 @@ class HTTPAction:
         """Abandon the action: the queue of events is full."""
         self.abandon(
             RTVIError(
-                "Events come faster than the program handles them, and the queue is full; the action is abandoned. "
-                "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
+                "Events arrive faster than the application handles them, and the queue is full; the action is "
+                "abandoned. Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
             )
         )
 
@@ -201,7 +201,7 @@ class HTTPAction:
 
     def _work(self) -> None:
         try:
-            with self._announcing(self) as publisher:
+            with self._publishing(self) as publisher:
                 # The request ends before the publisher, which waits for handlers: the caller may be in one.
                 self._end(self._converse(publisher))
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
@@ -225,12 +225,12 @@ class HTTPAction:
                 signal=self._abort.signal,
                 client=self._http_client,
             ):
-                self._take_in(text, publisher)
+                self._receive(text, publisher)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             return error
         return None
 
-    def _take_in(self, text: bytes, publisher: EventPublisher) -> None:
+    def _receive(self, text: bytes, publisher: EventPublisher) -> None:
         try:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:
@@ -238,7 +238,7 @@ class HTTPAction:
         except ProtocolError as error:
             raise ProtocolError(
                 f"{printable(self._url)} did not answer with RTVI messages: {error}. "
-                "Is params.endpoints.action the endpoint that takes actions without a session?"
+                "Check that params.endpoints.action is the endpoint that takes actions without a session."
             ) from None
         size = envelope.estimated_size(text)
         for effect in self._engine.receive(message):
@@ -249,9 +249,9 @@ class HTTPAction:
                 publisher.flush()
             else:
                 publisher.perform(effect)
-        self._hand_over(message)
+        self._put(message)
 
-    def _hand_over(self, message: RTVIMessage) -> None:
+    def _put(self, message: RTVIMessage) -> None:
         """Pass `message` to the caller, and read on when the next one is requested, so that a server cannot fill the
         memory.
         """

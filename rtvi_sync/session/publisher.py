@@ -79,7 +79,7 @@ class EventPublisher:
         # These two are set by any thread, in one step, and never reset.
         self._ending = False  # no further step of an attempt is published
         self._silenced = False  # what is still queued is dropped
-        self._said_last = False  # written by the queue's worker
+        self._delivered_last = False  # written by the queue's worker
         self._measured: dict[RTVIEvent, _Measured] = {}
         # These three belong to the thread that delivers messages.
         self._collected: list[Item] = []
@@ -87,7 +87,7 @@ class EventPublisher:
         self._warnings = 0
         # These three are written under the queue's lock.
         self._over = False  # nothing more is published
-        self._said_connected = False
+        self.was_opened = False  # the session was published as connected, so its end is, too
         self.was_ready = False  # the state READY was entered
         if takes_states:
             states.owner = self
@@ -145,17 +145,12 @@ class EventPublisher:
 
         return self._post(self._step(RTVIEvent.TRANSPORT_STATE_CHANGED, state), when=enter)
 
-    @property
-    def was_opened(self) -> bool:
-        """Tell whether the session was published as connected, so its end is, too."""
-        return self._said_connected
-
     def opened(self) -> bool:
         """Publish that the transport is open, unless the session is ending already."""
 
         def enter() -> bool:
-            self._said_connected = not self._ending
-            return self._said_connected
+            self.was_opened = not self._ending
+            return self.was_opened
 
         if not self.move(TransportState.CONNECTED) or not self._post(self._step(RTVIEvent.CONNECTED), when=enter):
             return False
@@ -191,11 +186,11 @@ class EventPublisher:
         # If the event is delivered between these lines, the second item finds nothing.
         if not measured.queued:
             measured.queued = True
-            self._post(partial(self._deliver_latest, type_, measured), when=self._goes_on, force=False)
+            self._post(partial(self._deliver_latest, type_, measured), when=self._accepts_events, force=False)
 
     def call(self, function: Callable[[], None], size: int) -> None:
         """Queue a call of `function`, which holds `size` bytes, unless the last event has been queued."""
-        self._post(function, when=self._goes_on, size=size, force=False)
+        self._post(function, when=self._accepts_events, size=size, force=False)
 
     # -- the bot's messages: one thread at a time ---------------------------------------------------------------------
 
@@ -266,13 +261,13 @@ class EventPublisher:
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
         failed = not (self.was_ready or info.by_application or info.reconnecting)
-        self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self._said_connected)
+        self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self.was_opened)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()
         self._post(partial(self._deliver_last, info, time.monotonic(), delivered), when=enter)
         return delivered
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session, after what is queued: there will be none."""
         self._post(partial(self._end_waiting, info), when=lambda: True)
 
@@ -289,9 +284,9 @@ class EventPublisher:
         running = self._queue.runs_on
         return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------------------
 
-    def _goes_on(self) -> bool:
+    def _accepts_events(self) -> bool:
         """Tell whether the last event has not been queued yet."""
         return not self._over
 
@@ -320,7 +315,7 @@ class EventPublisher:
         self: EventPublisher
         _, self, type_, data, received_at, cause, size = item
         dispatcher = self._dispatcher()
-        if dispatcher is None or self._silenced or self._said_last:
+        if dispatcher is None or self._silenced or self._delivered_last:
             return
         if self._queue.manual:
             dispatcher.count()
@@ -340,7 +335,7 @@ class EventPublisher:
         """End the streams that wait for a further session. On the queue's worker."""
         dispatcher = self._dispatcher()
         if dispatcher is not None:
-            dispatcher.end_sessions(info)
+            dispatcher.end_waiting_streams(info)
 
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""
@@ -348,10 +343,10 @@ class EventPublisher:
         try:
             if dispatcher is not None:
                 dispatcher.session_over(self._session, info)
-                if self._said_connected and dispatcher.has_listener(RTVIEvent.DISCONNECTED):
+                if self.was_opened and dispatcher.has_listener(RTVIEvent.DISCONNECTED):
                     self._deliver(self.item(RTVIEvent.DISCONNECTED, info, received_at))
         finally:
-            self._said_last = True
+            self._delivered_last = True
             if dispatcher is not None:
                 dispatcher.end_streams(self._session, info)
             delivered.set()

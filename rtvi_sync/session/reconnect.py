@@ -82,10 +82,10 @@ class Sessions(Protocol):
             RTVIError: as `RTVIClient.connect()`.
         """
 
-    def announce(self, event: RTVIEvent, data: object) -> None:
+    def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions."""
 
-    def give_up(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session, after what is queued: none follows."""
 
 
@@ -142,19 +142,19 @@ class Reconnector:
         def should_retry(error: BaseException) -> bool:
             return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
 
-        def announce(state: RetryCallState) -> None:
+        def publish(state: RetryCallState) -> None:
             data = _reconnecting(self.policy, state, state.attempt_number + 1)
             logger.warning("The bot is not ready (%s); %s", data.error, data.describe())
             sessions = self._sessions()
             if sessions is not None:
-                sessions.announce(RTVIEvent.RECONNECTING, data)
+                sessions.publish(RTVIEvent.RECONNECTING, data)
 
         def sleep(seconds: float) -> None:
             if stopped.wait(Deadline(seconds)):
                 raise was_disconnected()
 
         left = deadline.remaining()
-        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)(attempt)
+        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)(attempt)
 
     def stop_connect(self, for_good: bool) -> None:
         """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""
@@ -177,7 +177,7 @@ class Reconnector:
         else:
             sessions = self._sessions()
             if sessions is not None:
-                sessions.give_up(session.ending.info)
+                sessions.end_waiting_streams(session.ending.info)
 
     def stop(self, session: Session | None) -> _Run | None:
         """Make no further attempt, neither now nor if `session` is lost later. Any thread.
@@ -192,7 +192,7 @@ class Reconnector:
                 run.stopped.set()
         return run
 
-    def take_over(self, session: Session | None) -> None:
+    def stop_for_connect(self, session: Session | None) -> None:
         """Stop like `stop()`, because the application has connected itself."""
         self.stop(session)
         self.failed = None
@@ -253,7 +253,7 @@ class _Run:
         if self._thread is not None:
             join_thread(self._thread, deadline)
 
-    def _goes_on(self, error: BaseException) -> bool:
+    def _should_retry(self, error: BaseException) -> bool:
         if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):
             return False  # the application has connected itself
         return error is self._loss or self._owner.should_retry(error)
@@ -271,7 +271,7 @@ class _Run:
         try:
             # The loss counts as the first attempt.
             _retrying(
-                self._owner.policy, losses=1, retry=self._goes_on, before_sleep=self._announce, sleep=self._sleep
+                self._owner.policy, losses=1, retry=self._should_retry, before_sleep=self._publish, sleep=self._sleep
             )(self._attempt)
         except _Stopped:
             pass
@@ -305,12 +305,12 @@ class _Run:
             self._loss = session.ending.info.failure()
             raise self._loss
 
-    def _announce(self, state: RetryCallState) -> None:
+    def _publish(self, state: RetryCallState) -> None:
         self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
         logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
         sessions = self._sessions()
         if sessions is not None:
-            sessions.announce(RTVIEvent.RECONNECTING, self.pending)
+            sessions.publish(RTVIEvent.RECONNECTING, self.pending)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(Deadline(seconds)):
@@ -323,8 +323,8 @@ class _Run:
         if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        sessions.announce(RTVIEvent.RECONNECT_FAILED, data)
-        sessions.give_up(CloseInfo(initiator="network", error=data.error))
+        sessions.publish(RTVIEvent.RECONNECT_FAILED, data)
+        sessions.end_waiting_streams(CloseInfo(initiator="network", error=data.error))
 
 
 def _retrying(

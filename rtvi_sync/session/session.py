@@ -176,7 +176,7 @@ class Session:
         if settings.cam is not before[1]:
             transport.enable_cam(settings.cam)
 
-    # -- what callers ask: any thread ---------------------------------------------------------------------------------
+    # -- state: any thread --------------------------------------------------------------------------------------------
 
     @property
     def in_other_process(self) -> bool:
@@ -214,7 +214,7 @@ class Session:
         if self.ending.has_begun:  # the signal follows in a moment
             raise self.ending.info.as_error()
 
-    # -- states -------------------------------------------------------------------------------------------------------
+    # -- transitions --------------------------------------------------------------------------------------------------
 
     def move(self, state: TransportState) -> bool:
         """Enter `state` and say so; False if it cannot follow."""

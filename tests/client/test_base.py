@@ -39,5 +39,5 @@ def test_the_payload_of_an_answer() -> None:
 
 def test_an_answer_of_another_shape() -> None:
     """The error blames the bot, and says where to look."""
-    with pytest.raises(ProtocolError, match=r"The bot's answer .*See what in the bot makes this message"):
+    with pytest.raises(ProtocolError, match=r"The bot's answer .*Check the code of the bot that sends it"):
         payload_of(RTVIMessage("config", {"config": 3}, "1"))

@@ -369,13 +369,13 @@ class TestAsking:
             assert list(next(stream).data.config) == [expected]
 
     @pytest.mark.parametrize("data", [{}, {"config": 5}, {"config": [{"options": []}]}])
-    def test_answers_that_make_no_sense(self, data: Any) -> None:
+    def test_answers_of_another_shape(self, data: Any) -> None:
         """They are a `ProtocolError` that says where; the session goes on and the known config stays."""
         client = memory_client(ConfigBot(says=dict.fromkeys(ANSWERS, data)))
         heard = told(client)
         with client:
             for call in (client.get_config, client.describe_config, lambda: client.update_config(update("b"))):
-                with pytest.raises(ProtocolError, match=r"data\.config.*See what in the bot"):
+                with pytest.raises(ProtocolError, match=r"data\.config.*Check the code of the bot"):
                     call()
             settle(client)
             assert heard == []

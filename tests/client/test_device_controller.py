@@ -98,7 +98,7 @@ def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
 
 
 def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """What is chosen while no device is open is told by nobody, and leaves nothing to do."""
+    """What is chosen while no device is open is not reported, and leaves nothing to do."""
     client = client_of()
     heard: list[MediaDeviceInfo] = []
     client.on("mic_updated", heard.append)
@@ -225,7 +225,7 @@ def test_who_lacks_a_device_hears_of_new_ones(
     monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
     backend.there.clear()
     with client_of() as client:
-        threading.Event().wait(0.4)  # in which nobody listens
+        threading.Event().wait(0.4)  # without a listener
         with client.events("available_mics_updated"):
             until(lambda: len(watches) == 1)
 

@@ -212,8 +212,8 @@ class TestStartBot:
         client = memory_client()
 
         def answer(_: Request) -> Answer:
-            manager_of(client).announce(RTVIEvent.RECONNECT_FAILED, None)
-            manager_of(client).give_up(CloseInfo())
+            manager_of(client).publish(RTVIEvent.RECONNECT_FAILED, None)
+            manager_of(client).end_waiting_streams(CloseInfo())
             return Answer({})
 
         server.answers["/start"] = answer

@@ -258,7 +258,7 @@ def test_the_default_events_tell_nothing_of_the_inside(relay: Relay, bot: Embedd
 
 def test_options_that_make_no_sense() -> None:
     """An unknown event, a number that is not positive, and a time to leave that no heartbeat fits into are refused."""
-    with pytest.raises(ValueError, match="did you mean 'bot-transcript'"):
+    with pytest.raises(ValueError, match="the nearest is 'bot-transcript'"):
         RTVIBlueprint(lambda _: client_for(""), events=["bot-transcrip"])
     with pytest.raises(ValueError, match="max_sessions must be an integer of 1 or more, not 0"):
         RTVIBlueprint(lambda _: client_for(""), max_sessions=0)

@@ -19,7 +19,7 @@ class Player:
 
 
 def turn(number: int | None, user: int, bot: int) -> TurnAudio:
-    """Make a turn with so many players on each side."""
+    """Make a turn with `user` and `bot` players on its sides."""
     players: dict[str, Any] = {
         side: tuple(Player(f"{side}{index}") for index in range(count))
         for side, count in (("user", user), ("bot", bot))

@@ -369,7 +369,7 @@ def test_a_header_that_is_not_valid() -> None:
         (b"data: {}\n\n", "text/event-stream"),
     ],
 )
-def test_answers_that_make_no_sense(body: bytes, content_type: str) -> None:
+def test_answers_of_another_shape(body: bytes, content_type: str) -> None:
     """What is not JSON, not a message, or more than one may hold, is refused with a hint at the endpoint."""
 
     def respond(turn: Turn) -> None:

@@ -205,7 +205,7 @@ def a_bot_that_makes_no_sense() -> RTVIError:
     return raised_by(memory_client(saying("bot-ready", "hello")).connect)
 
 
-def a_config_that_makes_no_sense() -> RTVIError:
+def a_config_of_another_shape() -> RTVIError:
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
         if message.type == "client-ready":
             yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
@@ -269,7 +269,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.InvalidTransportParamsError, no_address, "ws_url"),
     (errors.DeviceError, a_microphone_that_is_not_there, "Plug one in"),
     (errors.ProtocolError, a_bot_that_makes_no_sense, "Check that the server is an RTVI bot"),
-    (errors.ProtocolError, a_config_that_makes_no_sense, "See what in the bot"),
+    (errors.ProtocolError, a_config_of_another_shape, "Check the code of the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
     (errors.ForkedProcessError, a_forked_child, "connect a client in the child process"),
     (errors.MissingExtraError, a_package_that_is_not_installed, r'pip install "rtvi_sync\[screen\]"'),

@@ -46,7 +46,7 @@ def test_a_device_that_opens(rig: Rig) -> None:
     "error", [DeviceError("busy", devices=("mic",), type="in-use"), MissingExtraError("It", "audio")]
 )
 def test_a_first_open_that_fails(rig: Rig, error: Any) -> None:
-    """The caller gets the error, each time anew; nothing is reported, and nothing is tried again."""
+    """The caller gets the error each time; nothing is reported, and nothing is tried again."""
     assert rig.device._on_failure(error) is False
     for _ in range(2):
         with pytest.raises(type(error)) as caught:
