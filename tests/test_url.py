@@ -110,6 +110,7 @@ PROGRAMS: dict[str, Callable[[str], object]] = {
     "manual_events": sample("manual_events"),
     "talk_from_wav": sample("talk_from_wav", "question.wav", "answer.wav"),
     "voice_helper": sample("voice_helper"),
+    "kiosk": sample("kiosk", "--seconds", "0.1"),
     "celery_task": celery_task,
     "django_app": django_app,
     "flask_app": flask_app,
@@ -139,6 +140,14 @@ def places(**options: Any) -> Iterator[tuple[EmbeddedBot, ScriptedServer, Script
         server.answers.update(dict.fromkeys([START, CONNECT, "/api/start", "/api/connect", "/bots/7"], bundle))
         old.answers[CONNECT] = bundle
         yield bot, server, old
+
+
+def test_each_sample_is_tried() -> None:
+    """Those are left out that bring a transport or a bot of their own, and the users of Locust, who have a row."""
+    samples = {
+        path.stem for path in (ROOT / "samples").iterdir() if path.suffix == ".py" or (path / "__main__.py").exists()
+    }
+    assert samples - {*PROGRAMS} == {"line_transport", "video_transport", "local_bot", "load_test"}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -110,6 +110,11 @@ def test_a_silent_address_holds_nothing_up(connect, sockets):
         assert sockets.open == []
 
 
+def test_the_delay_is_that_of_the_rfc():
+    """RFC 8305, section 5, recommends 250 ms."""
+    assert happy_eyeballs._ATTEMPT_DELAY == 0.25
+
+
 def test_the_families_take_turns(connect, sockets):
     """A host with three addresses of one family and two of another is tried in the order of RFC 8305, section 4."""
     with pytest.raises(OSError, match="port 9"):
