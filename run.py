@@ -67,7 +67,7 @@ usage: python3 run.py COMMAND ...
                                            Chromium), --matrix also every version and the long runs; with --require
                                            an unavailable part fails the run instead of skipping its tests.
                                            --quick runs only the tests of pure and in-memory modules, which start
-                                           no process and no server and open no device, meant for less than 90 s.
+                                           no program and no server and open no device, meant for less than 90 s.
                                            --coverage measures lines and branches, also in the processes that tests
                                            start, and fails if a folder has less than pyproject.toml demands.
                                            Without pytest arguments several processes share the tests
@@ -127,8 +127,8 @@ DEVICES = {
     ),
 }
 
-# `test --quick` runs the test files in these folders of tests/, except files that match NOT_QUICK: they start a process
-# or a server, or need a real part. A folder that does not exist is skipped.
+# `test --quick` runs the test files in these folders of tests/, except files that match NOT_QUICK: they start a program
+# or a server, or need a real part; a fork takes milliseconds. A folder that does not exist is skipped.
 QUICK_FOLDERS = (
     "protocol",
     "concurrency",
@@ -141,7 +141,7 @@ QUICK_FOLDERS = (
     "cli",
 )
 NOT_QUICK = re.compile(
-    r"subprocess|run_python|os\.fork|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
+    r"subprocess|run_python|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
     r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|\bStub\b|mark\.(?:real|matrix)"
 )
 

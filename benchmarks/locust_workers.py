@@ -279,7 +279,7 @@ def _wait_for_line(process: subprocess.Popen[str], words: str) -> None:
 
 
 def table(rows: Sequence[Held]) -> str:
-    """In Markdown: what was measured, and what follows for a large test from the most that one worker held well.
+    """Return Markdown: what was measured, and what follows for a large test from the most that one worker held well.
 
     Raises:
         RuntimeError: it held none of its rows well, so nothing follows.

@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Tests that share servers run in the same process, unless `--dist` says otherwise."""
+    """Run tests that share servers in the same process, unless `--dist` says otherwise."""
     if config.getoption("dist") != "load":
         return None
     from tests.support.spread import ByGroup
@@ -53,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, the longest groups come first."""
+    """Put the longest groups first where several processes share the tests."""
     if hasattr(config, "workerinput"):
         from tests.support.spread import begin_of
 
@@ -84,7 +84,7 @@ def quick_collections() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Fails a test that leaves a thread of the package, a socket, a pipe or an epoll instance behind."""
+    """Fail a test that leaves a thread of the package, a socket, a pipe or an epoll instance behind."""
     threads_before, descriptors_before = package_threads(), open_descriptors()
     yield
 
@@ -122,7 +122,7 @@ _Tell = Callable[[Counter[Any]], Iterable[str]]
 
 @pytest.fixture
 def show_table(request: pytest.FixtureRequest) -> Callable[[_Tell, Counter[Any]], None]:
-    """`show_table(tell, counts)` adds to a table that the summary of the test run shows.
+    """Return `show_table(tell, counts)`, which adds to a table that the summary of the test run shows.
 
     `tell` is a function at the top of a module. It gets the sum of the counts that all tests gave with it, and returns
     the lines to print. The keys of `counts` are strings, numbers, or tuples of them.

@@ -19,7 +19,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 
 
 def dotted(path: Path) -> str:
-    """The name under which a file is imported."""
+    """Return the name under which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -41,6 +41,18 @@ def test_no_circles() -> None:
         for module in ends:
             del left[module]
     assert left == {}, "these import a circle of modules, or are in one"
+
+
+@pytest.mark.parametrize("package", ["client", "session", "transports", "media", "concurrency"])
+def test_the_page_names_every_module(package: str) -> None:
+    """The table of a package in `docs/architecture.md` has each of its modules, and no other."""
+    _, table = (ROOT / "docs/architecture.md").read_text("utf-8").split(f"\n### `{package}`\n")
+    rows = re.findall(r"^\| (`.*?) \|", table.partition("\n#")[0], re.MULTILINE)
+    folder = PACKAGE / package
+    files = [path for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi") and path.name != "__init__.py"]
+    modules = {path.relative_to(folder).with_suffix("").as_posix() for path in files}
+    named = [name.removesuffix(".pyi") for row in rows for name in re.findall(r"`(.+?)`", row)]
+    assert sorted(named) == sorted(modules)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
@@ -118,7 +130,7 @@ def test_every_lock_says_what_it_guards() -> None:
 
 
 def enclosing_function(lines: list[str], number: int) -> str:
-    """The last `def` line above a line."""
+    """Return the last `def` line above a line."""
     return next((line for line in reversed(lines[:number]) if re.match(r"\s*def ", line)), "")
 
 

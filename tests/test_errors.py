@@ -38,7 +38,7 @@ EXAMPLES = [
 
 
 def facts(error: RTVIError) -> tuple[object, ...]:
-    """All that an error says."""
+    """Return all that an error says."""
     return type(error), str(error), error.args, vars(error)
 
 

@@ -72,7 +72,7 @@ def test_every_name_of_the_interface() -> None:
 
 
 def public_things() -> list[tuple[str, Any]]:
-    """Each public name with its object, and the public methods and properties of the classes."""
+    """Return each public name with its object, and the public methods and properties of the classes."""
     found: list[tuple[str, Any]] = []
     for module in PUBLIC:
         for name in module.__all__:
@@ -91,7 +91,7 @@ def public_things() -> list[tuple[str, Any]]:
 
 
 def _inherits_its_docstring(cls: type, attribute: str) -> bool:
-    """True for a method that says no more than the one it overrides, or whose interface a protocol describes."""
+    """Tell whether a method says no more than the one it overrides, or has its interface described by a protocol."""
     return any(attribute in vars(base) for base in (*cls.__mro__[1:], ForkAware))
 
 

@@ -564,7 +564,7 @@ def test_coverage_is_judged_for_the_whole_suite(ready: Machine) -> None:
 
 
 def test_quick_covers_the_pure_packages() -> None:
-    """Each pure or in-memory package has quick tests, and none of them names a process, a server or a device."""
+    """Each pure or in-memory package has quick tests, and none of them starts a program or a bot."""
     files = run.quick_files()
     assert {"protocol", "concurrency", "client", "media"} <= {file.split("/")[1] for file in files}
     assert len(files) > 50

@@ -45,7 +45,7 @@ SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
 
 
 def run(folder: Path, name: str, *arguments: str) -> list[str]:
-    """The lines that a sample prints; it has to succeed without a word on stderr."""
+    """Return the lines that a sample prints; it has to succeed without a word on stderr."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", f"samples.{name}", *arguments],
         cwd=folder,
@@ -59,7 +59,7 @@ def run(folder: Path, name: str, *arguments: str) -> list[str]:
 
 
 def failure(folder: Path, *command: str) -> str:
-    """The one line of an error that a sample ends with; the status is 1."""
+    """Return the one line of an error that a sample ends with; the status is 1."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,

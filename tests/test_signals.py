@@ -25,7 +25,7 @@ from tests.support.threads import InThread
 
 @pytest.fixture
 def quick_turns() -> Iterator[None]:
-    """Threads take turns all the time, so that an event among busy threads is delivered soon."""
+    """Let threads take turns all the time, so that an event among busy threads is delivered soon."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

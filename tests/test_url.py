@@ -35,12 +35,12 @@ FORMS = {
 
 
 def command(*arguments: str) -> Callable[[str], object]:
-    """A command of `rtvi-sync`; the URL comes last."""
+    """Return a command of `rtvi-sync`; the URL comes last."""
     return lambda url: cli.main([*arguments, url])
 
 
 def sample(name: str, *arguments: str) -> Callable[[str], object]:
-    """A sample, as its command line starts it."""
+    """Return a sample, as its command line starts it."""
 
     def run(url: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,7 @@ OLD_BOT = {"version": "0.3.0", "config": [{"service": "tts", "options": [{"name"
 
 @pytest.fixture(autouse=True)
 def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Conversations that take a while are left out: the URL has had its effect before them."""
+    """Leave out conversations that take a while: the URL has had its effect before them."""
     monkeypatch.chdir(tmp_path)
     write_wav(tmp_path / "question.wav", [quiet(0.1), tone(0.1), quiet(0.1)])
     monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_args, **_options: None)
@@ -133,7 +133,7 @@ def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def places(**options: Any) -> Iterator[tuple[EmbeddedBot, ScriptedServer, ScriptedServer]]:
-    """A bot, a server with both endpoints, and one that has only /connect."""
+    """Yield a bot, a server with both endpoints, and one that has only /connect."""
     with EmbeddedBot(**options) as bot, scripted_server() as server, scripted_server() as old:
         bundle = Answer({"ws_url": bot.ws_url})
         server.answers.update(dict.fromkeys([START, CONNECT, "/api/start", "/api/connect", "/bots/7"], bundle))

@@ -68,7 +68,7 @@ class Peer(abc.ABC):
         """End the session, with a close frame."""
 
     def seconds(self, method: str, *arguments: Any) -> float:
-        """How long `connect`, `request` or `close` takes, called where programs that use the library call it."""
+        """Time `connect`, `request` or `close`, called where programs that use the library call it."""
         call = getattr(self, method)
         begun = time.perf_counter()
         call(*arguments)

@@ -48,7 +48,7 @@ class PipecatSession(MessageLoopPeer):
         await self._session.connect()
 
     async def _pass(self, _: Any) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     async def _on_message(self, _: Any, payload: bytes) -> None:
         frame = await self._serializer.deserialize(payload)

@@ -21,7 +21,7 @@ _SETTLE: Final = 1.5
 
 
 def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
-    """CPU, age of events, and the audio that the server hears of all of them; memory and threads of each one more."""
+    """Measure CPU, age of events and the audio that the server hears of all; memory and threads of each one more."""
     _allow_descriptors(2 * number + 100)
     address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
     ages: list[float] = []
@@ -75,7 +75,7 @@ def _allow_descriptors(number: int) -> None:
 
 
 def _held() -> float:
-    """Bytes that the process holds, its part of what it shares with others included."""
+    """Return the bytes that the process holds, its part of what it shares with others included."""
     gc.collect()
     for line in Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines():
         if line.startswith("Pss:"):

@@ -28,7 +28,7 @@ _IMPORT: Final = (
 
 
 def imports(peer: type[Peer], url: str, effort: float) -> dict[str, float]:  # noqa: ARG001 - nothing is connected
-    """How long the imports of a program take that uses the library, and those of `Peer.dependencies` alone; memory."""
+    """Measure the imports of a program that uses the library, and of `Peer.dependencies` alone: time and memory."""
     number = max(3, round(11 * effort))
     seconds, megabytes = _import(peer.imports, number)
     figures = {"ms": seconds * 1e3, "rss_mb": megabytes}
@@ -39,7 +39,7 @@ def imports(peer: type[Peer], url: str, effort: float) -> dict[str, float]:  # n
 
 
 def _import(modules: str, number: int) -> Sequence[float]:
-    """Seconds, and megabytes of the process after it: a process each, one more before them compiles the files."""
+    """Return seconds, and megabytes of the process after it: a process each; one before them compiles the files."""
     command = [sys.executable, "-c", _IMPORT.format(modules)]
     with tempfile.TemporaryDirectory() as compiled:
         # Whatever the environment says about what is compiled: an installed package is.
@@ -88,7 +88,7 @@ def growth(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def timeouts(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How much later than its limit a call gives up: a request without an answer, and a bot that is never ready."""
+    """Measure how late after its limit a call gives up: a request without answer, and a bot that is never ready."""
     number = max(3, round(40 * effort))
     client = peer(url)
     client.connect()
@@ -115,7 +115,7 @@ def _late(call: Callable[[], object]) -> float:
 
 
 def system_calls(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Those of all threads in 20 ms in which both sides talk and the bot reports; strace, which counts them, sees all.
+    """Count those of all threads in 20 ms in which both sides talk and the bot reports; strace, which counts, sees all.
 
     Raises:
         FileNotFoundError: there is no strace.
@@ -140,7 +140,7 @@ def system_calls(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def jitter(peer: type[Peer], url: str, effort: float, *, seconds: float = 20) -> dict[str, float]:
-    """How far from its time each audio frame comes to the server, and how far the whole has moved in the end."""
+    """Measure how far from its time each audio frame comes to the server, and how far the whole has moved in all."""
     client = peer(url, talking=True)
     client.connect()
     client.request(Command.HEARD, {"times": True})
@@ -163,7 +163,7 @@ def _rss() -> float:
 
 
 def _threads() -> int:
-    """All of them, not only those that Python knows."""
+    """Count all of them, not only those that Python knows."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 

@@ -30,7 +30,7 @@ class Counting:
         self._done = threading.Event()
 
     def __call__(self, _: str) -> None:
-        """One more."""
+        """Count one more."""
         if self._left == self._number:
             self.first = time.perf_counter()
         self._left -= 1
@@ -39,7 +39,7 @@ class Counting:
             self._done.set()
 
     def wait(self) -> None:
-        """Until the last has come."""
+        """Wait until the last has come."""
         if not self._done.wait(LIMIT):
             raise TimeoutError(f"{self._left} of {self._number} events did not come")
 
@@ -52,7 +52,7 @@ class Timing(Counting):
         self.ages: list[float] = []
 
     def __call__(self, stamp: str) -> None:
-        """One more."""
+        """Count one more."""
         self.ages.append(time.monotonic() - float(stamp))
         super().__call__(stamp)
 
@@ -62,7 +62,7 @@ class Timing(Counting):
 
 
 def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """From the first call to a bot that is ready, and from the last one to its return; one session after another."""
+    """Time the first call until a bot is ready, and the last one until it returns; one session after another."""
     connecting, closing = [], []
     for _ in range(4 + round(40 * effort)):
         client = peer(url)
@@ -77,7 +77,7 @@ def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Client message to server response, asked on the main thread."""
+    """Measure from client message to server response, asked on the main thread."""
     client = peer(url)
     client.connect()
     taken = [client.seconds("request", Command.ECHO, number) for number in range(200 + round(3000 * effort))]
@@ -86,7 +86,7 @@ def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: float) -> dict[str, float]:
-    """From the server's `send()` to the handler, a number of times a second."""
+    """Measure from the server's `send()` to the handler, a number of times a second."""
     timing = Timing()
     client = peer(url, timing)
     client.connect()
@@ -99,7 +99,7 @@ def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: 
 
 
 def busy_event(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """As `latency`, while the main thread computes; in units of `sys.getswitchinterval()`."""
+    """Measure as `latency` does, while the main thread computes; in units of `sys.getswitchinterval()`."""
     timing = Timing()
     client = peer(url, timing)
     client.connect()
@@ -114,7 +114,7 @@ def busy_event(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def busy_request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """As `request`, asked on another thread while the main thread computes; in units of `sys.getswitchinterval()`."""
+    """Measure `request` on another thread while the main thread computes; in units of `sys.getswitchinterval()`."""
     client = peer(url)
     client.connect()
     taken = []
@@ -140,7 +140,7 @@ def _compute_until_end_of(thread: threading.Thread) -> None:
 
 
 def events(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How many events a second reach the handler, of more than the line holds."""
+    """Measure how many events a second reach the handler, of more than the line holds."""
     counting = Counting()
     client = peer(url, counting)
     client.connect()
@@ -155,7 +155,7 @@ def events(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How many audio frames a second reach a sink that keeps them."""
+    """Measure how many audio frames a second reach a sink that keeps them."""
     counting = Counting()
     client = peer(url, counting, hearing=True)
     client.connect()
@@ -176,7 +176,7 @@ def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """How many audio frames a second reach the server; in lots, because a client may keep no more than a second."""
+    """Measure how many audio frames a second reach the server; in lots, because a client may keep at most a second."""
     client = peer(url)
     client.connect()
     lots = 10 + round(500 * effort)
@@ -198,7 +198,7 @@ def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 
 def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """CPU time of a session in which both sides talk and the bot reports: seconds for each minute of it."""
+    """Measure the CPU time of a session in which both sides talk and the bot reports: seconds for each minute of it."""
     client = peer(f"{url}?audio={FRAMES_PER_SECOND}&events=5", talking=True, hearing=True)
     client.connect()
     time.sleep(0.5)

@@ -138,7 +138,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
             ValueError: `transport` is not the name of a transport.
         """
         ways = ways_to(url, transport, token, headers)
-        if options.get("custom_connect_handler") is not None:
+        if options.get("custom_connect_handler", options.get("customConnectHandler")) is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
         client = cls(transport=ways[0].transport, **options)
         client._manager.use(ways, headers)

@@ -280,7 +280,7 @@ class SessionManager:
     def disconnect(self) -> None:
         """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
         if self._reconnector is not None:
-            self._reconnector.stop_connect()
+            self._reconnector.stop_connect(self._closed)
         session = self._session
         if session is not None and session.in_other_process:
             return

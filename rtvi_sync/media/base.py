@@ -56,7 +56,8 @@ class AudioSink(Protocol):
 
     A sink that records may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption then
     discards nothing: `drop()` is not called, and the queued audio is still written. Queued audio frames are joined, so
-    one `write()` may take several.
+    one `write()` may take several. If the bot was never ready, `close()` is not called, so that a failed `connect()`
+    leaves an older recording as it is.
     """
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -397,11 +398,11 @@ class VideoQueue(FrameQueue[VideoFrame]):
 # The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
 # entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
 # without a GIL; a lock could be inherited in the locked state.
-_leases: dict[tuple[int, int], Lease] = {}
+_leases: dict[tuple[int, object], Lease] = {}
 
 
 class Lease:
-    """The right of one session to use a source or sink.
+    """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
 
     Raises:
         DeviceError: another session uses it; `.type` is "in-use".
@@ -409,10 +410,12 @@ class Lease:
 
     def __init__(self, thing: object, device: str) -> None:
         self._thing = thing  # kept alive, so that no other object gets its id
-        self._key = (fork_generation(), id(thing))
+        own_key = getattr(thing, "lease_key", None)
+        self._key = (fork_generation(), own_key or id(thing))
         if _leases.setdefault(self._key, self) is not self:
+            name = repr(thing) if own_key else f"This {type(thing).__name__}"
             raise DeviceError(
-                f"This {type(thing).__name__} is used by another session; give each client a {device} of its own",
+                f"{name} is used by another session; give each client a {device} of its own",
                 devices=(device,),
                 type="in-use",
             )

@@ -30,6 +30,7 @@ class DeviceThread:
         work: called with this object; returns when the session has ended or this thread is abandoned, and raises what
             the device raised.
         report: called with an exception of the device, on this thread.
+        closes: called after the work; False if the device is not to be closed.
 
     Raises:
         RuntimeError: the process cannot start more threads; the lease has been released.
@@ -42,11 +43,13 @@ class DeviceThread:
         lease: Lease,
         work: Callable[[DeviceThread], None],
         report: Report,
+        closes: Callable[[], bool] = lambda: True,
     ) -> None:
         self._role = role
         self._device = device
         self._work = work
         self._report = report
+        self._closes = closes
         self._closes_late = False
         # Guards `_lease`, which either this thread or the one that abandons it releases, once. Re-entrant, because a
         # finalizer may run on the thread that holds it.
@@ -99,7 +102,8 @@ class DeviceThread:
         if self.abandoned and not self._renew_lease():
             return
         try:
-            self._device.close()
+            if self._closes():
+                self._device.close()
         except BaseException as error:  # noqa: BLE001
             # Only one of the two errors is reported, because a sink that fails to write often fails to close, too.
             self._failed("failed to close", error, report=not failed)

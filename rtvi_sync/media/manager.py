@@ -207,7 +207,7 @@ class MediaManager:
         if session is not None and runtime is not None:
             session.watch_devices(runtime.timer)
 
-    def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
+    def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
         """Play audio of the bot; called on the I/O thread, does not block.
 
         Several channels are mixed to mono; a missing number of channels (0) means one. Audio with an unsupported sample
@@ -217,6 +217,7 @@ class MediaManager:
         session = self._session
         if session is None:
             return
+        pcm = bytes(pcm)  # a transport may use its buffer again; bytes are not copied
         # In the usual case, one channel at the rate of the last frame, all checks are skipped.
         if sample_rate_hz != self._played_rate_hz or num_channels != 1 or len(pcm) % 2:
             if not (pcm_tools.is_rate(sample_rate_hz) and 0 <= num_channels <= pcm_tools.MAX_CHANNELS):

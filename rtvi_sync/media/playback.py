@@ -167,7 +167,8 @@ class QueuedSpeaker:
         self._taken_at = -math.inf
         self._halted_at = -math.inf
         self._works = False  # whether the sink still took audio when `drain()` returned
-        self._thread = DeviceThread("speaker", sink, lease, self._write_all, report)
+        self._begun = False
+        self._thread = DeviceThread("speaker", sink, lease, self._write_all, report, self._closes)
 
     @property
     def dropped_seconds(self) -> float:
@@ -177,6 +178,10 @@ class QueuedSpeaker:
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio for the sink's thread; see `Speaker.write()`."""
         return self._queue.add(pcm, sample_rate_hz, time.monotonic())
+
+    def begin(self) -> None:
+        """Let a recorder be closed though it may have recorded nothing, because the bot is ready."""
+        self._begun = True
 
     def interrupt(self) -> None:
         """Discard the queued audio, unless the sink is a recorder."""
@@ -226,6 +231,10 @@ class QueuedSpeaker:
         if self._works:
             deadline = Deadline(max(_LAST_CALL_TIMEOUT, deadline.remaining() or 0.0))
         return self._thread.join(deadline, closes_late=self._works)
+
+    def _closes(self) -> bool:
+        """Tell whether the sink is closed: for a recorder without a session that would overwrite an older recording."""
+        return self._begun or not self._records or self._taken_at > -math.inf
 
     def _write_all(self, thread: DeviceThread) -> None:
         generation = 0

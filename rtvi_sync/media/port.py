@@ -45,11 +45,11 @@ class MediaPort(Protocol):
                 timer thread.
         """
 
-    def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
+    def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
         """Play the bot's audio and hand it to the readers of its track. Called on one thread at a time; does not block.
 
         Args:
-            pcm: signed 16-bit little endian.
+            pcm: signed 16-bit little endian. A buffer may be used again after the call.
             sample_rate_hz: samples per second and channel.
             num_channels: interleaved channels; 0 means one.
         """

@@ -23,6 +23,7 @@ from .devices.device import Device
 from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
+from .playback import QueuedSpeaker
 from .state import Participant, TrackData
 from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
@@ -166,7 +167,7 @@ class MediaSession:
             self._begin(slot)
 
     def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
-        """Let a slot's component send from now on if it records and the bot is ready; does not block."""
+        """Tell a slot's component that the bot is ready, if it is: what records sends from now on; does not block."""
         senders, component = self._senders, slot.component
         self._tick_soon()  # the component may be the first device to check
         if senders is None or component is None:
@@ -177,6 +178,8 @@ class MediaSession:
             component.start(senders.send_video)
         elif slot.kind == "screen" and senders.send_screen is not None:
             component.start(senders.send_screen)
+        elif isinstance(component, QueuedSpeaker):
+            component.begin()
 
     # -- audio and video ----------------------------------------------------------------------------------------------
 

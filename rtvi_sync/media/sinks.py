@@ -87,9 +87,10 @@ class WavSink:
     The file has the sample rate of the first audio, which it holds bit exact. Later audio of another rate is
     resampled: by soxr if the extra `resample` is installed, else by linear interpolation.
 
-    The first audio, or the end of the first session, creates the file or overwrites it. From then on it is a valid WAV
-    file at any time: even if the process is killed, all but the last 0.25 s of the written audio can be read. After
-    each session the file is complete and no descriptor is left open; further sessions of the same object append to it.
+    The first audio, or the end of the first session, creates the file or overwrites it; a `connect()` that fails does
+    not touch it. From then on it is a valid WAV file at any time: even if the process is killed, all but the last
+    0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open;
+    further sessions of the same object append to it.
 
     Args:
         path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
@@ -120,6 +121,11 @@ class WavSink:
 
     def __repr__(self) -> str:
         return f"WavSink({str(self.path)!r})"
+
+    @property
+    def lease_key(self) -> str:
+        """Return the file, which one session uses at a time: two sinks would overwrite each other's audio."""
+        return os.path.realpath(self.path)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Append to the file.

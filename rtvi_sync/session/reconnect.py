@@ -98,12 +98,12 @@ class Reconnector:
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
         self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
-        # Guards `_run`, `_unwanted` and `failed`. Any thread may hold it, for an assignment; re-entrant, because a
-        # finalizer may call `stop()`.
+        # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`. Any thread may hold it, for an assignment;
+        # re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted: Session | None = None
-        # Set when the application ends the `connect()` that is repeated now.
+        # Set when the application ends the calls of `connect()` that are repeated now; later ones have another.
         self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
         self.count = 0
@@ -137,7 +137,7 @@ class Reconnector:
         """
         if not self.policy.first_connect:
             return attempt()
-        stopped = self._connect_stopped = Latch()
+        stopped = self._connect_stopped
 
         def should_retry(error: BaseException) -> bool:
             return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
@@ -156,9 +156,13 @@ class Reconnector:
         left = deadline.remaining()
         return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)(attempt)
 
-    def stop_connect(self) -> None:
-        """End the `connect()` that is repeated now, if there is one. Any thread."""
-        self._connect_stopped.set()
+    def stop_connect(self, for_good: bool) -> None:
+        """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""
+        with self._lock:
+            stopped = self._connect_stopped
+            if not (for_good or stopped.is_set()):  # one that is still here was set for good
+                self._connect_stopped = Latch()
+        stopped.set()
 
     def lost(self, session: Session) -> None:
         """Replace `session`, unless the application has ended it. On its close thread, after `drained` is set."""

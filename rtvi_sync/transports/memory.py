@@ -142,7 +142,7 @@ class MemoryTransport(Transport):
             self._delivering = bool(self._arrived) and self._open
             return self._arrived.popleft() if self._delivering else None
 
-    def receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int = 1) -> None:
+    def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int = 1) -> None:
         """Play audio as if the bot had sent it. One thread at a time; without a connection it is dropped.
 
         Args:

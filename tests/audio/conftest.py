@@ -30,7 +30,7 @@ def _pulse_parts() -> None:
 
 @pytest.fixture
 def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[PulseServer]:
-    """A daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PyAudio sees its devices only."""
+    """Yield a daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PyAudio sees no others."""
     with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:
         server = PulseServer(Path(directory))
         # libasound looks at the variable, and at the file's time, each time that PortAudio begins.
@@ -42,7 +42,7 @@ def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pulse
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that use the daemon as those that need a real part."""
+    """Mark the tests that use the daemon as those that need a real part."""
     for item in items:
         if Path(__file__).parent in item.path.parents and "pulse" in getattr(item, "fixturenames", ()):
             item.add_marker("real")

@@ -28,20 +28,20 @@ _WARM_UP = 4
 
 
 def busy(over: threading.Event) -> None:
-    """Computes."""
+    """Compute."""
     while not over.is_set():
         sum(range(1000))
 
 
 def speak(bot: EmbeddedBot) -> None:
-    """Has the bot say more than is ever heard."""
+    """Have the bot say more than is ever heard."""
     session = bot.wait_for_session(GUARD)
     for _ in range(50):
         session.send_frame(AudioRawFrame(audio=tone(500, 0.04).tobytes(), sample_rate=RATE, num_channels=1))
 
 
 def turn(client: RTVIClient, bot: EmbeddedBot, number: int) -> None:
-    """One round, within a session."""
+    """Run one round, within a session."""
     letter = "ba"[number % 2]
     client.update_mic(device(f"mic_{letter}"))
     client.update_speaker(device(f"speaker_{letter}"))
@@ -54,7 +54,7 @@ def turn(client: RTVIClient, bot: EmbeddedBot, number: int) -> None:
 
 
 def main(rounds: int) -> None:
-    """All rounds."""
+    """Run all rounds."""
     over = threading.Event()
     for _ in range(2):
         threading.Thread(target=busy, args=[over], daemon=True).start()
@@ -74,7 +74,7 @@ def main(rounds: int) -> None:
 
 
 def measure(client: RTVIClient) -> dict[str, int]:
-    """Threads (those of libraries too), descriptors and memory, when nothing is being opened or closed."""
+    """Count threads (those of libraries too), descriptors and memory, when nothing is being opened or closed."""
     counts: dict[str, Callable[[], int]] = {
         "threads": lambda: len(os.listdir("/proc/self/task")),
         "descriptors": lambda: len(os.listdir("/proc/self/fd")),

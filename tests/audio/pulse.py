@@ -49,7 +49,7 @@ enable-shm = no
 
 
 def missing_parts() -> str | None:
-    """What this machine lacks for a daemon with devices that PyAudio sees; None if nothing."""
+    """Return what this machine lacks for a daemon with devices that PyAudio sees; None if nothing."""
     for program in ("pulseaudio", "pactl", "pacat", "parec"):
         if shutil.which(program) is None:
             return f"{program} is not installed: apt-get install {PACKAGES}"
@@ -73,28 +73,28 @@ class Recording:
         until(lambda: len(self.samples()), "nothing was recorded")
 
     def samples(self) -> Samples:
-        """All that was recorded until now."""
+        """Return all that was recorded until now."""
         recorded = self._path.read_bytes()
         return np.frombuffer(recorded[: len(recorded) // 2 * 2], np.int16)
 
     def seconds(self) -> float:
-        """How long the recording is now."""
+        """Return how long the recording is now."""
         return self._path.stat().st_size / 2 / self.sample_rate_hz
 
     def wait(self, seconds: float, timeout: float = GUARD) -> Samples:
-        """Waits until as much more was recorded; returns that."""
+        """Wait until as much more was recorded; return that."""
         begin = len(self.samples())
         end = begin + int(seconds * self.sample_rate_hz)
         until(lambda: len(self.samples()) >= end, f"{seconds} s were not recorded", timeout + seconds)
         return self.samples()[begin:end]
 
     def wait_for(self, condition: Callable[[Samples], object], what: str, timeout: float = GUARD) -> Samples:
-        """Waits until the recording is such that `condition` is true; returns it."""
+        """Wait until the recording is such that `condition` is true; return it."""
         until(lambda: condition(self.samples()), what, timeout)
         return self.samples()
 
     def stop(self) -> Samples:
-        """Ends the recording and returns it."""
+        """End the recording and return it."""
         _end(self._process)
         return self.samples()
 
@@ -159,7 +159,7 @@ class PulseServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the daemon, with the devices it has at first, and waits until it answers."""
+        """Start the daemon, with the devices it has at first, and wait until it answers."""
         self._modules.clear()
         environment = {**os.environ, "HOME": str(self.directory), "XDG_RUNTIME_DIR": str(self.directory)}
         # Without clients it ends by itself: it does not outlive the tests for long if they are killed.
@@ -182,7 +182,7 @@ class PulseServer:
         return info.returncode == 0
 
     def kill(self) -> None:
-        """Kills the daemon, stopped or not; `start()` may follow."""
+        """Kill the daemon, stopped or not; `start()` may follow."""
         if self._process is not None:
             _end(self._process)
 
@@ -191,15 +191,15 @@ class PulseServer:
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Lets a stopped daemon run."""
+        """Let a stopped daemon run."""
         os.kill(self.pid, signal.SIGCONT)
 
     def log(self) -> str:
-        """What the daemon has written."""
+        """Return what the daemon has written."""
         return self.directory.joinpath("pulse.log").read_text(errors="replace")
 
     def close(self) -> None:
-        """Ends the daemon and all that was started with it."""
+        """End the daemon and all that was started with it."""
         for process in self._started:
             _end(process)
         self.kill()
@@ -207,20 +207,20 @@ class PulseServer:
     # Its devices
 
     def pactl(self, *args: str) -> str:
-        """What `pactl` says."""
+        """Return what `pactl` says."""
         done = subprocess.run(
             ["pactl", *args], env=self._env(), capture_output=True, text=True, timeout=GUARD, check=True
         )
         return done.stdout
 
     def load_speaker(self, name: str) -> None:
-        """Plugs another speaker in."""
+        """Plug another speaker in."""
         self._load(name, _SINK.format(name, 2))
         with self._asound.open("a") as config:
             config.write(self._definition(name, "playback", name))
 
     def load_mic(self, name: str) -> None:
-        """Plugs another microphone in, which hears what is played to `<name>_feed`."""
+        """Plug another microphone in, which hears what is played to `<name>_feed`."""
         self._load(name, _SINK.format(f"{name}_feed", 1), _SOURCE.format(name, f"{name}_feed"))
         with self._asound.open("a") as config:
             config.write(self._definition(name, "capture", name))
@@ -229,7 +229,7 @@ class PulseServer:
         self._modules[name] = [self.pactl("load-module", *module.split()).strip() for module in modules]
 
     def unload(self, name: str) -> None:
-        """Pulls a speaker or a microphone out, one of the first or one that was plugged in."""
+        """Pull a speaker or a microphone out, one of the first or one that was plugged in."""
         modules = self._modules.pop(name, []) or self._loaded(name)
         for module in reversed(modules):
             self.pactl("unload-module", module)
@@ -256,27 +256,27 @@ class PulseServer:
         return sorted(name for name in found if not name.endswith(("_feed", "_feed.monitor")))
 
     def mute_mic(self, name: str, muted: bool = True) -> None:
-        """Mutes a microphone as the user of the desktop would."""
+        """Mute a microphone as the user of the desktop would."""
         self.pactl("set-source-mute", name, str(int(muted)))
 
     def set_default_mic(self, name: str) -> None:
-        """Makes a microphone the system's default."""
+        """Make a microphone the system's default."""
         self.pactl("set-default-source", name)
 
     def set_default_speaker(self, name: str) -> None:
-        """Makes a speaker the system's default."""
+        """Make a speaker the system's default."""
         self.pactl("set-default-sink", name)
 
     # Sound
 
     def play(self, samples: Samples, sample_rate_hz: int = RATE, feed: str = "mic_a_feed") -> subprocess.Popen[bytes]:
-        """Begins to play mono sound to a sink; the process ends when it was heard."""
+        """Begin to play mono sound to a sink; the process ends when it was heard."""
         path = self.directory / f"played-{next(self._numbers)}.raw"
         path.write_bytes(samples.astype("<i2").tobytes())
         return self._start(*_PLAY, f"--device={feed}", f"--rate={sample_rate_hz}", str(path))
 
     def record(self, source: str = "speaker_a.monitor", sample_rate_hz: int = RATE) -> Recording:
-        """Begins to record mono sound, of what a speaker plays unless another source is named."""
+        """Begin to record mono sound, of what a speaker plays unless another source is named."""
         path = self.directory / f"recorded-{next(self._numbers)}.raw"
         path.touch()
         process = self._start(*_RECORD, f"--device={source}", f"--rate={sample_rate_hz}", str(path))
@@ -297,7 +297,7 @@ class PulseServer:
     # Programs that use it
 
     def run(self, module: str, *args: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """Runs a module of these tests as a program of its own, which may crash without an end of all tests."""
+        """Run a module of these tests as a program of its own, which may crash without an end of all tests."""
         command = [sys.executable, "-X", "faulthandler", "-W", "error", "-m", module, *args]
         return subprocess.run(command, env=self._env(), capture_output=True, text=True, timeout=timeout)
 

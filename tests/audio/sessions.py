@@ -19,28 +19,28 @@ from .signals import SOUND
 
 
 def device(name: str) -> str:
-    """The id of one of the daemon's devices."""
+    """Return the id of one of the daemon's devices."""
     return f"ALSA/{name}"
 
 
 def client_of(ws_url: str, **options: Any) -> RTVIClient:
-    """A client with `mic_a` and `speaker_a`."""
+    """Return a client with `mic_a` and `speaker_a`."""
     devices = {"mic": device("mic_a"), "speaker": device("speaker_a")}
     return RTVIClient(transport=WebSocketTransport(ws_url), **{"connect_timeout": 20, **devices, **options})
 
 
 def once(attempt: Callable[[], bool]) -> bool:
-    """Whether an attempt succeeds: what has to be in time may come late while other tests have the processors."""
+    """Tell whether an attempt succeeds: what has to be in time may come late while other tests have the processors."""
     return any(attempt() for _ in range(5))
 
 
 def tone(hz: float, seconds: float) -> Samples:
-    """A loud tone at 24 kHz."""
+    """Return a loud tone at 24 kHz."""
     return np.round(8000 * np.sin(2 * np.pi * hz * np.arange(int(seconds * RATE)) / RATE)).astype(np.int16)
 
 
 def is_loud(frame: AudioFrame) -> bool:
-    """Whether a frame has sound in it."""
+    """Tell whether a frame has sound in it."""
     return float(np.sqrt((frame.to_numpy().astype(float) ** 2).mean())) > SOUND
 
 
@@ -62,7 +62,7 @@ class Hearing:
                 self._more.notify_all()
 
     def wait_loud(self, seconds: float, timeout: float = GUARD) -> list[AudioFrame]:
-        """Waits until from now on so much sound was heard, and returns what was heard from now on."""
+        """Wait until as much sound was heard from now on, and return what was heard from now on."""
         begin = len(self.frames)
 
         def loud() -> float:
@@ -73,13 +73,13 @@ class Hearing:
             return self.frames[begin:]
 
     def pitch(self) -> float:
-        """The frequency in Hz of the tone that was heard last."""
+        """Return the frequency in Hz of the tone that was heard last."""
         rate = self.frames[-1].sample_rate_hz
         samples = np.concatenate([frame.to_numpy()[:, 0] for frame in self.frames[-20:]])[-rate // 4 :]
         spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
         return float(spectrum.argmax() * rate / len(samples))
 
     def longest_gap(self, begin: int = 0) -> float:
-        """Seconds of the longest pause between two sounds, from a frame on: nothing came, or silence."""
+        """Return the seconds of the longest pause between two sounds, from a frame on: nothing came, or silence."""
         loud = [frame for frame in self.frames[begin:] if is_loud(frame)]
         return max((b.timestamp - a.timestamp - a.duration for a, b in itertools.pairwise(loud)), default=0.0)

@@ -17,14 +17,14 @@ SOUND = 100.0
 
 @cache
 def speech(seconds: float = 2.0) -> Samples:
-    """The beginning of a few spoken sentences at 24 kHz, not to be written to."""
+    """Return the beginning of a few spoken sentences at 24 kHz, not to be written to."""
     with wave.open(str(Path(__file__).parents[2] / "rtvi_sync" / "cli" / "speech.wav")) as said:
         assert (said.getframerate(), said.getnchannels(), said.getsampwidth()) == (RATE, 1, 2)
         return np.frombuffer(said.readframes(int(seconds * RATE)), np.int16)
 
 
 def alignment(heard: Samples, said: Samples) -> tuple[float, int]:
-    """How much of what was heard is what was said (1.0: all, at any volume), and at which sample of it that begins."""
+    """Return how much of what was heard is what was said (1.0: all, at any volume), and at which sample of it."""
     size = len(heard) + len(said)
     x, y = np.fft.rfft(heard.astype(float), size), np.fft.rfft(said.astype(float), size)
     similarity = np.fft.irfft(x * np.conj(y), size)[: len(heard)]
@@ -35,24 +35,24 @@ def alignment(heard: Samples, said: Samples) -> tuple[float, int]:
 
 
 def correlation(heard: Samples, said: Samples) -> float:
-    """How much of what was heard is what was said, 1.0 at best."""
+    """Return how much of what was heard is what was said, 1.0 at best."""
     return alignment(heard, said)[0]
 
 
 def loudness(samples: Samples) -> npt.NDArray[np.float64]:
-    """The RMS of each 10 ms, counted from the end."""
+    """Return the RMS of each 10 ms, counted from the end."""
     step = RATE // 100
     rows = samples[len(samples) % step :].reshape(-1, step).astype(float)
     return np.sqrt((rows**2).mean(axis=1))
 
 
 def loud_seconds(samples: Samples) -> float:
-    """Seconds of sound."""
+    """Return the seconds of sound."""
     return float((loudness(samples) > SOUND).sum()) / 100
 
 
 def longest_silence(*recordings: Samples) -> float:
-    """Seconds of the longest silence between the first and the last sound, of recordings that ended together."""
+    """Return the seconds of the longest silence between first and last sound, of recordings that ended together."""
     loud = [loudness(recording) > SOUND for recording in recordings]
     together = min(map(len, loud))
     sound = np.flatnonzero(np.logical_or.reduce([each[-together:] for each in loud]))

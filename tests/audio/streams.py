@@ -87,14 +87,14 @@ class Writer(Reader):
 
 
 def done(**found: Any) -> None:
-    """Tells the test, and waits until it has done its part."""
+    """Tell the test, and wait until it has done its part."""
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     sys.stdin.readline()
 
 
 def measure() -> dict[str, int]:
-    """Threads, those of libraries too, and descriptors."""
+    """Count threads, those of libraries too, and descriptors."""
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -106,7 +106,7 @@ def measure() -> dict[str, int]:
 
 
 def cycles(rounds: str) -> None:
-    """Opens, reads, writes and closes on two threads at once, each time other devices, while two others compute."""
+    """Open, read, write and close on two threads at once, each time other devices, while two others compute."""
     over = threading.Event()
 
     def compute() -> None:
@@ -132,7 +132,7 @@ def cycles(rounds: str) -> None:
 
 
 def settled() -> dict[str, int]:
-    """What `measure()` finds when it finds the same for a while: threads of libraries take a moment to end."""
+    """Return what `measure()` finds when it finds the same for a while: threads of libraries take a moment to end."""
     seen: list[dict[str, int]] = []
 
     def same() -> bool:
@@ -144,7 +144,7 @@ def settled() -> dict[str, int]:
 
 
 def running() -> None:
-    """Both run on; whatever the test does to the daemon, what becomes of them is told."""
+    """Let both run on; whatever the test does to the daemon, what becomes of them is told."""
     reader, writer = Reader("ALSA/mic_a"), Writer("ALSA/speaker_a")
     reader.wait()
     writer.wait()
@@ -157,7 +157,7 @@ def running() -> None:
 
 
 def killed() -> None:
-    """The daemon is killed, and comes back."""
+    """Have the daemon killed and started again."""
     reader, writer = Reader(), Writer()
     reader.wait()
     done(running=True)
@@ -195,7 +195,7 @@ def devices_in_time() -> int:
 
 
 def stopped() -> None:
-    """The daemon answers nothing any more, then goes on."""
+    """Have the daemon answer nothing for a while, then go on."""
     hurry()
     reader, writer = Reader(), Writer()
     reader.wait()
@@ -220,7 +220,7 @@ def stopped() -> None:
 
 
 def stopped_before() -> None:
-    """The daemon answers nothing when the first device is opened: this process never begins PortAudio."""
+    """Have the daemon answer nothing when the first device is opened: this process never begins PortAudio."""
     hurry()
     begin = time.monotonic()
     error = Reader().error
@@ -253,7 +253,7 @@ def restarted() -> None:
 
 
 def underrun() -> None:
-    """A speaker that is given nothing for a while, which ALSA reports on standard error unless it is silenced."""
+    """Give a speaker nothing for a while, which ALSA reports on standard error unless it is silenced."""
     stream = backend().open_output(None, SPEECH_HZ, 0.04)
     for _ in range(5):
         stream.write(bytes(1920))
@@ -271,7 +271,7 @@ def underrun() -> None:
 
 
 def dropped() -> None:
-    """Sound that is dropped at once is not heard, and what follows is."""
+    """Drop sound, which is then not heard, and play more, which is."""
     stream = backend().open_output("ALSA/speaker_a", SPEECH_HZ, 0.04)
     for _ in range(10):
         for _ in range(3):
@@ -294,7 +294,7 @@ def abandoned() -> None:
 
 
 def forked() -> None:
-    """A child of a process with open devices ends with all of Python's clean-up; the parent goes on."""
+    """Fork a process with open devices: the child ends with all of Python's clean-up, the parent goes on."""
     reader, writer = Reader(), Writer()
     reader.wait()
     pid = os.fork()
@@ -314,7 +314,7 @@ def forked() -> None:
 
 
 def many() -> None:
-    """Threads that begin and end PortAudio all at once, and ask for lists: with PyAudio alone that ends the process."""
+    """Begin and end PortAudio on many threads at once, and ask for lists: with PyAudio alone that ends the process."""
     failures: list[BaseException] = []
 
     def each(number: int) -> None:
@@ -340,7 +340,7 @@ def many() -> None:
 
 
 def nothing() -> None:
-    """No device: every call says so."""
+    """Make each call where there is no device; every call says so."""
     errors = []
     for opener in (Reader, Writer):
         error = opener().error

@@ -32,7 +32,7 @@ for number in range(int(sys.argv[1])):
 
 
 def noise(seconds: float) -> Samples:
-    """Noise that survives a change of the sample rate."""
+    """Return noise that survives a change of the sample rate."""
     white = np.random.default_rng(5).standard_normal(int(seconds * RATE) + 15)
     smooth = np.convolve(white, np.hanning(18)[1:-1] / 4, "valid")
     return (smooth * 3000).astype(np.int16)

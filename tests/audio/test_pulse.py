@@ -12,7 +12,7 @@ from .signals import correlation, speech
 
 
 def names() -> set[str]:
-    """What PyAudio calls the devices of the moment."""
+    """Return what PyAudio calls the devices of the moment."""
     import pyaudio  # the fixture says what to do where it is missing
 
     audio = pyaudio.PyAudio()

@@ -28,7 +28,7 @@ class Program:
         )
 
     def told(self) -> dict[str, Any]:
-        """What it tells next."""
+        """Return what it tells next."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -38,13 +38,13 @@ class Program:
         return told
 
     def go_on(self) -> None:
-        """The test has done its part."""
+        """Tell the program that the test has done its part."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def end(self) -> str:
-        """Waits for its good end; what it wrote to standard error."""
+        """Wait for its good end; return what it wrote to standard error."""
         _, errors = self.process.communicate("\n", timeout=GUARD)
         assert self.process.returncode == 0, errors
         return errors
@@ -55,7 +55,7 @@ Run = Callable[..., Program]
 
 @pytest.fixture
 def run(pulse: PulseServer) -> Iterator[Run]:
-    """Starts a part of `streams.py`."""
+    """Start a part of `streams.py`."""
     programs: list[Program] = []
 
     def start(*part: str) -> Program:
@@ -69,7 +69,7 @@ def run(pulse: PulseServer) -> Iterator[Run]:
 
 
 def near(heard: Samples, value: int) -> float:
-    """Seconds of a constant value."""
+    """Return some seconds of a constant value."""
     return float((abs(heard.astype(int) - value) < value // 8).sum() / RATE)
 
 

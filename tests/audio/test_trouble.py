@@ -26,13 +26,13 @@ def bot() -> Iterator[EmbeddedBot]:
 
 
 def works(client: RTVIClient) -> bool:
-    """Whether the bot answers."""
+    """Tell whether the bot answers."""
     answer: object = client.send_client_request("ping", 1)
     return answer in (1, {"pong": 1})
 
 
 def ids(devices: Iterable[object]) -> set[str]:
-    """Of a list of devices."""
+    """Return the ids of a list of devices."""
     return {str(getattr(info, "device_id", None)) for info in devices}
 
 

@@ -11,6 +11,6 @@ from benchmarks.server import running
 
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
-    """The address of the server that peers are measured against, in a process of its own."""
+    """Yield the address of the server that peers are measured against, in a process of its own."""
     with running() as address:
         yield address

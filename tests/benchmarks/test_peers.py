@@ -43,7 +43,7 @@ print(json.dumps([found, errors]))
 
 
 def python_of(peer: str) -> str:
-    """The Python that has the library of a peer; skips the test, or fails it if all parts are required."""
+    """Return the Python that has the library of a peer; without it, skip the test, or fail it if all is required."""
     python = sys.executable if peer == "websockets" else measure.python_of(peer)
     if python is None:
         missing(f"{peer} is not installed: run `python3 run.py test --matrix`")

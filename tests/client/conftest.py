@@ -18,14 +18,14 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture
 def old() -> Iterator[RTVIClient]:
-    """A connected client of a bot with actions."""
+    """Yield a connected client of a bot with actions."""
     with memory_client(acting_bot) as connected:
         yield connected
 
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
-    """The machine of the test's clients."""
+    """Return the machine of the test's clients."""
     fake = FakeBackend()
     monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
     # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
@@ -35,14 +35,14 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
 
 @pytest.fixture
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot that listens on the loopback interface."""
+    """Yield a bot that listens on the loopback interface."""
     with EmbeddedBot() as running:
         yield running
 
 
 @pytest.fixture
 def client_of(bot: EmbeddedBot, backend: FakeBackend) -> Iterator[Callable[..., RTVIClient]]:
-    """Makes clients of the bot; all are disconnected after the test."""
+    """Make clients of the bot; all are disconnected after the test."""
     made: list[RTVIClient] = []
 
     def make(**options: Any) -> RTVIClient:

@@ -81,7 +81,7 @@ def bot() -> ActingBot:
 
 @pytest.fixture
 def client(bot: ActingBot) -> Iterable[RTVIClient]:
-    """A connected client of it."""
+    """Yield a connected client of it."""
     with memory_client(bot, request_timeout=GUARD) as connected:
         yield connected
 

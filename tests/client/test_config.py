@@ -45,7 +45,7 @@ VOICE: list[dict[str, Any]] = [
 
 
 def config_of(voice: str) -> list[RTVIClientConfigOption]:
-    """What `VOICE` is as objects, with another voice."""
+    """Return what `VOICE` is as objects, with another voice."""
     return [
         RTVIClientConfigOption("vad", [ConfigOption("params", {"stop_secs": 0.3})]),
         RTVIClientConfigOption("tts", [ConfigOption("voice", voice), ConfigOption("speed", 0)]),
@@ -107,12 +107,12 @@ ANSWERS = {"get-config": "config", "update-config": "config", "describe-config":
 
 
 def sent(client: RTVIClient) -> list[str]:
-    """The types of what the client has sent."""
+    """Return the types of what the client has sent."""
     return [message.type for message in transport_of(client).sent]
 
 
 def told(client: RTVIClient) -> list[str]:
-    """The list that gets the names of the events about config and actions, as they come."""
+    """Return the list that gets the names of the events about config and actions, as they come."""
     heard: list[str] = []
     for name in ("config", "config_updated", "config_describe", "actions_available", "message_error"):
         client.on(name, functools.partial(heard.append, name))
@@ -659,7 +659,7 @@ class TestWithAConfig:
 
     @pytest.fixture(params=["offline", "connected"])
     def client(self, request: pytest.FixtureRequest) -> Iterable[RTVIClient]:
-        """One that has never been connected, and one that is."""
+        """Yield a client that has never been connected, and one that is."""
         client = memory_client(ConfigBot())
         if request.param == "connected":
             client.connect()

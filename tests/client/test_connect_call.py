@@ -64,7 +64,7 @@ def fails(_transport: MemoryTransport, _message: RTVIMessage) -> Iterable[RTVIMe
 
 
 def ready_the_second_time() -> Callable[[MemoryTransport, RTVIMessage], Iterable[Any] | None]:
-    """A bot that is silent in its first session."""
+    """Return a bot that is silent in its first session."""
     sessions: list[int] = []
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any] | None:
@@ -83,7 +83,7 @@ def client_of(*transports: Named, **options: Any) -> RTVIClient:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves a silent bot after 0.1 s."""
+    """Leave a silent bot after 0.1 s."""
     monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE", 0.1 / GUARD)
 
 

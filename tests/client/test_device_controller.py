@@ -266,7 +266,7 @@ def test_nothing_is_opened_after_the_end(
 
 
 def slow_speaker(backend: FakeBackend) -> tuple[threading.Event, threading.Event]:
-    """From now on a speaker opens when the second event says so; the first says that it is about to."""
+    """Have a speaker open only when the second event is set; the first says that it is about to."""
     opening, go_on, open_output = threading.Event(), threading.Event(), backend.open_output
 
     def slowly(*args: Any, **options: Any) -> Any:

@@ -374,7 +374,7 @@ def test_another_speaker(
 
 
 def speech_of(backend: FakeBackend) -> bytes:
-    """What was said, by one speaker after the other, whatever silence is between; its samples are never zero."""
+    """Return what was said, by one speaker after the other, whatever silence is between; its samples are never zero."""
     heard = array.array("h", b"".join(bytes(backend.heard.get(f"fake/speaker_{name}", b"")) for name in "ab"))
     return array.array("h", filter(None, heard)).tobytes()
 

@@ -66,6 +66,8 @@ def test_the_url_is_a_string_and_no_handler_competes_with_it() -> None:
         RTVIClient.for_url(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="custom_connect_handler"):
         RTVIClient.for_url("ws://127.0.0.1:1", custom_connect_handler=lambda *_: None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="custom_connect_handler"):
+        RTVIClient.for_url("ws://127.0.0.1:1", customConnectHandler=lambda *_: None)  # type: ignore[call-arg]
 
 
 def test_it_does_not_connect(server: ScriptedServer) -> None:

@@ -24,7 +24,7 @@ from tests.support.clients import memory_client, transport_of
 
 
 def bot_of(version: str) -> Callable[[MemoryTransport, RTVIMessage], Any]:
-    """A bot that speaks `version`, and says nothing else."""
+    """Yield a bot that speaks `version`, and says nothing else."""
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
         if message.type == "client-ready":
@@ -39,7 +39,7 @@ def sent(client: RTVIClient) -> list[tuple[str, Any]]:
 
 
 def file_sent(client: RTVIClient) -> dict[str, Any]:
-    """The file of the only message."""
+    """Return the file of the only message."""
     ((type_, data),) = sent(client)
     assert type_ == "send-file"
     return dict(data["file"])

@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 
 def sent(client: RTVIClient) -> list[RTVIMessage]:
-    """What the client has sent after client-ready."""
+    """Return what the client has sent after client-ready."""
     return transport_of(client).sent[1:]
 
 

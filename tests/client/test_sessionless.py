@@ -313,7 +313,7 @@ def slow() -> Iterator[SlowServer]:
 
 
 def starts(client: RTVIClient, server: SlowServer) -> InThread:
-    """A call of `start_bot()` on a thread of its own, which waits for the server's answer."""
+    """Call `start_bot()` on a thread of its own, which waits for the server's answer."""
     starting = InThread(lambda: client.start_bot(server.url))
     assert server.asked.wait(GUARD)
     return starting

@@ -28,13 +28,13 @@ class AbortedError(Exception):
 
 @pytest.fixture
 def controller():
-    """Abandons an attempt without limit."""
+    """Abandon an attempt without limit."""
     return AbortController(Deadline(None), AbortedError)
 
 
 @pytest.fixture
 def pair():
-    """Two connected sockets."""
+    """Yield two connected sockets."""
     left, right = socket.socketpair()
     with left, right:
         left.settimeout(GUARD)

@@ -99,7 +99,7 @@ def test_an_abandoned_selector(kind):
 
 
 def own_descriptors(owner: IOThread) -> list[int]:
-    """Those of the io thread itself."""
+    """Return the descriptors of the I/O thread itself."""
     assert owner._waker is not None
     own: list[Any] = [owner._selector] if hasattr(owner._selector, "fileno") else []
     return [opened.fileno() for opened in (*own, owner._wake_reader, owner._waker)]
@@ -137,7 +137,7 @@ def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):  #
     with contextlib.ExitStack() as stack, Line(io) as line:
 
         def lose() -> None:
-            """On the io thread, which has a wake-up to read."""
+            """Close the descriptors on the I/O thread, which has a wake-up to read."""
             io._wake()
             for number in numbers:
                 os.close(number)

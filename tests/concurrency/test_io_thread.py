@@ -395,7 +395,7 @@ def test_a_selector_that_the_application_closed(io):
 
 
 def _turns(io: IOThread) -> int:
-    """How often the thread goes round within 50 ms without anything to do."""
+    """Count how often the thread goes round within 50 ms without anything to do."""
     turns, done = 0, threading.Event()
     io.call_later(0.05, done.set)
     while True:

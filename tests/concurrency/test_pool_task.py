@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 @pytest.fixture(autouse=True)
 def no_idle_threads():
-    """No thread of another test is free."""
+    """End the free threads of other tests."""
     stop_idle_threads()
 
 

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 
 def answers(runtime: Runtime) -> bool:
-    """Whether its I/O thread is at work."""
+    """Tell whether its I/O thread is at work."""
     done = threading.Event()
     runtime.io.call(done.set)
     return done.wait(GUARD)

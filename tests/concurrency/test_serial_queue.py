@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def workers():
-    """Workers that are stopped after the test; all must end."""
+    """Yield workers that are stopped after the test; all must end."""
     workers = WorkerPool()
     yield workers
     workers.close()

@@ -48,7 +48,7 @@ class Striker:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def rest(self) -> None:
-        """Not any more."""
+        """Disarm the timer."""
         self._armed = False
 
     def _strike(self, *_: object) -> None:

@@ -22,7 +22,7 @@ PROJECT = ROOT / "samples" / "django_app"
 
 
 def environ(**variables: str) -> dict[str, str]:
-    """The environment of a program that uses the project."""
+    """Return the environment of a program that uses the project."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RTVI_", "DJANGO_"))}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **variables}
 
@@ -53,7 +53,7 @@ class Browser:
         (self._token,) = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
 
     def request(self, method: str, path: str, body: str | None = None, **headers: str) -> Reply:
-        """One request on a connection of its own."""
+        """Make one request on a connection of its own."""
         connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=GUARD)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})

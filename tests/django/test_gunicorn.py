@@ -48,7 +48,7 @@ class Bot:
 
 @pytest.fixture(scope="module", params=["gthread", "sync"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, Bot]]:
-    """A server of each kind, and its bot."""
+    """Yield a server of each kind, and its bot."""
     log = tmp_path_factory.mktemp("django") / "gunicorn.log"
     with EmbeddedBot() as real, FaultProxy.before(real.ws_url) as proxy:
         bot = Bot(real, proxy)
@@ -63,19 +63,19 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def gunicorn(server: tuple[WebServer, Bot]) -> WebServer:
-    """The server."""
+    """Return the server."""
     return server[0]
 
 
 @pytest.fixture
 def bot(server: tuple[WebServer, Bot]) -> Bot:
-    """The bot."""
+    """Return the bot."""
     return server[1]
 
 
 @pytest.fixture
 def browser(gunicorn: WebServer, bot: Bot) -> Iterator[Browser]:
-    """A browser at the page; afterwards no session is left at the bot."""
+    """Yield a browser at the page; afterwards no session is left at the bot."""
     yield Browser(gunicorn.url)
     deadline = time.monotonic() + 5
     while bot.bot.sessions and time.monotonic() < deadline:

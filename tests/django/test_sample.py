@@ -20,7 +20,7 @@ from .server import ROOT, Browser, environ
 
 
 def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:
-    """The running program, and the address that its server prints, at which it listens by then."""
+    """Start the program; return it, and the address that its server prints, at which it listens by then."""
     port = free_port()
     program = psutil.Popen(
         [sys.executable, "-m", "samples.django_app", "--port", str(port), *arguments],
@@ -38,7 +38,7 @@ def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:
 
 
 def stop(program: psutil.Popen, number: int) -> tuple[int, list[psutil.Process]]:
-    """Its exit status, and what is left of its processes."""
+    """Stop it; return its exit status, and what is left of its processes."""
     processes = program.children(recursive=True)
     try:
         if number == signal.SIGINT:

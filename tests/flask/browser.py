@@ -20,13 +20,13 @@ SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 
 def client_for(ws_url: str, **options: Any) -> RTVIClient:
-    """A client as an application makes it for a user."""
+    """Return a client as an application makes it for a user."""
     transport = WebSocketTransport(ws_url)
     return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), **{"connect_timeout": 10.0, **options})
 
 
 def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
-    """An application with a page and a relay."""
+    """Return an application with a page and a relay."""
     app = flask.Flask(__name__)
     app.config.update(SECRET_KEY="known to the tests", TESTING=True)
     app.register_blueprint(blueprint, url_prefix="/bot")
@@ -80,7 +80,7 @@ class Stream:
         return self._events
 
     def until(self, event: str, where: Callable[[Any], bool] = lambda _: True) -> list[dict[str, Any]]:
-        """The events up to the first of a type for whose data `where` is true, which is the last of them."""
+        """Return the events up to the first of a type for whose data `where` is true, which is the last of them."""
         found = []
         for each in self:
             found.append(each)

@@ -17,14 +17,14 @@ from .browser import client_for, site_of
 
 @pytest.fixture(scope="package")
 def shared_bot() -> Iterator[EmbeddedBot]:
-    """A bot that answers in writing what it is told."""
+    """Yield a bot that answers in writing what it is told."""
     with EmbeddedBot() as bot:
         yield bot
 
 
 @pytest.fixture
 def bot(shared_bot: EmbeddedBot) -> EmbeddedBot:
-    """The bot, with the sessions of this test alone."""
+    """Return the bot, with the sessions of this test alone."""
     try:
         while True:
             shared_bot.wait_for_session(0.0)
@@ -34,7 +34,7 @@ def bot(shared_bot: EmbeddedBot) -> EmbeddedBot:
 
 @pytest.fixture
 def relay(bot: EmbeddedBot) -> Iterator[Callable[..., flask.Flask]]:
-    """Makes applications with a relay to the bot; takes the options of the blueprint, and those of its clients."""
+    """Return a function that makes applications with a relay, by options of the blueprint and of its clients."""
     blueprints = []
 
     def make(client_options: dict[str, Any] | None = None, **options: Any) -> flask.Flask:

@@ -8,5 +8,5 @@ keepalive = 0
 
 
 def post_worker_init(worker: Any) -> None:
-    """As docs/flask.md recommends it."""
+    """End the pages' streams on SIGTERM, as docs/flask.md recommends."""
     worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)

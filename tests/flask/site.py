@@ -16,7 +16,7 @@ HEARTBEAT = 0.3
 
 
 def create_app() -> flask.Flask:
-    """A relay whose times are short, and a note of the process that answers."""
+    """Return a relay whose times are short, and a note of the process that answers."""
     url, leave = os.environ["RTVI_BOT_URL"], float(os.environ["LEAVE_TIMEOUT"])
     app = site_of(RTVIBlueprint(lambda _: client_for(url), heartbeat_interval=HEARTBEAT, leave_timeout=leave))
     app.config["TESTING"] = False

@@ -25,13 +25,13 @@ Relay = Callable[..., flask.Flask]
 
 
 def events_in(chunk: bytes | None) -> list[Any]:
-    """The data of the events in a part of a stream."""
+    """Return the data of the events in a part of a stream."""
     assert chunk is not None
     return [json.loads(line[6:]) for line in chunk.decode().split("\n") if line.startswith("data: ")]
 
 
 def filled(count: int, *, keep: int = 100) -> EventLog:
-    """A log with the numbers from 1 to `count`."""
+    """Return a log with the numbers from 1 to `count`."""
     log = EventLog(keep)
     for number in range(1, count + 1):
         log.add(str(number))
@@ -132,7 +132,7 @@ def test_a_page_that_is_gone_makes_room_at_once(relay: Relay) -> None:
     gone.until("botReady")
 
     def serve() -> list[bytes]:
-        """As a server does to whom the second write into a connection that was closed fails."""
+        """Serve as a server does whose second write into a closed connection fails."""
         parts = [next(gone.parts) for _ in range(2)]
         gone.close()
         return parts

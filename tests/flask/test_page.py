@@ -40,7 +40,7 @@ addEventListener("securitypolicyviolation", (event) => console.error("policy: " 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+    """Yield the system's Chromium, without a window."""
     program = shutil.which("chromium")
     if program is None:
         missing("Chromium is not installed: run `python3 run.py test --real`")
@@ -57,7 +57,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def address(shared_bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sample as `run.py sample flask_app --url ...` starts it."""
+    """Yield the sample as `run.py sample flask_app --url ...` starts it."""
     folder, port = tmp_path_factory.mktemp("sample"), free_port()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Visitor:
 
 @pytest.fixture
 def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Callable[[], Visitor]]:
-    """Makes users, who must not have seen an error in the end."""
+    """Make users, who must not have seen an error in the end."""
     visitors = []
 
     def new() -> Visitor:
@@ -130,19 +130,19 @@ def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Calla
 
 
 def becomes(page: Page, selector: str, text: str) -> None:
-    """An element of the page has this text soon."""
+    """Wait until an element of the page has this text."""
     from playwright.sync_api import expect
 
     expect(page.locator(selector)).to_have_text(text, timeout=15_000)
 
 
 def message(type_: str, **data: Any) -> dict[str, Any]:
-    """A message of the bot."""
+    """Return a message of the bot."""
     return {"label": "rtvi-ai", "type": type_, "data": data}
 
 
 def shows(page: Page, *lines: tuple[str, str]) -> None:
-    """The transcript becomes these lines: whose each is, and its text."""
+    """Wait until the transcript becomes these lines: whose each is, and its text."""
     from playwright.sync_api import expect
 
     items = page.locator("#transcript li")
@@ -220,7 +220,7 @@ def test_two_tabs_and_the_button(visitor: Callable[[], Visitor]) -> None:
 
 
 def follows(page: Page) -> None:
-    """The page has an open stream."""
+    """Wait until the page has an open stream."""
     page.locator("#end:enabled").wait_for()
 
 

@@ -27,7 +27,7 @@ runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
 
 @contextmanager
 def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """The sample, started so that it answers, and a browser for it."""
+    """Yield the sample, started so that it answers, and a browser for it."""
     port = free_port()
     with (folder / "sample.log").open("wb") as log:
         process = subprocess.Popen(

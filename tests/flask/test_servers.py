@@ -62,7 +62,7 @@ class Visitor:
 
 @pytest.fixture
 def visit() -> Iterator[Callable[[WebServer], Visitor]]:
-    """Makes visitors, whose connections are closed in the end."""
+    """Make visitors, whose connections are closed in the end."""
     visitors = []
 
     def new(server: WebServer) -> Visitor:
@@ -76,7 +76,7 @@ def visit() -> Iterator[Callable[[WebServer], Visitor]]:
 
 @pytest.fixture
 def start_server(bot: EmbeddedBot, tmp_path: Path) -> Iterator[Callable[..., WebServer]]:
-    """Starts servers of this test's own, which it may end as it likes."""
+    """Start servers of this test's own, which it may end as it likes."""
     servers = []
 
     def start(kind: str, **options: float) -> WebServer:

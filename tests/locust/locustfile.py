@@ -39,7 +39,7 @@ class Caller(RTVIUser):
 
 @events.init.add_listener
 def end_with_the_last_user(environment: Any, **_: object) -> None:
-    """On the master."""
+    """End the run with the last user, on the master."""
     runner = environment.runner
     if not isinstance(runner, runners.MasterRunner):
         return

@@ -27,7 +27,7 @@ Failures = dict[tuple[str, str, str], int]
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file."""
+    """Return the lines of a CSV file."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -89,7 +89,7 @@ def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failure
 
 
 def bot_with(handler: Callable[[BotSession, dict[str, Any]], bool]) -> tuple[EmbeddedBot, Counter[str]]:
-    """A bot, and what it is told how often."""
+    """Return a bot, and what counts how often it is told what."""
     seen: Counter[str] = Counter()
 
     def count(session: BotSession, message: dict[str, Any]) -> bool:

@@ -21,13 +21,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def never(_: BotSession, message: dict[str, Any]) -> bool:
-    """A bot that does not answer one kind of request."""
+    """Return a bot that does not answer one kind of request."""
     return message["type"] == "client-message" and message["data"]["t"] == "never"
 
 
 @pytest.fixture(scope="module")
 def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
-    """What `users.py` has found, and the sessions that the bots still have while it is there."""
+    """Yield what `users.py` has found, and the sessions that the bots still have while it is there."""
     pipe = subprocess.PIPE
     with (
         EmbeddedBot(handler=never, replies="No.", hangover=0.1) as bot,

@@ -56,7 +56,7 @@ class Talker(RTVIUser):
 
 
 def entries() -> list[dict[str, Any]]:
-    """What a user's calls tell Locust."""
+    """Return what a user's calls tell Locust."""
     client = Talker(environment).client
     with client:
         client.wait_for_answer(GUARD)
@@ -70,7 +70,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def no_host() -> str:
-    """What happens without an address."""
+    """Check what happens without an address."""
 
     class Nowhere(RTVIUser):
         pass
@@ -122,7 +122,7 @@ def kill(does: Callable[[MeasuredClient], object], url: str, pause: float) -> in
 
 
 def left() -> list[str]:
-    """The greenlets and descriptors there are."""
+    """Return the greenlets and descriptors there are."""
     gc.collect()
     alive = [thing for thing in gc.get_objects() if isinstance(thing, gevent.Greenlet) and not thing.dead]
     return [*map(str, alive), *sorted(os.listdir("/proc/self/fd") if Path("/proc/self/fd").exists() else [])]

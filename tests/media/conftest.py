@@ -175,7 +175,7 @@ def talk(timer):
 
 @pytest.fixture
 def until():
-    """`until(condition)` lets other threads run until it holds."""
+    """Return `until(condition)`, which lets other threads run until it holds."""
     return waiting.until
 
 

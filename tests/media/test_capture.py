@@ -275,6 +275,17 @@ def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until
     assert source.closes == 1
 
 
+def test_a_users_source_of_buffers(talk, timer, until):
+    """What a source returns may be any buffer of bytes or samples, as long as its bytes are."""
+    data = noise(963)
+    source = UserSource(bytearray(data[:640]), memoryview(data[640:]).cast("h"))
+    session = talk(mic=source).begin()
+    until(lambda: source.closes == 1)
+    timer.advance(0.1)
+    assert session.sent[: len(data)] == data
+    assert session.events == []
+
+
 def test_a_callback_source_reads_at_most_a_second_ahead(talk, timer, until):
     """The function is called until 1 s of audio is buffered, and again when the timer thread has taken some."""
     calls: list[int] = []

@@ -61,3 +61,16 @@ def test_a_source_or_sink_belongs_to_one_session(talk, option, make, tmp_path):
     assert (caught.value.type, caught.value.devices) == ("in-use", (option,))
     first.manager.stop(GUARD)
     second.prepare()
+
+
+def test_a_file_belongs_to_one_session(talk, tmp_path):
+    """Two sinks of one file would overwrite each other's audio, whatever name each has for the file."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    first = talk(speaker=WavSink(tmp_path / "a.wav")).prepare()
+    second = talk(speaker=tmp_path / "link" / "a.wav")
+    with pytest.raises(DeviceError, match=r"WavSink\(.*a\.wav'\) is used by another session") as caught:
+        second.prepare()
+    assert (caught.value.type, caught.value.devices) == ("in-use", ("speaker",))
+    talk(speaker=tmp_path / "b.wav").prepare()
+    first.manager.stop(GUARD)
+    second.prepare()

@@ -86,6 +86,18 @@ def test_stereo_is_mixed_and_half_samples_are_cut(talk):
     assert sink.pcm == b"\3\0" * 3 + b"\5\0"
 
 
+@pytest.mark.parametrize("view", [bytearray, lambda buffer: memoryview(buffer).cast("h")])
+def test_a_buffer_that_is_used_again(talk, view):
+    """What a transport writes into its buffer afterwards is not heard; a view of samples is as long as its bytes."""
+    sink = BytesSink()
+    session = talk(speaker=sink).prepare()
+    for number in (1, 2, 3):
+        buffer = view(bytearray(frame(number)[:6]))
+        session.hear(buffer)
+        buffer[:] = view(bytearray(6))
+    assert sink.pcm == b"".join(frame(number)[:6] for number in (1, 2, 3))
+
+
 @pytest.mark.parametrize(("rate", "channels"), [(0, 1), (999, 1), (1 << 31, 1), (24000, 33), (24000, 1 << 31)])
 def test_impossible_audio_is_ignored_and_counted(talk, rate, channels, caplog):
     """Audio that cannot be played does no harm; it is counted, and logged once."""
@@ -467,6 +479,25 @@ def test_wav_sink_over_two_sessions(talk, tmp_path, is_open):
         with wave.open(str(path)) as reader:
             assert reader.readframes(10_000) == expected
         assert not is_open(path)
+
+
+def test_an_older_recording_outlives_a_bot_that_was_never_ready(talk, tmp_path):
+    """A file is overwritten by audio, or by a session without audio, and not by an attempt that fails."""
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"older")
+    session = talk(speaker=WavSink(path))
+    for replaced in (False, True):
+        session.prepare()
+        if replaced:
+            session.manager.select("speaker", WavSink(tmp_path / "b.wav"))
+        assert session.manager.stop(GUARD) == []
+        assert path.read_bytes() == b"older"
+        assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+    session.manager.select("speaker", WavSink(path))
+    session.begin()
+    assert session.manager.stop(GUARD) == []
+    with wave.open(str(path)) as reader:
+        assert reader.getnframes() == 0
 
 
 def test_wav_sink_keeps_what_an_interruption_voids(talk, tmp_path):

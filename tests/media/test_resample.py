@@ -18,13 +18,13 @@ PERIOD = 0.02
 
 
 def sweep(rate: int, seconds: float = 1.0) -> Samples:
-    """A tone that rises by 4 kHz a second."""
+    """Return a tone that rises by 4 kHz a second."""
     time = np.arange(int(rate * seconds)) / rate
     return (10000 * np.sin(2 * np.pi * (100 + 2000 * time) * time)).astype("<i2")
 
 
 def converted(resampler: Resampler, samples: Samples, period: int) -> Samples:
-    """All that comes out when the samples go in by periods."""
+    """Return all that comes out when the samples go in by periods."""
     pieces = [resampler.convert(samples[n : n + period].tobytes()) for n in range(0, len(samples), period)]
     return np.frombuffer(b"".join(pieces), "<i2")
 

@@ -80,7 +80,7 @@ def film(tmp_path) -> Path:
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Every image is read, as fast as possible."""
+    """Read every image, as fast as possible."""
     monkeypatch.setattr(Pace, "wait", lambda self: 0)
 
 

@@ -56,7 +56,7 @@ print(len(bot.sessions))
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Kernel]:
-    """One kernel for all tests."""
+    """Yield one kernel for all tests."""
     with running_kernel() as kernel:
         kernel.run(SETUP)
         yield kernel

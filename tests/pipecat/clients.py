@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
-from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 
 
 def client_of(server: BotServer, **options: Any) -> RTVIClient:
-    """A client whose requests go to the bot's own server."""
+    """Return a client whose requests go to the bot's own server."""
     return RTVIClient(
         **{
             "transport": WebSocketTransport(),
@@ -45,7 +46,7 @@ class Watch:
     def until(
         self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = GUARD
     ) -> Event:
-        """Takes events until one of this type has data that `where` accepts; returns that."""
+        """Take events until one of this type has data that `where` accepts; return that."""
         deadline = time.monotonic() + timeout
         for happened in self._events:
             self.seen.append(happened)
@@ -56,12 +57,12 @@ class Watch:
         pytest.fail(f"no {event} in {timeout} s, but {[e.type.value for e in self.seen]}", pytrace=False)
 
     def data(self, event: RTVIEvent) -> list[Any]:
-        """The data of all events of a type that were taken."""
+        """Return the data of all events of a type that were taken."""
         return [happened.data for happened in self.seen if happened.type is event]
 
 
 def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
-    """Asks the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
+    """Ask the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
     deadline = time.monotonic() + 5
     while True:
         entries: list[Any] = client.send_client_request(question)
@@ -70,5 +71,28 @@ def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
 
 
 def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of an action as the protocol has them."""
+    """Return the arguments of an action as the protocol has them."""
     return [{"name": name, "value": value} for name, value in arguments.items()]
+
+
+def assert_echo(client_with: Callable[..., RTVIClient]) -> None:
+    """Check that two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were.
+
+    Args:
+        client_with: returns a client of the bot with these options.
+    """
+    noise = random.Random(1).randbytes(2 * 2 * 16000)
+    source, sink = BytesSource(noise, 16000), BytesSink()
+
+    with client_with(mic=source, speaker=sink) as client:
+        heard = 0
+        audio = client.tracks().bot.audio
+        assert audio is not None
+        for frame in audio.frames():
+            heard += len(frame.pcm)
+            if heard >= len(noise):
+                break
+        assert source.wait(0)
+
+    assert sink.sample_rate_hz == 16000
+    assert sink.pcm[: len(noise)] == noise

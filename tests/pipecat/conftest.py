@@ -56,13 +56,13 @@ class BotServer:
     log: Path
 
     def control(self, name: str, **params: Any) -> int:
-        """Has the bot do something (see bots/serving.py); returns how many sessions that concerned."""
+        """Have the bot do something (see bots/serving.py); return how many sessions that concerned."""
         reply = httpx.post(f"{self.base_url}/control/{name}", json=params, timeout=GUARD, trust_env=False)
         reply.raise_for_status()
         return int(reply.json()["sessions"])
 
     def live_sessions(self, expected: int | None = None, timeout: float = GUARD) -> int:
-        """The number of live sessions; with `expected`, waits up to `timeout` seconds until it is that number."""
+        """Return the number of live sessions; with `expected`, wait up to `timeout` seconds until it is that number."""
         query = {} if expected is None else {"expected": expected, "timeout": timeout}
         url = f"{self.base_url}/control/sessions"
         reply = httpx.get(url, params=query, timeout=timeout + 10, trust_env=False)
@@ -70,7 +70,7 @@ class BotServer:
         return int(reply.json()["live"])
 
     def kill(self) -> None:
-        """Ends the process at once, also a stopped one, and waits for its end."""
+        """End the process at once, also a stopped one, and wait for its end."""
         _end(self.process)
 
 
@@ -105,7 +105,7 @@ class _Launcher:
     lifeline: int
 
     def start(self, kind: str, *args: str) -> BotServer:
-        """Starts a bot and waits until it listens."""
+        """Start a bot and wait until it listens."""
         version, program, *options = _KINDS[kind]
         python = _interpreter(version)
         log = self.directory / f"{kind}-{len(list(self.directory.iterdir()))}.log"
@@ -130,7 +130,7 @@ class _Launcher:
 
 
 def _first_line(output: IO[bytes]) -> bytes:
-    """A program's first line, or as much of it as came before its end or the timeout."""
+    """Return a program's first line, or as much of it as came before its end or the timeout."""
     deadline = time.monotonic() + _START_TIMEOUT
     line = b""
     with selectors.DefaultSelector() as selector:
@@ -151,7 +151,7 @@ class Shared:
         self._servers: dict[str, BotServer] = {}
 
     def server(self, kind: str) -> BotServer:
-        """The server of a kind without any session: a new one if the last test killed it or left a session in it."""
+        """Return the server of a kind without any session: a new one if the last test killed it or left a session."""
         server = self._servers.get(kind)
         if server is not None and not self._is_idle(server):
             server.kill()
@@ -190,55 +190,55 @@ def shared_bots(_launcher: _Launcher) -> Iterator[Shared]:
 
 @pytest.fixture
 def pipecat_echo(shared_bots: Shared) -> BotServer:
-    """Pipecat 1.14.0 behind FastAPI: sends the user's audio back, 16 kHz both ways."""
+    """Return a bot of Pipecat 1.14.0 behind FastAPI: sends the user's audio back, 16 kHz both ways."""
     return shared_bots.server("echo")
 
 
 @pytest.fixture
 def pipecat_talk(shared_bots: Shared) -> BotServer:
-    """Pipecat 1.14.0 behind FastAPI: hears "hello bot" in every utterance, answers and speaks (24 kHz)."""
+    """Return Pipecat 1.14.0 behind FastAPI: hears "hello bot" in every utterance, answers and speaks (24 kHz)."""
     return shared_bots.server("talk")
 
 
 @pytest.fixture
 def pipecat_standalone(shared_bots: Shared) -> BotServer:
-    """The talking bot on Pipecat's standalone server: one client at a time, messages up to 1 MiB."""
+    """Return the talking bot on Pipecat's standalone server: one client at a time, messages up to 1 MiB."""
     return shared_bots.server("standalone")
 
 
 @pytest.fixture
 def pipecat_runner(shared_bots: Shared) -> BotServer:
-    """The talking bot in Pipecat's development runner, `-t websocket`, without tokens."""
+    """Return the talking bot in Pipecat's development runner, `-t websocket`, without tokens."""
     return shared_bots.server("runner")
 
 
 @pytest.fixture
 def pipecat_stock(shared_bots: Shared) -> BotServer:
-    """The talking bot in Pipecat's development runner, with the entries eval, twilio and webrtc: `ws_url` is /ws."""
+    """Return the talking bot in Pipecat's development runner, with entries eval, twilio and webrtc: `ws_url` is /ws."""
     return shared_bots.server("stock")
 
 
 @pytest.fixture
 def pipecat_0_3(shared_bots: Shared) -> BotServer:
-    """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: the configured bot as an echo of the user's audio."""
+    """Return a bot of Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: the configured bot as an echo of the user's audio."""
     return shared_bots.server("echo-0.3")
 
 
 @pytest.fixture
 def pipecat_showcase(shared_bots: Shared) -> BotServer:
-    """Pipecat 1.14.0 behind FastAPI: the talking bot, which shows every message of RTVI 2.2 on demand."""
+    """Return Pipecat 1.14.0 behind FastAPI: the talking bot, which shows every message of RTVI 2.2 on demand."""
     return shared_bots.server("showcase")
 
 
 @pytest.fixture
 def pipecat_configured_1_2(shared_bots: Shared) -> BotServer:
-    """Pipecat 0.0.108 (RTVI 1.2) behind FastAPI: talks, has client messages, a configuration and actions."""
+    """Return Pipecat 0.0.108 (RTVI 1.2) behind FastAPI: talks, has client messages, a configuration and actions."""
     return shared_bots.server("configured-1.2")
 
 
 @pytest.fixture
 def pipecat_configured_0_3(shared_bots: Shared) -> BotServer:
-    """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: talks, has a configuration and actions, also over HTTP."""
+    """Return Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: talks, has a configuration and actions, also over HTTP."""
     return shared_bots.server("configured-0.3")
 
 
@@ -250,7 +250,7 @@ class PipecatProcesses:
         self.servers: list[BotServer] = []
 
     def __call__(self, kind: str, *args: str) -> BotServer:
-        """Starts a bot; `kind` is a key of `_KINDS`, `args` are more arguments of its program."""
+        """Start a bot; `kind` is a key of `_KINDS`, `args` are more arguments of its program."""
         server = self._launcher.start(kind, *args)
         self.servers.append(server)
         return server
@@ -258,7 +258,7 @@ class PipecatProcesses:
 
 @pytest.fixture
 def pipecat_process(_launcher: _Launcher) -> Iterator[Callable[..., BotServer]]:
-    """Starts bots of this test's own, which it may kill, stop or signal; they end with the test."""
+    """Start bots of this test's own, which it may kill, stop or signal; they end with the test."""
     processes = PipecatProcesses(_launcher)
     yield processes
     for server in processes.servers:
@@ -266,7 +266,7 @@ def pipecat_process(_launcher: _Launcher) -> Iterator[Callable[..., BotServer]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test of this directory as one that needs a real part."""
+    """Mark every test of this directory as one that needs a real part."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("real")
@@ -274,7 +274,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Shows with a failed test what its bots logged."""
+    """Show with a failed test what its bots logged."""
     report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():

@@ -49,22 +49,22 @@ class RawClient:
         self._connection.__exit__(kind, error, tb)
 
     def send(self, type_: str, data: Any = None, id_: str = "1") -> None:
-        """Sends an RTVI message."""
+        """Send an RTVI message."""
         message = {"id": id_, "label": "rtvi-ai", "type": type_, "data": data}
         self._send_frame(MessageFrame(data=json.dumps(message)))
 
     def send_audio(self, pcm: bytes) -> None:
-        """Sends 16 kHz mono, all at once, in frames of 40 ms."""
+        """Send 16 kHz mono, all at once, in frames of 40 ms."""
         for start in range(0, len(pcm), CHUNK_BYTES):
             self._send_frame(AudioRawFrame(audio=pcm[start : start + CHUNK_BYTES], sample_rate=RATE_HZ))
 
     def get_ready(self) -> dict[str, Any]:
-        """Shakes hands; returns bot-ready."""
+        """Shake hands; return bot-ready."""
         self.send("client-ready", READY, "ready")
         return self.until_type("bot-ready")
 
     def until(self, accept: Callable[[Any], bool]) -> Any:
-        """Receives until something is accepted; returns that."""
+        """Receive until something is accepted; return that."""
         while True:
             frame = decode(self._socket.recv(10))
             item = json.loads(frame.data) if isinstance(frame, MessageFrame) else frame
@@ -73,22 +73,22 @@ class RawClient:
                 return item
 
     def until_type(self, type_: str) -> dict[str, Any]:
-        """Receives until an RTVI message of this type; returns it."""
+        """Receive until an RTVI message of this type; return it."""
         message: dict[str, Any] = self.until(lambda item: isinstance(item, dict) and item["type"] == type_)
         return message
 
     def until_closed(self) -> ConnectionClosed:
-        """Receives until the connection is closed; returns how it was."""
+        """Receive until the connection is closed; return how it was."""
         with pytest.raises(ConnectionClosed) as closed:
             self.until(lambda item: False)
         return closed.value
 
     def messages(self, *types: str) -> list[dict[str, Any]]:
-        """The RTVI messages received so far that have one of these types."""
+        """Return the RTVI messages received so far that have one of these types."""
         return [item for item in self.received if isinstance(item, dict) and item["type"] in types]
 
     def audio(self) -> list[AudioRawFrame]:
-        """The audio received so far."""
+        """Return the audio received so far."""
         return [item for item in self.received if isinstance(item, AudioRawFrame)]
 
     def _send_frame(self, frame: Frame) -> None:
@@ -96,14 +96,14 @@ class RawClient:
 
 
 def utterance() -> bytes:
-    """Half a second of a tone, half a second of silence."""
+    """Return half a second of a tone, half a second of silence."""
     samples = [int(8000 * math.sin(2 * math.pi * 440 * n / RATE_HZ)) for n in range(RATE_HZ // 2)]
     return array.array("h", samples).tobytes() + bytes(RATE_HZ)
 
 
 @pytest.fixture
 def bot(request: pytest.FixtureRequest) -> Any:
-    """The bot whose fixture the test names as its parameter."""
+    """Return the bot whose fixture the test names as its parameter."""
     return request.getfixturevalue(request.param)
 
 
@@ -376,7 +376,7 @@ def test_standalone_limits_messages(pipecat_standalone):
 
 
 def start(bot: Any) -> dict[str, Any]:
-    """Asks the runner for a session."""
+    """Ask the runner for a session."""
     reply = httpx.post(f"{bot.base_url}/start", json={"transport": "websocket"}, trust_env=False)
     answer: dict[str, Any] = reply.raise_for_status().json()
     return answer

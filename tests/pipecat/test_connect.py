@@ -18,7 +18,7 @@ LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
 
 def answer_to_text(client: RTVIClient) -> str:
-    """What the bot writes in answer to a typed question."""
+    """Return what the bot writes in answer to a typed question."""
     tokens = ""
     with client.events("bot-llm-text", "bot-llm-stopped", timeout=GUARD) as events:
         client.send_text("Good morning")

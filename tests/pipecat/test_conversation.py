@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import threading
+from functools import partial
 
 import pytest
 
@@ -14,30 +14,16 @@ from rtvi_sync import (
     RTVIEvent,
     RTVIMessage,
 )
-from rtvi_sync.media import BytesSink, BytesSource, NullSink, ToneSource
+from rtvi_sync.media import BytesSink, NullSink, ToneSource
 from tests.support.slowness import GUARD
 
-from .clients import client_of
+from .clients import assert_echo, client_of
 from .conftest import BotServer
 
 
 def test_audio_comes_back_bit_exact(pipecat_echo: BotServer) -> None:
     """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were."""
-    noise = random.Random(1).randbytes(2 * 2 * 16000)
-    source, sink = BytesSource(noise, 16000), BytesSink()
-
-    with client_of(pipecat_echo, mic=source, speaker=sink) as client:
-        heard = 0
-        audio = client.tracks().bot.audio
-        assert audio is not None
-        for frame in audio.frames():
-            heard += len(frame.pcm)
-            if heard >= len(noise):
-                break
-        assert source.wait(0)
-
-    assert sink.sample_rate_hz == 16000
-    assert sink.pcm[: len(noise)] == noise
+    assert_echo(partial(client_of, pipecat_echo))
 
 
 def test_spoken_turn(pipecat_talk: BotServer) -> None:

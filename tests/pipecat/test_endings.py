@@ -61,7 +61,7 @@ class Waiting:
             self.errors.append(error)
 
     def all_answered_within(self, seconds: float) -> list[BaseException]:
-        """The errors that the calls raised; the stream just ends."""
+        """Return the errors that the calls raised; the stream just ends."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

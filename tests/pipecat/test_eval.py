@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,17 @@ import pytest
 
 import rtvi_sync.cli
 from rtvi_sync import EvalTransport, RTVIClient, RTVIEvent, TransportStartError
-from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, WavSource
+from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
 from tests.support.slowness import GUARD
 
-from .clients import ask_until
+from .clients import ask_until, assert_echo
 from .conftest import BotServer
 
 SPEECH = Path(rtvi_sync.cli.__file__).with_name("speech.wav")
 
 
 def client_of(server: BotServer, transport: EvalTransport | None = None, **options: Any) -> RTVIClient:
-    """A client of the bot's eval route."""
+    """Return a client of the bot's eval route."""
     devices = {"mic": SilenceSource(), "speaker": NullSink()}
     transport = transport or EvalTransport(server.ws_url)
     limits = {"connect_timeout": GUARD, "request_timeout": GUARD}
@@ -29,7 +29,7 @@ def client_of(server: BotServer, transport: EvalTransport | None = None, **optio
 
 
 def eval_of(client: RTVIClient) -> EvalTransport:
-    """The transport of a client, with its type."""
+    """Return the transport of a client, with its type."""
     assert isinstance(client.transport, EvalTransport)
     return client.transport
 
@@ -68,21 +68,7 @@ def test_a_spoken_wav(pipecat_stock: BotServer) -> None:
 
 def test_audio_comes_back_bit_exact(pipecat_process: Callable[..., BotServer]) -> None:
     """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were."""
-    noise = random.Random(1).randbytes(2 * 2 * 16000)
-    source, sink = BytesSource(noise, 16000), BytesSink()
-
-    with client_of(pipecat_process("stock", "--echo"), mic=source, speaker=sink) as client:
-        heard = 0
-        audio = client.tracks().bot.audio
-        assert audio is not None
-        for frame in audio.frames():
-            heard += len(frame.pcm)
-            if heard >= len(noise):
-                break
-        assert source.wait(0)
-
-    assert sink.sample_rate_hz == 16000
-    assert sink.pcm[: len(noise)] == noise
+    assert_echo(partial(client_of, pipecat_process("stock", "--echo")))
 
 
 def test_function_calls_are_reported(pipecat_stock: BotServer) -> None:

@@ -23,7 +23,7 @@ from .conftest import BotServer
 
 
 def client(transport: WebSocketTransport | None = None, **options: Any) -> RTVIClient:
-    """A client for a bot that is reached in one way or another."""
+    """Return a client for a bot that is reached in one way or another."""
     given: dict[str, Any] = {"connect_timeout": 20, "mic": SilenceSource(), "speaker": NullSink(), **options}
     return RTVIClient(transport=transport or WebSocketTransport(), **given)
 

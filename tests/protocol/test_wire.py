@@ -19,7 +19,7 @@ FROM_CLIENTS = examples("client")
 
 
 def unknown_fields(payload: Any) -> list[Any]:
-    """Whatever is in `.extra`, of the payload or of a part of it."""
+    """Return whatever is in `.extra`, of the payload or of a part of it."""
     if isinstance(payload, tuple):
         return [found for item in payload for found in unknown_fields(item)]
     if not isinstance(payload, Payload):
@@ -30,7 +30,7 @@ def unknown_fields(payload: Any) -> list[Any]:
 
 
 def knows(spec: MessageSpec, example: Example) -> bool:
-    """Whether the versions of a row include that of the example's bot."""
+    """Tell whether the versions of a row include that of the example's bot."""
     return (spec.since is None or example.version >= spec.since) and (
         spec.until is None or example.version < spec.until
     )

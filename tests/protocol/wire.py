@@ -49,7 +49,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def examples(sender: str) -> list[Example]:
-    """All messages that "bot" or "client" sends."""
+    """Return all messages that "bot" or "client" sends."""
     lines = Path(__file__).with_name("wire.jsonl").read_text(encoding="utf-8").splitlines()
     found = [Example(line["pipecat"], line["from"], line["seen"], line["message"]) for line in map(json.loads, lines)]
     return [example for example in found if example.sender == sender]

@@ -37,12 +37,12 @@ ORDER = ("begin", "devices", "http", "transport", "bot-ready")
 
 
 def too_early(error: ConnectionTimeoutError, phase: str, limit: float) -> bool:
-    """Whether the limit has passed before `phase`, on a machine that is busy with other things, and may be longer."""
+    """Tell whether the limit has passed before `phase`, on a machine that is busy otherwise, and may be longer."""
     return limit < LIMITS[-1] and ORDER.index(error.phase) < ORDER.index(phase)
 
 
 def not_ready(client_of: Callable[[float], RTVIClient]) -> ConnectionTimeoutError:
-    """The error of an attempt whose limit passes while it waits for the bot to be ready."""
+    """Return the error of an attempt whose limit passes while it waits for the bot to be ready."""
     for limit in LIMITS:
         with pytest.raises(ConnectionTimeoutError) as caught:
             client_of(limit).connect()

@@ -37,7 +37,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`disconnect()` promises half a second instead of five."""
+    """Let `disconnect()` promise half a second instead of five."""
     monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
 
 

@@ -22,7 +22,7 @@ MESSAGE = RTVIMessage("user-transcription", DATA, "m1")
     params=[json.dumps(SENT), json.dumps(SENT).encode(), SENT, MESSAGE], ids=lambda sent: type(sent).__name__
 )
 def heard(request):
-    """The event of a message, as a signal, a stream and a waiting call bring it."""
+    """Return the event of a message, as a signal, a stream and a waiting call bring it."""
     with memory_client() as client:
         by_signal: list[Event] = []
         receive = signals.user_transcript.connect(lambda _, event: by_signal.append(event), sender=client, weak=False)

@@ -6,15 +6,28 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtvi_sync import CloseInfo, ConnectError, DisconnectedError, ReconnectPolicy, RTVIClient
+from rtvi_sync import (
+    CloseInfo,
+    ConnectError,
+    DisconnectedError,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIError,
+    TransportStartError,
+)
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import NullSink
+from rtvi_sync.session.reconnect import Reconnector
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import manager_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -83,6 +96,32 @@ def test_disconnect_ends_the_first_connect(kiosk: RTVIClient) -> None:
     until(lambda: attempts, "the attempt was not repeated")
     kiosk.disconnect()
     assert isinstance(connecting.error(GUARD), DisconnectedError | ConnectError)
+
+
+def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:
+    """Several threads may repeat the call at once."""
+    reconnector = Reconnector(POLICY, manager_of(kiosk))
+
+    def attempt(begun: threading.Event) -> None:
+        begun.set()
+        raise TransportStartError("there is no server")
+
+    connecting = []
+    for _ in range(2):
+        begun = threading.Event()
+        connecting.append(InThread(partial(reconnector.connect, partial(attempt, begun), Deadline(None))))
+        assert begun.wait(GUARD)
+    reconnector.stop_connect(for_good=False)
+    for each in connecting:
+        assert isinstance(each.error(GUARD), DisconnectedError | TransportStartError)
+
+
+def test_connect_after_close(kiosk: RTVIClient) -> None:
+    """A client that was closed for good has no session to wait for, whatever its policy says."""
+    for end in kiosk.close, kiosk.disconnect:
+        end()
+        with pytest.raises(RTVIError, match="closed for good"):
+            InThread(kiosk.connect).get(GUARD)
 
 
 def test_connect_timeout_limits_all_attempts_together(port: int) -> None:

@@ -44,7 +44,7 @@ def call(client: RTVIClient, id_: str = "1", name: str | None = "tool", type_: s
 
 
 def answers(client: RTVIClient) -> list[Any]:
-    """The data of the results that the client has sent."""
+    """Return the data of the results that the client has sent."""
     return [m.data for m in transport_of(client).sent if m.type == "llm-function-call-result"]
 
 
@@ -55,7 +55,7 @@ def results(client: RTVIClient, count: int = 1) -> list[Any]:
 
 
 def errors(client: RTVIClient) -> list[HandlerError]:
-    """The list that gets each `handler_error`."""
+    """Return the list that gets each `handler_error`."""
     heard: list[HandlerError] = []
     client.on("handler_error", heard.append)
     return heard

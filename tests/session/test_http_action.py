@@ -48,7 +48,7 @@ EVENTS = "Content-Type: text/event-stream; charset=utf-8"
 
 
 def message(type_: str, data: Any = None, id: str | None = None) -> dict[str, Any]:
-    """A message as it stands in an event."""
+    """Return a message as it stands in an event."""
     return RTVIMessage(type_, data, id).to_dict()
 
 
@@ -85,13 +85,13 @@ class Turn:
         self.peer.send(b"0\r\n\r\n")
 
     def stream(self, *messages: Any) -> None:
-        """All of it."""
+        """Answer with the whole stream."""
         self.begin()
         self.say(*messages)
         self.end()
 
     def answer(self, document: Any, status: str = "200 OK") -> None:
-        """One JSON document instead."""
+        """Answer with one JSON document instead."""
         self.peer.answer(status, json.dumps(document).encode(), "Content-Type: application/json")
 
 
@@ -115,7 +115,7 @@ class ActionServer(Server):
 
 @contextlib.contextmanager
 def serving(respond: Callable[[Turn], object], **options: Any) -> Iterator[tuple[RTVIClient, ActionServer]]:
-    """A client without a transport, and its server."""
+    """Yield a client without a transport, and its server."""
     with ActionServer(respond) as server:
         client = RTVIClient(**{"params": {"base_url": server.url}, "request_timeout": GUARD, **options})
         yield client, server
@@ -123,7 +123,7 @@ def serving(respond: Callable[[Turn], object], **options: Any) -> Iterator[tuple
 
 
 def silent(turn: Turn) -> None:
-    """Never answer."""
+    """Answer nothing."""
     turn.peer.server.reached.set()
     turn.peer.hold()
 
@@ -137,7 +137,7 @@ def begun(turn: Turn) -> None:
 
 
 def listen(client: RTVIClient, *events: str) -> list[tuple[str, Any]]:
-    """What the handlers of `events` are called with, in order."""
+    """Return the list of what the handlers of `events` are called with, in order."""
     heard: list[tuple[str, Any]] = []
     for event in events:
         client.on(RTVIEvent(event), lambda data, event=event: heard.append((event, data)))

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 
 def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[Any]]:
-    """A client whose first handler blocks until the event is set; the list gets the payloads of `disconnected`."""
+    """Return a client whose first handler blocks until the event is set, and a list of `disconnected`'s payloads."""
     release, entered = threading.Event(), threading.Event()
     ended: list[Any] = []
     client = memory_client(**options)
@@ -35,7 +35,7 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
-    """The session has ended with an error, and `disconnected` came in spite of the full queue."""
+    """Check that the session has ended with an error, and that `disconnected` came in spite of the full queue."""
     session_of(client).ending.closed.wait(Deadline(GUARD))
     release.set()
     client.disconnect()

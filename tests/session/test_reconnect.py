@@ -95,7 +95,7 @@ class MoodyBot:
 
 @contextlib.contextmanager
 def reconnecting_client(bot: Any = ready_bot, policy: ReconnectPolicy = QUICK, **options: Any) -> Iterator[RTVIClient]:
-    """A client that has connected, and what is left of it ended."""
+    """Yield a client that has connected; end what is left of it."""
     client = memory_client(bot, reconnect=policy, **options)
     try:
         yield client
@@ -247,7 +247,7 @@ def test_a_refusal_ends_it_at_once() -> None:
 
 
 def states_of(client: RTVIClient) -> list[str]:
-    """The states that `client` tells from now on."""
+    """Return the states that `client` tells from now on."""
     states: list[str] = []
     client.on("transport_state_changed", lambda state: states.append(str(state)))
     return states

@@ -15,19 +15,19 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
-    """An HTTP server whose answers the test scripts."""
+    """Yield an HTTP server whose answers the test scripts."""
     with scripted_server() as running:
         yield running
 
 
 @pytest.fixture
 def client() -> Iterator[RTVIClient]:
-    """A connected client of a bot that is a function."""
+    """Yield a connected client of a bot that is a function."""
     with memory_client() as connected:
         yield connected
 
 
 @pytest.fixture(autouse=True)
 def no_threads_before() -> None:
-    """Whatever an earlier test left to end by itself is gone."""
+    """Wait until whatever an earlier test left to end by itself is gone."""
     until(lambda: not threads_of_package(), timeout=10.0)  # the test that has left some has failed already

@@ -15,7 +15,7 @@ from tests.support.slowness import GUARD
 
 
 def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
-    """A client of a bot that is a function."""
+    """Return a client of a bot that is a function."""
     options.setdefault("connect_timeout", GUARD)
     return RTVIClient(transport=MemoryTransport(bot), **options)
 
@@ -45,17 +45,17 @@ def bundle_of(client: RTVIClient) -> Any:
 
 
 def silent_bot(transport: MemoryTransport, message: RTVIMessage) -> None:
-    """A bot that never says anything."""
+    """Say nothing, ever."""
 
 
 def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
-    """A bot that is ready and answers nothing."""
+    """Be ready, and answer nothing."""
     if message.type == "client-ready":
         yield from ready_bot(transport, message)
 
 
 def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """A bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
+    """Yield a bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
     if message.type == "client-ready":
         yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
     elif message.type == "action":
@@ -88,7 +88,7 @@ def settle(client: RTVIClient) -> None:
 
 
 def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
-    """A client of an embedded bot, over WebSocket by default, with a source and a sink that make no noise."""
+    """Return a client of an embedded bot, over WebSocket by default, with a source and a sink that make no noise."""
     options = {
         "transport": WebSocketTransport(bot.ws_url),
         "mic": SilenceSource(),
@@ -100,5 +100,5 @@ def websocket_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
 
 
 def server_message(text: Any) -> RTVIMessage:
-    """A message that becomes a `server_message` event with the payload `text`."""
+    """Return a message that becomes a `server_message` event with the payload `text`."""
     return RTVIMessage("server-message", text, None)

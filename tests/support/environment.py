@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy, .netrc or certificate of the machine takes part."""
+    """Keep proxy, .netrc and certificates of the machine out."""
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name in ("NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR"):
             monkeypatch.delenv(name)

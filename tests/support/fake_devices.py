@@ -107,5 +107,5 @@ class FakeOutput(_Stream):
 
 
 def heard_by(session: Any) -> set[int]:
-    """The samples that a bot has heard."""
+    """Return the samples that a bot has heard."""
     return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))

@@ -68,7 +68,7 @@ class FakeMachine:
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Iterator[None]:
-        """What PortAudio does not stand on two threads at once."""
+        """Refuse what PortAudio does not stand on two threads at once."""
         self._inside += 1
         if self._inside > 1:
             self.crashes.append(f"{what} while another thread was inside")
@@ -276,11 +276,11 @@ class Owner:
         self._pool = ThreadPoolExecutor(1)
 
     def do(self, function: Any, *args: Any) -> Any:
-        """The result of `function(*args)` on that thread."""
+        """Return the result of `function(*args)` on that thread."""
         return self._pool.submit(function, *args).result(GUARD)
 
     def begin(self, function: Any, *args: Any) -> Any:
-        """The future of it."""
+        """Begin the call on that thread, and return its future."""
         return self._pool.submit(function, *args)
 
     def close(self) -> None:
@@ -288,5 +288,5 @@ class Owner:
 
 
 def counted(start: int, frames: int) -> bytes:
-    """What the fake microphone hears."""
+    """Return what the fake microphone hears."""
     return b"".join((n % 1000).to_bytes(2, "little") for n in range(start, start + frames))

@@ -16,7 +16,7 @@ from tests.support.slowness import GUARD
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """The result of `function()` in a forked child, which then ends without any clean-up of Python's.
+    """Return the result of `function()` in a forked child, which then ends without any clean-up of Python's.
 
     Raises:
         AssertionError: the function raised, with its traceback; or the child did not end in time.

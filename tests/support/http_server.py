@@ -64,7 +64,7 @@ def scripted_server() -> Iterator[ScriptedServer]:
         do_GET = do_POST  # noqa: N815 - the name that the base class calls
 
         def log_message(self, *_: Any) -> None:
-            """Quiet."""
+            """Be quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

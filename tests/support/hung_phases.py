@@ -97,7 +97,7 @@ def _http(port: int, reached: Callable[[], Any], **options: Any) -> Iterator[Hun
 
 
 def knocks(port: int) -> bool:
-    """True while this process waits for an answer to a SYN that it has sent to a port."""
+    """Tell whether this process waits for an answer to a SYN that it has sent to a port."""
     found = psutil.Process().net_connections("tcp4")
     return any(c.status == psutil.CONN_SYN_SENT and c.raddr and c.raddr.port == port for c in found)
 

@@ -25,12 +25,12 @@ _AUTHORITY = trustme.CA()
 
 
 def authority() -> trustme.CA:
-    """The certificate authority of the tests; one for the process."""
+    """Return the certificate authority of the tests; one for the process."""
     return _AUTHORITY
 
 
 def trusting() -> ssl.SSLContext:
-    """A client's context that trusts `authority()` alone."""
+    """Return a client's context that trusts `authority()` alone."""
     # With an authority given the machine's own are not loaded, which would take longer than most tests.
     context = ssl.create_default_context(cadata=authority().cert_pem.bytes().decode())
     context.load_default_certs = lambda *_: None  # type: ignore[method-assign]
@@ -39,7 +39,7 @@ def trusting() -> ssl.SSLContext:
 
 @functools.cache
 def serving(*names: str, ca: trustme.CA | None = None) -> ssl.SSLContext:
-    """A server's context with a certificate for `names`, signed by `ca` (default: `authority()`)."""
+    """Return a server's context with a certificate for `names`, signed by `ca` (default: `authority()`)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     (ca or authority()).issue_cert(*(names or ("localhost", "127.0.0.1", "::1"))).configure_cert(context)
     return context
@@ -55,7 +55,7 @@ class Peer:
         self._read = b""
 
     def read_until(self, end: bytes) -> bytes:
-        """Everything up to and with `end`."""
+        """Return everything up to and with `end`."""
         while end not in self._read:
             part = self.sock.recv(65536)
             if not part:
@@ -65,11 +65,11 @@ class Peer:
         return found + end
 
     def read_head(self) -> str:
-        """The head of an HTTP request."""
+        """Return the head of an HTTP request."""
         return self.read_until(b"\r\n\r\n").decode("latin-1")
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes."""
+        """Read exactly `size` bytes."""
         while len(self._read) < size:
             part = self.sock.recv(65536)
             if not part:
@@ -79,7 +79,7 @@ class Peer:
         return found
 
     def read_request(self) -> tuple[str, bytes]:
-        """Head and body of an HTTP request."""
+        """Return head and body of an HTTP request."""
         head = self.read_head()
         sizes = [line.partition(":")[2] for line in head.split("\r\n") if line.lower().startswith("content-length:")]
         return head, self.read(int(sizes[0]) if sizes else 0)
@@ -89,7 +89,7 @@ class Peer:
         self.sock.sendall(data)
 
     def answer(self, status: str, body: bytes = b"", *headers: str) -> None:
-        """An HTTP answer, after which the connection is closed."""
+        """Send an HTTP answer, after which the connection is closed."""
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
         self.send("\r\n".join(lines).encode("latin-1") + body)
 
@@ -194,7 +194,7 @@ class Server:
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[int]:
-    """A port of 127.0.0.1 that answers no SYN: its backlog is full, and no thread accepts."""
+    """Yield a port of 127.0.0.1 that answers no SYN: its backlog is full, and no thread accepts."""
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))

@@ -62,7 +62,7 @@ def run_python(
 
 
 def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a process still prints until its end, on its standard output and error.
+    """Return what a process still prints until its end, on its standard output and error.
 
     Not `communicate()`: that reads the pipe itself and misses what `readline()` has taken out of it beyond the line.
     """

@@ -61,7 +61,7 @@ def _metronome_of(pid: int) -> _Metronome:
 
 
 def metronome() -> _Metronome:
-    """The one of this process, started by the first call."""
+    """Return the one of this process, started by the first call."""
     return _metronome_of(os.getpid())
 
 

@@ -26,13 +26,13 @@ LONGEST = (
 
 
 def group_of(nodeid: str) -> str:
-    """The folder or the file of a test: its tests share servers and other fixtures, so they run in one process."""
+    """Return the folder or the file of a test, whose tests share servers and other fixtures and run in one process."""
     file = nodeid.partition("::")[0]
     return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
 def begin_of(nodeid: str) -> int:
-    """The rank of a test: lower numbers begin earlier."""
+    """Return the rank of a test: lower numbers begin earlier."""
     return next((rank for rank, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
 
 

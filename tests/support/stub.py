@@ -21,7 +21,7 @@ class Stub:
         self.set(devices=[])
 
     def set(self, **state: Any) -> None:
-        """What there is from now on: `devices=["desk"]`; or how it fails: `hang`, `crash`, `error`, `missing`."""
+        """Set what there is from now on: `devices=["desk"]`; or how it fails: `hang`, `crash`, `error`, `missing`."""
         new = self._folder / "new"
         new.write_text(json.dumps(state))
         new.replace(self._folder / "state.json")
@@ -43,7 +43,7 @@ def is_alive(pid: int) -> bool:
 
 
 def children() -> set[int]:
-    """The processes that this one has started to list devices and that run; not the bots of other tests."""
+    """Return the processes that this one has started to list devices and that run; not the bots of other tests."""
     found = set()
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(FileNotFoundError):  # a thread that has just ended

@@ -23,7 +23,7 @@ class SteppedMetronome:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The real times at which a block begins and ends, and the seconds that a metronome counts meanwhile: 2.5."""
+    """Yield the real times at which a block begins and ends, and the seconds that a metronome counts meanwhile: 2.5."""
     moments = [100.0, 110.0]
     clock = SteppedMetronome(7, 7 + round(2.5 / slowness._ROUND_SECONDS))
     monkeypatch.setattr(slowness, "metronome", lambda: clock)

@@ -72,7 +72,7 @@ def running(function: Callable[[], Any]) -> Iterator[InThread]:
 
 
 def package_threads() -> set[threading.Thread]:
-    """The live threads that this package started, without those that only wait for something to do."""
+    """Return the live threads that this package started, without those that only wait for something to do."""
     stop_idle_threads()
     # One that was told to end by another test may be on its way out.
     threads = threading.enumerate()
@@ -82,7 +82,7 @@ def package_threads() -> set[threading.Thread]:
 
 
 def open_descriptors() -> dict[str, str]:
-    """Number and target of each open descriptor; empty where the system does not tell."""
+    """Return number and target of each open descriptor, or nothing where the system does not tell."""
     if not _FD_DIR.exists():
         return {}
     found = {}
@@ -98,12 +98,12 @@ def open_descriptors() -> dict[str, str]:
 
 
 def threads_of_package() -> list[str]:
-    """Names of the live threads that the package started, without those that only wait for something to do."""
+    """Return the names of the live threads that the package started, without those that only wait for work."""
     return sorted(thread.name for thread in package_threads())
 
 
 def own_threads() -> list[str]:
-    """The same without those of embedded bots, which are the test's."""
+    """Return the same without those of embedded bots, which are the test's."""
     return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
 
 
@@ -112,7 +112,7 @@ def workers_of_package() -> list[str]:
 
 
 def descriptors() -> int:
-    """How many descriptors the process has open, without those of threads that only wait for something to do."""
+    """Return how many descriptors the process has open, without those of threads that only wait for something to do."""
     stop_idle_threads()
     return len(os.listdir("/dev/fd"))
 

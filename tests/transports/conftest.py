@@ -21,13 +21,13 @@ from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 -
 
 @pytest.fixture
 def attempt():
-    """An attempt without limit; `attempt.abort()` abandons it, `attempt.signal` goes to its steps."""
+    """Return an attempt without limit; `attempt.abort()` abandons it, `attempt.signal` goes to its steps."""
     return AbortController(Deadline(None), AbandonedError)
 
 
 @pytest.fixture
 def abandon(attempt):
-    """`abandon(thread, reached)` aborts the attempt as soon as `reached` is set; the thread raises the reason."""
+    """Return `abandon(thread, reached)`, which aborts the attempt once `reached` is set; the thread raises why."""
 
     def call(thread, reached):
         assert reached.wait(GUARD)
@@ -40,7 +40,7 @@ def abandon(attempt):
 
 @pytest.fixture
 def post(attempt, poster):
-    """The `poster` of the file with defaults: no proxy, no headers, an attempt without limit."""
+    """Return the `poster` of the file with defaults: no proxy, no headers, an attempt without limit."""
 
     def call(url, body=None, *, headers=(), network=None, signal=attempt.signal, client=None):
         network = network or Network(ssl_context=trusting(), proxy=False)
@@ -53,7 +53,7 @@ def post(attempt, poster):
 
 @pytest.fixture(params=["our own client", "the caller's client"])
 def any_post(request, post):
-    """`post` by our own client and by one of the caller's: the rules are the same."""
+    """Return `post` by our own client and by one of the caller's: the rules are the same."""
     if request.param == "our own client":
         yield post
         return

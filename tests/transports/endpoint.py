@@ -28,50 +28,50 @@ class Endpoint(Server):
 
 
 def answering(body: bytes = b"{}", status: str = "200 OK", *headers: str):
-    """A response that is always the same."""
+    """Return a response that is always the same."""
     return lambda peer, *_: peer.answer(status, body, *headers)
 
 
 @functools.cache
 def bomb() -> bytes:
-    """64 MB of zeros in 300 bytes."""
+    """Return 64 MB of zeros in 300 bytes."""
     return gzip.compress(gzip.compress(bytes(2**26)))
 
 
 def silent(peer, *_):
-    """No answer at all."""
+    """Answer nothing at all."""
     peer.server.reached.set()
     peer.hold()
 
 
 def silent_body(peer, *_):
-    """The head of an answer whose body never comes."""
+    """Send the head of an answer whose body never comes."""
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
     peer.server.reached.set()
     peer.hold()
 
 
 def drip(peer, *_):
-    """A byte now and then, for ever."""
+    """Send a byte now and then, for ever."""
     peer.server.reached.set()
     while not select.select([peer.sock], [], [], 0.01)[0]:
         peer.send(b"x")
 
 
 def dripping_head(peer, *_):
-    """A header that comes byte by byte and never ends."""
+    """Send a header that comes byte by byte and never ends."""
     peer.send(b"HTTP/1.1 200 OK\r\nX: ")
     drip(peer)
 
 
 def dripping_body(peer, *_):
-    """A body that comes byte by byte and never ends."""
+    """Send a body that comes byte by byte and never ends."""
     peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
     drip(peer)
 
 
 def dripping_refusal(peer, *_):
-    """A refusal whose body comes byte by byte and never ends."""
+    """Send a refusal whose body comes byte by byte and never ends."""
     peer.send(b"HTTP/1.1 500 Oops\r\n\r\n")
     drip(peer)
 

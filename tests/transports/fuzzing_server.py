@@ -24,7 +24,7 @@ class Lifeline(protocol.Protocol):
 
 
 def listen(factory, context):
-    """As the suite does, but on a free port, and nowhere but here."""
+    """Listen as the suite does, but on a free port, and nowhere but here."""
     factory.externalPort = reactor.listenTCP(0, factory, interface="127.0.0.1").getHost().port
     told.write(str(factory.externalPort) + "\n")
     told.flush()

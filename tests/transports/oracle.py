@@ -29,7 +29,7 @@ class OracleReader(frame_buffer):
         self._fragments_opcode: int | None = None
 
     def runs(self, data: bytes):
-        """As `FrameReader.runs()`, but that each message is a run of its own."""
+        """Yield as `FrameReader.runs()`, but each message as a run of its own."""
         self._input += data
         while len(self._input) >= self._wanted:
             try:
@@ -49,7 +49,7 @@ class OracleReader(frame_buffer):
                 yield message[0], [message[1]]
 
     def recv_length(self) -> None:
-        """Checks what the header says before any payload is waited for."""
+        """Check what the header says before any payload is waited for."""
         super().recv_length()
         assert self.header is not None
         assert self.length is not None

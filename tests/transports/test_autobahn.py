@@ -39,7 +39,7 @@ COMPRESSION = ("12.", "13.")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The address of the fuzzing server, and the folder that its reports come to."""
+    """Yield the address of the fuzzing server, and the folder that its reports come to."""
     suite = os.environ.get("RTVI_AUTOBAHN")
     if not suite:
         missing("the Autobahn test suite is not installed (RTVI_AUTOBAHN is not set): run `run.py test --matrix`")
@@ -97,7 +97,7 @@ class Echo:
 
 @pytest.fixture(scope="module")
 def io():
-    """One I/O thread for all cases."""
+    """Yield one I/O thread for all cases."""
     thread = IOThread()
     yield thread
     thread.close()
@@ -105,7 +105,7 @@ def io():
 
 
 def tell(counts: Counter[str]) -> list[str]:
-    """The line of the summary."""
+    """Return the line of the summary."""
     return [
         f"Autobahn: {sum(counts.values())} cases: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
     ]

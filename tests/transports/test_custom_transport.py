@@ -83,7 +83,7 @@ class LinesTransport(Transport):
 
 
 def answer(peer: Peer) -> None:
-    """The bot at the other end."""
+    """Answer as the bot at the other end."""
     connection = peer.sock
     with connection.makefile("rwb") as lines:
         for line in lines:

@@ -63,7 +63,7 @@ def sockets() -> Sockets:
 
 @pytest.fixture
 def connect(monkeypatch, sockets, attempt) -> Callable[..., tuple[socket.socket, Callable[[], None]]]:
-    """`connect(*addresses)` connects to a host that has these."""
+    """Return `connect(*addresses)`, which connects to a host that has these."""
 
     def call(*addresses, signal=attempt.signal):
         found = [
@@ -81,7 +81,7 @@ def connect(monkeypatch, sockets, attempt) -> Callable[..., tuple[socket.socket,
 
 @pytest.fixture
 def delay(monkeypatch):
-    """`delay(seconds)` sets the time between two attempts."""
+    """Return `delay(seconds)`, which sets the time between two attempts."""
     return lambda seconds: monkeypatch.setattr(happy_eyeballs, "_ATTEMPT_DELAY", seconds)
 
 
@@ -92,7 +92,7 @@ def end(opened) -> None:
 
 
 def accept(peer) -> None:
-    """A server that takes the connection and waits for its end."""
+    """Take the connection as a server, and wait for its end."""
     peer.wait_for_end()
 
 

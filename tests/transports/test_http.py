@@ -29,7 +29,7 @@ from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
 
 @pytest.fixture
 def poster():
-    """What `post` and `any_post` call."""
+    """Return what `post` and `any_post` call."""
     return post_json
 
 

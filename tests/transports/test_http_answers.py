@@ -41,33 +41,33 @@ DOCUMENTED = (DisconnectedError, ProtocolError)
 
 
 def event(text: bytes) -> bytes:
-    """An event as Pipecat's servers of RTVI 0.3 send it."""
+    """Return an event as Pipecat's servers of RTVI 0.3 send it."""
     return b"data: " + base64.b64encode(text) + b"\n\n"
 
 
 def streaming(*texts: bytes):
-    """A response whose events are `texts`."""
+    """Return a response whose events are `texts`."""
     return answering(b"".join(map(event, texts)), "200 OK", EVENTS)
 
 
 def begin(peer, *headers: str) -> None:
-    """The head of an event stream in chunks."""
+    """Send the head of an event stream in chunks."""
     peer.send("\r\n".join(["HTTP/1.1 200 OK", EVENTS, "Transfer-Encoding: chunked", *headers, "", ""]).encode())
 
 
 def chunk(content: bytes) -> bytes:
-    """As it stands in a chunked body."""
+    """Return a text as it stands in a chunked body."""
     return b"%x\r\n%b\r\n" % (len(content), content)
 
 
 @pytest.fixture
 def poster():
-    """What `post` and `any_post` call."""
+    """Return what `post` and `any_post` call."""
     return post_stream
 
 
 def texts_of(body: bytes, content_type: str = "text/event-stream", pieces: list[bytes] | None = None) -> list[bytes]:
-    """What is read of an answer that comes in `pieces` (None: at once), without a network."""
+    """Yield what is read of an answer that comes in `pieces` (None: at once), without a network."""
 
     class Body(httpx.SyncByteStream):
         def __iter__(self):
@@ -432,7 +432,7 @@ def test_a_client_that_raises(post):
 
 
 def silent_stream(peer, *_):
-    """An event, and then nothing."""
+    """Send an event, and then nothing."""
     begin(peer)
     peer.send(chunk(event(b"{}")))
     peer.server.reached.set()
@@ -440,13 +440,13 @@ def silent_stream(peer, *_):
 
 
 def dripping_stream(peer, *_):
-    """An event, and then one that never ends."""
+    """Send an event, and then one that never ends."""
     peer.send(f"HTTP/1.1 200 OK\r\n{EVENTS}\r\n\r\n".encode() + event(b"{}") + b"data: ")
     drip(peer)
 
 
 def pinging_stream(peer, *_):
-    """Comments for ever, as servers send them to keep a line open."""
+    """Send comments for ever, as servers do to keep a line open."""
     begin(peer)
     peer.server.reached.set()
     with contextlib.suppress(OSError):
@@ -551,7 +551,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post):
 
 
 def cut(body: bytes, seed: int) -> list[bytes]:
-    """`body` in pieces of random lengths."""
+    """Return `body` in pieces of random lengths."""
     pieces, chance = [], random.Random(seed)
     while body:
         size = chance.choice((1, 2, 5, 40, len(body)))

@@ -22,7 +22,7 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture
 def connect(attempt):
-    """Connects a memory transport; its messages and its ends."""
+    """Return a function that connects a memory transport, and returns it with its messages and its ends."""
 
     def call(transport, bundle=None):
         messages: list[Inbound] = []
@@ -165,11 +165,11 @@ class Film:
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def image(number: int) -> VideoFrame:
-    """An image of one pixel."""
+    """Return an image of one pixel."""
     return VideoFrame(image=bytes([number] * 3), width=1, height=1, timestamp=float(number))
 
 

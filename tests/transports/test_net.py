@@ -42,13 +42,13 @@ HOLE_ADDRESS = ("127.0.0.1", 9)
 
 
 def echo(peer):
-    """A server that sends back what it gets, one line at a time."""
+    """Send back what comes, one line at a time."""
     while True:
         peer.send(peer.read_until(b"\n"))
 
 
 def ask(opened) -> bytes:
-    """What an echo server answers over a connection that was just opened; then it is closed."""
+    """Return what an echo server answers over a connection that was just opened; then close it."""
     sock, detach = opened
     with sock:
         sock.sendall(b"hello\n")
@@ -58,7 +58,7 @@ def ask(opened) -> bytes:
 
 
 def websocket_url(text):
-    """A URL that is valid."""
+    """Return a URL that is valid."""
     url = parse_url(text, "ws", "wss")
     assert url is not None
     return url

@@ -31,7 +31,7 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def io():
-    """An I/O thread, which has ended after the test."""
+    """Yield an I/O thread, which has ended after the test."""
     thread = IOThread()
     yield thread
     thread.close()
@@ -64,7 +64,7 @@ class Bot:
         return b"".join(parts)
 
     def receive(self) -> tuple[int, bytes]:
-        """Opcode and payload of the next frame, which has to be masked and whole."""
+        """Return opcode and payload of the next frame, which has to be masked and whole."""
         first, second = self.read(2)
         assert first & 0xF0 == 0x80
         assert second & 0x80
@@ -130,14 +130,14 @@ class Client:
             self._on_closed(self)
 
     def received(self, count: int) -> list[tuple[int, bytes]]:
-        """The first `count` messages, once they are there."""
+        """Return the first `count` messages, once they are there."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.messages) >= count or self.ends, GUARD)
             assert len(self.messages) >= count, self.ends
             return self.messages[:count]
 
     def ended(self) -> CloseInfo:
-        """How the connection ended, once it has."""
+        """Return how the connection ended, once it has."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.ends, GUARD), "the connection does not end"
         on(self.io, int)
@@ -147,7 +147,7 @@ class Client:
 
 
 def on(io: IOThread, function):
-    """What `function()` returns on the I/O thread, after all that was given to it before."""
+    """Return what `function()` returns on the I/O thread, after all that was given to it before."""
     done, results = threading.Event(), []
 
     def call() -> None:
@@ -173,7 +173,7 @@ def hold(io: IOThread) -> threading.Event:
 
 
 def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
-    """Two ends of a TCP connection, in TLS if wanted."""
+    """Return two ends of a TCP connection, in TLS if wanted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
         theirs, _ = listening.accept()
@@ -186,7 +186,7 @@ def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
 def link(request, io):
-    """Makes a client and its bot; both are closed after the test."""
+    """Return a function that makes a client and its bot; both are closed after the test."""
     with contextlib.ExitStack() as stack:
 
         def make(*, start: bool = True, first: bytes = b"", **options) -> tuple[Client, Bot]:
@@ -204,7 +204,7 @@ def link(request, io):
 
 @pytest.fixture
 def pair(link):
-    """One client and its bot."""
+    """Return one client and its bot."""
     return link()
 
 

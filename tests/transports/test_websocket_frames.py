@@ -31,18 +31,18 @@ LIMIT = 1_000_000
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, mask: bool = False, bits: int = 0) -> bytes:
-    """A frame as a server sends it (or, with `mask` or reserved `bits`, must not), made by `websockets`."""
+    """Return a frame as a server sends it (or, with `mask` or reserved `bits`, must not), made by `websockets`."""
     data = Frame(Opcode(opcode), payload, fin=fin).serialize(mask=mask, extensions=())
     return bytes([data[0] | bits]) + data[1:]
 
 
 def header(opcode: int, length: int, *, fin: bool = True) -> bytes:
-    """Only the header of a frame, with the longest form of its length."""
+    """Return only the header of a frame, with the longest form of its length."""
     return bytes([opcode | (0x80 if fin else 0), 127]) + struct.pack("!Q", length)
 
 
 def read(reader: FrameReader, *parts: bytes) -> list[tuple[int, bytes]]:
-    """What comes out if the parts go in one after the other."""
+    """Return what comes out if the parts go in one after the other."""
     return [(opcode, payload) for part in parts for opcode, payloads in reader.runs(part) for payload in payloads]
 
 
@@ -59,7 +59,7 @@ MESSAGE = st.one_of(
 
 @st.composite
 def streams(draw):
-    """Messages and control frames in wire order, and the bytes of them: fragmented, with control frames in between."""
+    """Return messages and control frames in wire order, and their bytes: fragmented, with control frames in between."""
     wire, expected = b"", []
     for opcode, payload in draw(st.lists(MESSAGE, max_size=5)):
         cuts = sorted(draw(st.lists(st.integers(0, len(payload)), max_size=4)))
@@ -317,7 +317,7 @@ TEXTS = st.lists(PIECES, max_size=3).map(b"".join)
 
 @st.composite
 def any_frame(draw):
-    """A frame of any kind, right or wrong, with a length of any form, or only the beginning of one."""
+    """Return a frame of any kind, right or wrong, with a length of any form, or only the beginning of one."""
     first = draw(st.sampled_from([TEXT, BINARY, CONT, CONT, PING, PONG, CLOSE, 3, 11]))
     first |= draw(st.sampled_from([0x80, 0x80, 0x80, 0, 0xC0, 0x90]))
     payload = draw(st.one_of(TEXTS, st.binary(max_size=130), SIZES.map(lambda n: random.Random(n).randbytes(n))))
@@ -341,7 +341,7 @@ BYTES = st.one_of(streams().map(lambda stream: stream[0]), any_frame(), any_fram
 
 
 def outcome(reader, parts: list[bytes]) -> list[object]:
-    """What comes out of each part, the error at last."""
+    """Return what comes out of each part, the error at last."""
     seen: list[object] = []
     try:
         for part in parts:
@@ -380,7 +380,7 @@ def test_a_stream_with_one_wrong_byte(position, value, size):
 
 @pytest.fixture(params=["compiled", "by number"])
 def mask(request, monkeypatch):
-    """Each way to mask, as the one that is used."""
+    """Use each function that masks, and check that it is the one that is used."""
     function = module._find_mask() if request.param == "compiled" else module._mask_by_number
     assert (function is module._mask_by_number) == (request.param == "by number")
     monkeypatch.setattr(module, "_mask", function)
@@ -411,7 +411,7 @@ def test_a_server_reads_what_was_sent(payload):
 
 
 def key_of(made: bytes) -> bytes:
-    """The masking key of a short frame."""
+    """Return the masking key of a short frame."""
     return made[2:6]
 
 

@@ -31,7 +31,7 @@ from .abandoned import AbandonedError
 
 
 def accept_of(head: str) -> str:
-    """The value that proves that the server has understood the request."""
+    """Return the value that proves that the server has understood the request."""
     key = re.search(r"^Sec-WebSocket-Key: (.*?)\r$", head, re.MULTILINE)
     assert key is not None
     return base64.b64encode(hashlib.sha1(f"{key[1]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()
@@ -69,7 +69,7 @@ class Acceptor(Server):
 
 @pytest.fixture
 def shake(attempt):
-    """Opens a WebSocket and closes it; what was read after the handshake."""
+    """Return a function that opens a WebSocket, closes it, and returns what was read after the handshake."""
 
     def call(url, headers=(), *, network=None, signal=attempt.signal):
         parts = parse_url(url, "ws", "wss")
@@ -84,7 +84,7 @@ def shake(attempt):
 
 
 def lines_of(head: str) -> dict[str, list[str]]:
-    """The values of each header of a request, by its name in lower case."""
+    """Return the values of each header of a request, by its name in lower case."""
     fields: dict[str, list[str]] = {}
     for line in head.split("\r\n")[1:-2]:
         name, _, value = line.partition(": ")
@@ -207,7 +207,7 @@ def test_through_a_proxy_with_tls(shake):
 
 @pytest.fixture
 def jar():
-    """websocket-client's jar of this process, emptied after the test."""
+    """Yield websocket-client's jar of this process, emptied after the test."""
     CookieJar.jar.clear()
     yield CookieJar
     CookieJar.jar.clear()
@@ -468,7 +468,7 @@ def test_nobody_listens(shake):
 
 
 def plain(peer):
-    """A server that answers a client hello in plain text."""
+    """Answer a client hello in plain text."""
     peer.sock.recv(1)
     peer.answer("400 Bad Request")
 
@@ -505,14 +505,14 @@ def test_a_proxy_that_refuses(shake):
 
 
 def silent(peer):
-    """No answer."""
+    """Answer nothing."""
     peer.read_head()
     peer.server.reached.set()
     peer.hold()
 
 
 def drip(peer):
-    """An answer that comes byte by byte and never ends."""
+    """Send an answer that comes byte by byte and never ends."""
     peer.read_head()
     peer.send(b"HTTP/1.1 101 OK\r\nX: ")
     peer.server.reached.set()

@@ -301,7 +301,7 @@ def test_a_process_that_was_stopped_goes_on():
 
 
 def message(type_: str, data: object, id_: str | None = None) -> bytes:
-    """A message of the bot as a WebSocket frame."""
+    """Return a message of the bot as a WebSocket frame."""
     text = json.dumps({"label": "rtvi-ai", "type": type_, "id": id_, "data": data})
     return frame(BINARY, encode(MessageFrame(data=text)))
 

@@ -20,7 +20,7 @@ from .test_websocket_connection import MB, tcp_pair
 
 @contextlib.contextmanager
 def struck_in_the_next_system_call(handler):
-    """Another thread gets to run only when this one waits for the system, and then a signal strikes: it runs `handler`
+    """Have another thread run only when this one waits for the system, and then a signal strike: it runs `handler`
     on this thread, as soon as the system call is done. If the other thread is too slow, there is no strike.
     """
     now, over = threading.Lock(), threading.Event()

@@ -51,14 +51,14 @@ class BotServer(Server):
         self.stopping.wait()
 
     def bot(self) -> Bot:
-        """The bot's end of the next connection, once it was told that the client is ready."""
+        """Return the bot's end of the next connection, once it was told that the client is ready."""
         bot = self.arrival()[1]
         while b'"client-ready"' not in bot.receive()[1]:
             pass  # a transport may have something to say before
         return bot
 
     def arrival(self) -> tuple[str, Bot]:
-        """Head of the request and the bot's end, of the next connection."""
+        """Return the head of the request and the bot's end, of the next connection."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: self._bots)
             return self._bots.pop(0)
@@ -114,7 +114,7 @@ class Session:
 
 @pytest.fixture
 def runtime():
-    """The runtime of the process."""
+    """Yield the runtime of the process."""
     runtime = acquire_runtime()
     yield runtime
     runtime.release()
@@ -122,21 +122,21 @@ def runtime():
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
 def server(request):
-    """A server of WebSockets."""
+    """Yield a server of WebSockets."""
     with BotServer(tls=serving() if request.param else None) as server:
         yield server
 
 
 @pytest.fixture
 def plain():
-    """A server of WebSockets without TLS."""
+    """Yield a server of WebSockets without TLS."""
     with BotServer() as server:
         yield server
 
 
 @pytest.fixture
 def opened(runtime, attempt, monkeypatch):
-    """Connects transports, each with a session of its own, and disconnects all after the test."""
+    """Connect transports, each with a session of its own, and disconnects all after the test."""
     pairs = []
 
     def connect(transport, bundle=None, session=None):
@@ -156,7 +156,7 @@ def opened(runtime, attempt, monkeypatch):
 
 @pytest.fixture(params=[WebSocketTransport, EvalTransport])
 def kind(request):
-    """Each class of transport."""
+    """Return each class of transport."""
     return request.param
 
 

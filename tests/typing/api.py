@@ -97,11 +97,11 @@ from rtvi_sync.testing import EmbeddedBot
 
 
 def show(*values: object) -> None:
-    """Stands for what a program does with what it gets."""
+    """Stand for what a program does with what it gets."""
 
 
 def construction() -> RTVIClient:
-    """Every option, in all the ways in which options can be given."""
+    """Return every option, in all the ways in which options can be given."""
 
     def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> dict[str, str]:
         remaining: float | None = timeout.remaining()
@@ -154,7 +154,7 @@ def construction() -> RTVIClient:
 
 
 def connecting(client: RTVIClient) -> None:
-    """All ways to begin and end a session, and its errors."""
+    """Begin and end a session in all ways; handle its errors."""
     ready: BotReadyData = client.connect()
     show(ready.version, ready.about)
     client.connect({"ws_url": "ws://localhost:7860"})
@@ -188,7 +188,7 @@ def connecting(client: RTVIClient) -> None:
 
 
 def errors_of_connecting(client: RTVIClient) -> None:
-    """The attributes of errors."""
+    """Show the attributes of errors."""
     try:
         client.connect()
     except ConnectionTimeoutError as error:
@@ -203,7 +203,7 @@ def errors_of_connecting(client: RTVIClient) -> None:
 
 
 def errors_of_sessions(client: RTVIClient) -> None:
-    """The attributes of errors of sessions and devices."""
+    """Show the attributes of errors of sessions and devices."""
     try:
         client.connect()
     except DisconnectedError as error:
@@ -233,7 +233,7 @@ def errors_of_sessions(client: RTVIClient) -> None:
 
 
 def messages(client: RTVIClient) -> None:
-    """Everything that can be said."""
+    """Say everything that can be said."""
     client.send_message(RTVIMessage("my-type", {"a": 1}))
     client.send_client_message("note", {"a": [1, None]})
     answer: Any = client.send_client_request("question", timeout=None)
@@ -249,7 +249,7 @@ def messages(client: RTVIClient) -> None:
 
 
 def events(client: RTVIClient) -> None:
-    """All doors to events."""
+    """Take events in all ways."""
 
     @client.on("bot-llm-text")
     def on_text(data: BotLLMTextData) -> None:
@@ -293,7 +293,7 @@ def events(client: RTVIClient) -> None:
 
 
 def media(client: RTVIClient) -> None:
-    """Sources, sinks and tracks."""
+    """Use sources, sinks and tracks."""
     sources: list[AudioSource] = [
         WavSource("a.wav"),
         BytesSource(b"", 16000),
@@ -333,7 +333,7 @@ def media(client: RTVIClient) -> None:
 
 
 def devices(client: RTVIClient) -> None:
-    """The devices of the machine."""
+    """Use the devices of the machine."""
     client.init_devices()
     mics: list[MediaDeviceInfo] = client.get_all_mics()
     for device in mics + client.get_all_speakers() + client.get_all_cams():
@@ -421,18 +421,18 @@ class Callbacks(RTVIEventCallbacks):
     """Callbacks as methods."""
 
     def on_bot_ready(self, data: BotReadyData) -> None:
-        """Called when the bot is ready."""
+        """Show the bot's version when it is ready."""
 
 
 class Camera:
     """A source of pictures of the user's own."""
 
     def read(self) -> VideoFrame | None:
-        """One black pixel."""
+        """Return one black pixel."""
         return VideoFrame(image=bytes(3), width=1, height=1, format="RGB", timestamp=0.0)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Source:
@@ -441,15 +441,15 @@ class Source:
     sample_rate_hz = 16000
 
     def read(self, frames: int) -> bytes:
-        """Silence."""
+        """Return silence."""
         return bytes(2 * frames)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def main() -> None:
-    """The parts together."""
+    """Run the parts together."""
     callbacks: Mapping[str, Any] = {"on_connected": lambda: None}
     with EmbeddedBot() as bot:
         RTVIClient(transport=MyTransport(), callbacks=callbacks, mic=Source())

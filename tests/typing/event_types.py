@@ -25,11 +25,11 @@ from rtvi_sync.media import AudioLevel, MediaDeviceInfo
 
 
 def show(*values: object) -> None:
-    """Stands for what a program does with what it gets."""
+    """Stand for what a program does with what it gets."""
 
 
 def waiting(client: RTVIClient) -> None:
-    """The payload has the type of the event, by whatever name."""
+    """Wait: the payload has the type of the event, by whatever name."""
     assert_type(client.wait_for("bot-ready").data, BotReadyData)
     assert_type(client.wait_for("botReady").data, BotReadyData)
     assert_type(client.wait_for("bot_ready").data, BotReadyData)
@@ -48,7 +48,7 @@ def waiting(client: RTVIClient) -> None:
 
 
 def iterating(client: RTVIClient) -> None:
-    """So have those of a stream; with several types it is any."""
+    """Iterate: the payloads of a stream have their types, too; with several types it is any."""
     with client.events("bot-transcription", "bot-llm-text", timeout=10) as texts:
         assert_type(next(texts).data.text, str)
         for event in texts:
@@ -60,7 +60,7 @@ def iterating(client: RTVIClient) -> None:
 
 
 def handling(client: RTVIClient) -> None:
-    """Handlers take the payload or nothing, and stay what they are."""
+    """Register handlers, which take the payload or nothing, and stay what they are."""
 
     @client.on("bot-ready")
     def on_ready(data: BotReadyData) -> str | None:
@@ -86,7 +86,7 @@ def handling(client: RTVIClient) -> None:
 
 
 def names_of_the_run(client: RTVIClient, name: str) -> None:
-    """A name that is not known before the program runs becomes an event first."""
+    """Make an event of a name that is not known before the program runs."""
     client.on(RTVIEvent(name), show)
     assert_type(client.wait_for(RTVIEvent(name)).data, Any)
     client.on(name, show)  # type: ignore[call-overload]
@@ -97,5 +97,5 @@ def names_of_the_run(client: RTVIClient, name: str) -> None:
 
 
 def receiver(sender: RTVIClient, event: Event) -> None:
-    """An event without a type in brackets has any payload."""
+    """Receive an event without a type in brackets, which has any payload."""
     show(sender, event.data.anything)

@@ -16,7 +16,7 @@ URL = "ws://localhost:7860/ws-client"
 
 
 def ask(client: MeasuredClient) -> None:
-    """A scenario."""
+    """Run a scenario."""
     with client.measure("all of it"):
         client.send_text("What time is it?", audio_response=False)
         answer: Answer = client.wait_for_answer(timeout=None)
@@ -27,13 +27,13 @@ def ask(client: MeasuredClient) -> None:
 
 
 def make() -> MeasuredClient:
-    """The client of a session."""
+    """Return the client of a session."""
     options = RTVIClientOptions(transport=WebSocketTransport(URL), mic=ToneSource())
     return MeasuredClient(options)
 
 
 def note(row: Row) -> None:
-    """What one session came to."""
+    """Note what one session came to."""
     first: Measurement = row.measurements[0]
     kinds: set[str] = {"connect", "request", "answer", "step"}
     assert first.kind in kinds
@@ -43,7 +43,7 @@ def note(row: Row) -> None:
 
 
 def run() -> Report:
-    """All options."""
+    """Run with all options."""
     report = run_many(ask, 100, URL)
     report = run_many(
         ask,
@@ -81,6 +81,6 @@ class Caller(RTVIUser):
 
 
 def user(environment: Environment) -> None:
-    """Made by Locust."""
+    """Take a user, made by Locust."""
     client: MeasuredClient = Caller(environment).client
     client.on_measurement = print

@@ -64,22 +64,22 @@ from rtvi_sync import (
 
 
 def show_text(*values: str | None) -> None:
-    """Stands for what a program does with texts."""
+    """Stand for what a program does with texts."""
 
 
 def show_number(*values: float | None) -> None:
-    """Stands for what a program does with numbers, and with what is yes or no."""
+    """Stand for what a program does with numbers, and with what is yes or no."""
 
 
 def show_json(value: Any, *extra: dict[str, Any]) -> None:
-    """Stands for what a program does with plain JSON."""
+    """Stand for what a program does with plain JSON."""
 
 
 # The session
 
 
 def on_bot_ready(data: BotReadyData) -> None:
-    """All that a bot says about itself."""
+    """Show all that a bot says about itself."""
     about: AboutBotData = data.about
     can: BotCapabilities = data.capabilities
     show_text(data.version, about.library, about.library_version)
@@ -91,12 +91,12 @@ def on_bot_ready(data: BotReadyData) -> None:
 
 
 def on_bot_started(data: BotStartedData) -> None:
-    """What a server has answered."""
+    """Show what a server has answered."""
     show_json(data.response)
 
 
 def on_disconnected(info: CloseInfo) -> None:
-    """How a session ended."""
+    """Show how a session ended."""
     show_text(info.reason, info.initiator, info.describe())
     show_number(info.code, info.reconnecting)
     if info.error is not None:
@@ -104,25 +104,25 @@ def on_disconnected(info: CloseInfo) -> None:
 
 
 def on_reconnecting(data: ReconnectingData) -> None:
-    """That another attempt follows."""
+    """Show that another attempt follows."""
     show_number(data.attempt, data.max_attempts, data.delay)
     show_text(str(data.error), data.describe())
 
 
 def on_reconnect_failed(data: ReconnectFailedData) -> None:
-    """That none does."""
+    """Show that no other attempt follows."""
     show_number(data.attempts)
     show_text(str(data.error))
 
 
 def on_error(data: ErrorData) -> None:
-    """What went wrong at the bot."""
+    """Show what went wrong at the bot."""
     show_text(data.message)
     show_number(data.fatal)
 
 
 def on_handler_error(data: HandlerError) -> None:
-    """What went wrong here."""
+    """Show what went wrong here."""
     show_text(repr(data.error), data.event.type.snake, repr(data.handler))
 
 
@@ -130,25 +130,25 @@ def on_handler_error(data: HandlerError) -> None:
 
 
 def on_user_input(data: UserInputData) -> None:
-    """What the user said or typed."""
+    """Show what the user said or typed."""
     show_text(data.text, data.input_type, data.timestamp, data.user_id, data.msg_id)
     show_number(data.final)
 
 
 def on_transcript(data: TranscriptData) -> None:
-    """What was heard; the class has two names."""
+    """Show what was heard; the class has two names."""
     same: UserTranscriptionData = data
     show_text(same.text, same.timestamp, same.user_id)
     show_number(same.final)
 
 
 def on_user_llm_text(data: UserLLMTextData) -> None:
-    """What goes to the language model."""
+    """Show what goes to the language model."""
     show_text(data.text)
 
 
 def on_bot_output(data: BotOutputData) -> None:
-    """What the bot says, and how far it has come."""
+    """Show what the bot says, and how far it has come."""
     progress: SpokenProgressData | None = data.spoken_progress
     if progress is not None:
         show_text(progress.accumulated_text, progress.remaining_text)
@@ -157,17 +157,17 @@ def on_bot_output(data: BotOutputData) -> None:
 
 
 def on_text(data: BotLLMTextData | BotTTSTextData | SystemLogData) -> None:
-    """What is text and nothing else."""
+    """Show what is text and nothing else."""
     show_text(data.text)
 
 
 def on_marker(data: BotLLMMarkerData) -> None:
-    """What the language model puts in between."""
+    """Show what the language model puts in between."""
     show_text(data.text, data.kind, data.raw, *data.markers)
 
 
 def on_search(data: BotLLMSearchResponseData) -> None:
-    """What it has found."""
+    """Show what a search has found."""
     show_text(data.search_result, data.rendered_content)
     origin: LLMSearchOrigin
     for origin in data.origins:
@@ -179,13 +179,13 @@ def on_search(data: BotLLMSearchResponseData) -> None:
 
 
 def on_audio(data: BotTTSAudioData) -> None:
-    """Speech as a message."""
+    """Show speech as a message."""
     show_text(data.audio)
     show_number(data.sample_rate, data.num_channels)
 
 
 def on_level(data: AudioLevelData) -> None:
-    """How loud it is."""
+    """Show how loud it is."""
     show_number(data.value)
 
 
@@ -193,18 +193,18 @@ def on_level(data: AudioLevelData) -> None:
 
 
 def on_call_started(data: LLMFunctionCallStartedData) -> None:
-    """A call begins."""
+    """Show a call that begins."""
     show_text(data.function_name)
 
 
 def on_call(data: LLMFunctionCallInProgressData | LLMFunctionCallData) -> None:
-    """It runs."""
+    """Show a call that runs."""
     show_text(data.tool_call_id, data.function_name)
     show_json(data.arguments)
 
 
 def on_call_stopped(data: LLMFunctionCallStoppedData) -> None:
-    """It has ended."""
+    """Show a call that has ended."""
     show_text(data.tool_call_id, data.function_name)
     show_number(data.cancelled)
     show_json(data.result)
@@ -214,30 +214,30 @@ def on_call_stopped(data: LLMFunctionCallStoppedData) -> None:
 
 
 def on_server_response(data: ServerResponseData) -> None:
-    """An answer."""
+    """Show an answer of the server."""
     show_text(data.t)
     show_json(data.d)
 
 
 def on_context(data: AppendToContextResultData) -> None:
-    """Another."""
+    """Show an answer about the context."""
     show_json(data.result)
 
 
 def on_storage(data: StorageItemStoredData) -> None:
-    """What was stored."""
+    """Show what was stored."""
     show_text(data.action)
     show_json(data.items)
 
 
 def on_ui_command(data: UICommandData) -> None:
-    """What the user interface is to do."""
+    """Show what the user interface is to do."""
     show_text(data.command)
     show_json(data.payload)
 
 
 def on_jobs(data: UIJobGroupData) -> None:
-    """What a group of jobs has come to."""
+    """Show what a group of jobs has come to."""
     show_text(data.kind, data.job_id)
     show_number(data.at)
     if isinstance(data, UIJobGroupStartedEnvelope):
@@ -257,7 +257,7 @@ def on_jobs(data: UIJobGroupData) -> None:
 
 
 def on_config(data: ConfigData) -> None:
-    """A config."""
+    """Show a config."""
     entry: RTVIClientConfigOption
     for entry in data.config:
         option: ConfigOption
@@ -267,20 +267,20 @@ def on_config(data: ConfigData) -> None:
 
 
 def on_config_described(data: ConfigAvailableData) -> None:
-    """What a config may have."""
+    """Show what a config may have."""
     entry: ConfigDescription
     for entry in data.config:
         on_options(entry.service, *entry.options)
 
 
 def on_options(of: str, *options: OptionDescription) -> None:
-    """What options and arguments are there."""
+    """Show what options and arguments are there."""
     for option in options:
         show_text(of, option.name, option.type)
 
 
 def on_actions(data: ActionsAvailableData) -> None:
-    """What actions there are."""
+    """Show what actions there are."""
     entry: ActionDescription
     for entry in data.actions:
         show_text(entry.service, entry.action, entry.result)
@@ -288,12 +288,12 @@ def on_actions(data: ActionsAvailableData) -> None:
 
 
 def on_action(data: ActionResponseData) -> None:
-    """What one returned."""
+    """Show what an action returned."""
     show_json(data.result)
 
 
 def on_metrics(data: PipecatMetricsData) -> None:
-    """Measurements of all kinds."""
+    """Show measurements of all kinds."""
     figure: PipecatMetricData
     for figure in (*data.ttfb, *data.processing, *data.characters):
         show_text(figure.processor, figure.model)
@@ -319,7 +319,7 @@ def on_metrics(data: PipecatMetricsData) -> None:
 
 
 def listen(client: RTVIClient) -> None:
-    """All of them registered."""
+    """Register all of them."""
     client.on("bot_ready", on_bot_ready)
     client.on("bot_started", on_bot_started)
     client.on("disconnected", on_disconnected)

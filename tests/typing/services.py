@@ -35,11 +35,11 @@ from rtvi_sync import (
 
 
 def show(*values: object) -> None:
-    """Stands for what a program does with what it gets."""
+    """Stand for what a program does with what it gets."""
 
 
 def config(client: RTVIClient) -> None:
-    """The bot's config: read, prepared and changed."""
+    """Read, prepare and change the bot's config."""
     known: list[RTVIClientConfigOption] | None = client.config
     told: list[RTVIClientConfigOption] = client.get_bot_config(timeout=2.5)
     same: list[RTVIClientConfigOption] = client.get_config(timeout=None)
@@ -71,7 +71,7 @@ def config(client: RTVIClient) -> None:
 
 
 def actions(client: RTVIClient) -> None:
-    """Actions, in a session and without one."""
+    """Run actions, in a session and without one."""
     available: RTVIMessage = client.describe_actions(timeout=5)
     show(available.data["actions"])
     request = RTVIActionRequestData("llm", "run", [ActionArgument("interrupt", True), {"name": "a", "value": 1}])
@@ -101,7 +101,7 @@ class SearchHelper(RTVIClientHelper):
         return self.client.action(request, timeout).data["result"]
 
     def get_message_types(self) -> Sequence[str]:
-        """What it wants."""
+        """Return the types of the messages that it wants."""
         return [*super().get_message_types(), "more-results"]
 
     def handle_message(self, message: RTVIMessage) -> None:
@@ -116,7 +116,7 @@ class SearchHelper(RTVIClientHelper):
 
 
 def helpers(client: RTVIClient) -> None:
-    """Helpers: the language model's, and one of the user's own."""
+    """Register the language model's helper, and one of the user's own."""
 
     def on_call(data: LLMFunctionCallData) -> None:
         show(data.arguments["city"])
@@ -142,7 +142,7 @@ def helpers(client: RTVIClient) -> None:
 
 
 def functions(client: RTVIClient) -> None:
-    """Functions that the bot calls."""
+    """Offer functions that the bot calls."""
 
     def weather(call: FunctionCall) -> dict[str, Any]:
         arguments: dict[str, Any] = call.arguments
@@ -158,7 +158,7 @@ def functions(client: RTVIClient) -> None:
 
 
 def messages(client: RTVIClient) -> None:
-    """What else can be said."""
+    """Say what else can be said."""
     try:
         client.send_file(b"hello", "look", run_immediately=False, audio_response=False, format="text/plain", name="a")
         client.send_file(Path("cat.png"), custom_options={"detail": "low"})

@@ -17,7 +17,7 @@ PROGRAMS = [path for path in sorted(Path(__file__).parent.glob("*.py")) if not p
 
 
 def nodes() -> Iterator[ast.AST]:
-    """All that is written in the programs."""
+    """Yield all that is written in the programs."""
     for path in PROGRAMS:
         yield from ast.walk(ast.parse(path.read_text()))
 
@@ -29,7 +29,7 @@ DEFINED = {node.name for node in nodes() if isinstance(node, ast.FunctionDef)}
 
 
 def public(thing: type) -> set[str]:
-    """The public attributes of a class."""
+    """Return the public attributes of a class."""
     return {name for name in dir(thing) if not name.startswith("_")}
 
 

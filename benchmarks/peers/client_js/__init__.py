@@ -68,7 +68,7 @@ class _Browser:
         self.zero: float = found["NavigationStart"]
 
     def cpu_seconds(self) -> float:
-        """CPU time of all processes of the browser."""
+        """Return the CPU time of all processes of the browser."""
         processes = self._session.send("SystemInfo.getProcessInfo")["processInfo"]
         return float(sum(process["cpuTime"] for process in processes))
 

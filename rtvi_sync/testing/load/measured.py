@@ -30,7 +30,7 @@ from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
-from rtvi_sync.media import AudioFrame, NullSink, TrackFrames
+from rtvi_sync.media import AudioFrame, TrackFrames
 from rtvi_sync.protocol.validation import NAME, WAIT
 from rtvi_sync.testing.load.answers import EVENTS, Answer, AnswerTimer, end_of_voice
 
@@ -125,7 +125,7 @@ class MeasuredClient(RTVIClient):
             url, transport, token, headers: as `RTVIClient.for_url()` takes them.
             options: as `RTVIClient` takes them; they override these defaults.
         """
-        given: KeywordOptions = {"enable_mic": "mic" in options, "speaker": NullSink()}
+        given: KeywordOptions = {"enable_mic": "mic" in options, "speaker": False}
         if "timeout" not in options:
             given["connect_timeout"] = 30.0
         given.update(options)

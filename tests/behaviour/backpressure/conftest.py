@@ -42,7 +42,7 @@ class BotProcess:
 
 @pytest.fixture
 def bot(request: pytest.FixtureRequest) -> Iterator[BotProcess]:
-    """A flooding bot in a process of its own, so that the memory of the test's is the client's."""
+    """Yield a flooding bot in a process of its own, so that the memory of the test's is the client's."""
     command = [sys.executable, "-m", "tests.behaviour.backpressure.flooding_bot"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE

@@ -23,7 +23,7 @@ recited: list[float] = []
 
 
 def speech(seconds: float) -> bytes:
-    """The first seconds of the speech: noise, in which nothing is alike."""
+    """Return the first seconds of the speech: noise, in which nothing is alike."""
     return random.Random(1).randbytes(2 * round(seconds * RATE_HZ))
 
 
@@ -62,12 +62,12 @@ def handle(session: BotSession, message: dict[str, Any]) -> bool:
 
 
 def server_message(data: Any) -> dict[str, Any]:
-    """A message of the application's own."""
+    """Return a message of the application's own."""
     return {"label": "rtvi-ai", "type": "server-message", "data": data}
 
 
 def message_of(size: int) -> bytes:
-    """A frame of exactly `size` bytes, which holds a server message."""
+    """Return a frame of exactly `size` bytes, which holds a server message."""
     length = size
     while True:  # the length of the length changes with the length
         frame = frames.encode(frames.MessageFrame(data=json.dumps(server_message("x" * length))))
@@ -77,7 +77,7 @@ def message_of(size: int) -> bytes:
 
 
 def text_of(size: int) -> str:
-    """The JSON text of exactly `size` characters of a server message."""
+    """Return the JSON text of exactly `size` characters of a server message."""
     return json.dumps(server_message("x" * (size - len(json.dumps(server_message(""))))))
 
 

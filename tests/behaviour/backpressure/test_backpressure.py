@@ -45,7 +45,7 @@ class Peak:
 
 
 def ending_of(client: RTVIClient) -> Callable[[], CloseInfo]:
-    """Returns a function that waits for the end of the session and returns how it ended."""
+    """Return a function that waits for the end of the session and returns how it ended."""
     ended: list[CloseInfo] = []
     client.on("disconnected", ended.append)
 

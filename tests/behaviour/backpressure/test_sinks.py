@@ -41,7 +41,7 @@ class OwnSink:
 
 
 def audio_of(path: Path) -> bytes:
-    """What a file holds for those who read it with the standard library."""
+    """Return what a file holds for those who read it with the standard library."""
     with wave.open(str(path)) as reader:
         assert (reader.getnchannels(), reader.getsampwidth(), reader.getframerate()) == (1, 2, RATE_HZ)
         return reader.readframes(reader.getnframes())
@@ -49,7 +49,7 @@ def audio_of(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Processes that take all the time they get."""
+    """Yield processes that take all the time they get."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
@@ -66,7 +66,7 @@ def recite(client: RTVIClient, seconds: float, speed: float | None) -> None:
 
 
 def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -> None:
-    """Each kind of sink, one after the other, gets every byte, once, in order."""
+    """Let each kind of sink hear the bot, one after the other; each gets every byte, once, in order."""
     own, called, path = OwnSink(), OwnSink(), tmp_path / "a.wav"
     sinks: list[AudioSink] = [WavSink(path), CallbackSink(called.write, on_drop=called.drop), own]
     for sink in sinks:

@@ -32,7 +32,7 @@ SECONDS = 2.0
 
 
 def moody_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterator[Any]:
-    """A bot that is ready at times, leaves at times, and chatters."""
+    """Be ready at times, leave at times, and chatter."""
     mood = random.random()
     if mood < 0.1:
         transport.end(CloseInfo(code=1012, initiator="server"))
@@ -46,7 +46,7 @@ def moody_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterator[Any]
 
 
 def acts(client: RTVIClient, rng: random.Random) -> list[Callable[[], Any]]:
-    """What a thread may do."""
+    """Return what a thread may do."""
 
     def watch() -> None:
         with client.events(timeout=0.05) as stream:

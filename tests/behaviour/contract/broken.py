@@ -217,7 +217,7 @@ class Broken(TransportContract):
 
     @pytest.fixture(autouse=True)
     def nothing_left_behind(self) -> None:
-        """Here the contract's own check is what is tested."""
+        """Replace the contract's own check, which is what is tested here."""
 
     @pytest.fixture(autouse=True)
     def _set_up(self, hanging_port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,6 @@ pytest.register_assert_rewrite("rtvi_sync.testing.contract_rig", "rtvi_sync.test
 
 @pytest.fixture(scope="package")
 def hanging_port() -> Iterator[int]:
-    """A port at which a connection does not come about."""
+    """Yield a port at which a connection does not come about."""
     with black_hole() as port:
         yield port

@@ -23,14 +23,14 @@ class OutOfPaperError(Exception):
 
 @pytest.fixture(params=FAR_ENDS)
 def far(request: pytest.FixtureRequest, hanging_port: int) -> Iterator[FarEnd]:
-    """Each transport in its turn."""
+    """Yield each transport in its turn."""
     with FAR_ENDS[request.param](ContractBot(), hanging_port) as far:
         yield far
 
 
 @pytest.fixture
 def client(far: FarEnd) -> Iterator[RTVIClient]:
-    """A client over it."""
+    """Yield a client over `far`."""
     client = RTVIClient(transport=far.transport, enable_mic=False, connect_timeout=GUARD, request_timeout=GUARD)
     yield client
     client.disconnect()
@@ -39,7 +39,7 @@ def client(far: FarEnd) -> Iterator[RTVIClient]:
 
 @pytest.fixture
 def break_method(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, BaseException], None]:
-    """Lets a method of the transport do what it does, and raise then."""
+    """Let a method of the transport do what it does, and raise then."""
 
     def call(method: str, error: BaseException) -> None:
         original = getattr(far.transport, method)
@@ -55,7 +55,7 @@ def break_method(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> Callable[[str,
 
 
 def works(client: RTVIClient, far: FarEnd) -> None:
-    """The client connects and asks."""
+    """Check that the client connects and asks."""
     client.connect(far.auth_bundle)
     assert client.send_client_request("echo", 1) == 1
     client.disconnect()

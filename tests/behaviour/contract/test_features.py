@@ -78,7 +78,7 @@ class NewBot:
 
 @pytest.fixture(params=FAR_ENDS)
 def connected(request: pytest.FixtureRequest, hanging_port: int) -> Any:
-    """Makes a client that is connected to a bot over each transport in its turn."""
+    """Make a client that is connected to a bot over each transport in its turn."""
 
     @contextmanager
     def call(bot: Any) -> Iterator[RTVIClient]:

@@ -44,13 +44,13 @@ def connected(end: LineEnd, **options: Any) -> Iterator[RTVIClient]:
 
 @pytest.fixture
 def end(hanging_port: int) -> Iterator[LineEnd]:
-    """The contract's bot at the end of a line."""
+    """Yield the contract's bot at the end of a line."""
     with lines(ContractBot(), hanging_port) as end:
         yield end
 
 
 def ended_by(client: RTVIClient, act: Callable[[], object]) -> CloseInfo:
-    """How the session ends when `act()` is called."""
+    """Return how the session ends when `act()` is called."""
     with client.events("disconnected", timeout=GUARD) as events:
         act()
         info = next(events).data

@@ -27,7 +27,7 @@ class Pictures:
         return VideoFrame(image=bytes(SIZE), width=1000, height=1000, timestamp=time.monotonic())
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class FarEnd(socketserver.ThreadingTCPServer):
@@ -68,7 +68,7 @@ class Line(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def end(monkeypatch: pytest.MonkeyPatch) -> Iterator[FarEnd]:
-    """A bot; pictures are sent as they are, without OpenCV."""
+    """Yield a bot; pictures are sent as they are, without OpenCV."""
     monkeypatch.setattr(sample, "_jpeg", lambda frame, quality: frame.image)
     with FarEnd() as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))

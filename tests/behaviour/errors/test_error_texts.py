@@ -76,7 +76,7 @@ class Rig:
         return f"http://ada:{SECRET}@{server.authority}"
 
     def dead_proxy(self) -> str:
-        """URL of a proxy that is down."""
+        """Return the URL of a proxy that is down."""
         port = self._stack.enter_context(closed_port())
         self.names["<proxy>"] = f"127.0.0.1:{port}"
         return f"http://ada:{SECRET}@127.0.0.1:{port}"
@@ -90,7 +90,7 @@ class Rig:
 
 
 def client_of(ws_url: str | None = None, **options: Any) -> RTVIClient:
-    """A client without devices."""
+    """Return a client without devices."""
     options = {
         "enable_mic": False,
         "speaker": NullSink(),
@@ -104,7 +104,7 @@ def client_of(ws_url: str | None = None, **options: Any) -> RTVIClient:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """A port without a server, reserved for the block."""
+    """Yield a port without a server, reserved for the block."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -33,7 +33,7 @@ ACTION = {"service": "llm", "action": "run"}
 
 
 def refusing_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """A bot with a config and actions that refuses whatever it is asked."""
+    """Yield a bot with a config and actions that refuses whatever it is asked."""
     if message.type == "client-ready":
         yield RTVIMessage("bot-ready", {"version": "1.0.0", "config": []}, message.id)
     else:
@@ -41,19 +41,19 @@ def refusing_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[R
 
 
 def saying(type_: str, data: Any) -> Callable[[MemoryTransport, RTVIMessage], Any]:
-    """A bot that says one thing."""
+    """Return a bot that says one thing."""
     return lambda transport, message: [RTVIMessage(type_, data, message.id)]
 
 
 def raised_by(call: Callable[[], object]) -> RTVIError:
-    """The error that `call()` raises."""
+    """Return the error that `call()` raises."""
     with pytest.raises(RTVIError) as caught:
         call()
     return caught.value
 
 
 def connected(bot: Any, call: Callable[[RTVIClient], object]) -> RTVIError:
-    """The error of a call in a session with `bot`, which goes on."""
+    """Return the error of a call in a session with `bot`, which goes on."""
     with memory_client(bot) as client:
         error = raised_by(lambda: call(client))
         assert client.state is TransportState.READY

@@ -21,7 +21,7 @@ _MARK: Final = "getppid"
 
 
 def program(name: str) -> str:
-    """Where a program is that comes with `run.py test --real`; without it the test is skipped, or fails."""
+    """Return where a program is that comes with `run.py test --real`; without it, skip the test, or fail it."""
     found = shutil.which(name)
     if found is None:
         missing(f"{name} is not installed: run `python3 run.py test --real` as root")
@@ -38,7 +38,7 @@ def _run(command: Sequence[str], url: str, times: int) -> list[tuple[str, int]]:
 
 
 def instructions(url: str, folder: Path) -> dict[str, float]:
-    """Those of the process that each thing takes."""
+    """Count the instructions of the process that each thing takes."""
     out = folder / "counted"
     # A file of what was counted for each time that the mark is called, from 1: since the mark before.
     options = ["--tool=callgrind", f"--dump-before={_MARK}", f"--callgrind-out-file={out}"]
@@ -53,7 +53,7 @@ def instructions(url: str, folder: Path) -> dict[str, float]:
 
 
 def system_calls(url: str, folder: Path) -> dict[str, dict[str, float]]:
-    """Those of all threads that each thing takes, by name."""
+    """Count the system calls of all threads that each thing takes, by name."""
     out = folder / "counted"
     stretches = _run([program("strace"), "-f", "-qq", "-o", str(out)], url, 5)
     between: list[Counter[str]] = [Counter()]

@@ -49,7 +49,7 @@ def in_rows(row: Callable[[], object], number: int) -> None:
 
 
 def of_parts() -> Iterator[Stretch]:
-    """The parts of the way in and out, each alone, and what they are held against."""
+    """Yield the parts of the way in and out, each alone, and what they are held against."""
     message = frames.encode(frames.MessageFrame(data=parts.TEXT))
     text = parts.TEXT.encode()
     audio = frames.encode(frames.AudioRawFrame(audio=FRAME, sample_rate=SAMPLE_RATE_HZ))
@@ -70,7 +70,7 @@ def of_parts() -> Iterator[Stretch]:
 
 
 def of_session(name: str, peer: type[Peer], url: str) -> Iterator[Stretch]:
-    """The whole way in, from the socket to the handler or the sink, and the whole way out."""
+    """Yield the whole way in, from the socket to the handler or the sink, and the whole way out."""
     counting = Counting()
     client = peer(url, counting, hearing=True)
 

@@ -18,13 +18,13 @@ MANY = 1000
 
 
 def held() -> tuple[int, int]:
-    """Blocks of memory that are in use, and objects that the garbage collector looks at."""
+    """Count the blocks of memory that are in use, and the objects that the garbage collector looks at."""
     gc.collect()
     return sys.getallocatedblocks(), len(gc.get_objects())
 
 
 def more(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
-    """What has come to be."""
+    """Return what has come to be."""
     return after[0] - before[0], after[1] - before[1]
 
 

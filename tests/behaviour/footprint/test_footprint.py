@@ -24,7 +24,7 @@ TALK = Path(__file__).with_name("talk.py")
 
 
 def run(code: str, **variables: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return what a fresh interpreter prints."""
     environment = {**os.environ, **variables}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout
@@ -59,7 +59,7 @@ def test_a_session_without_devices_loads_none_of_their_packages() -> None:
 
 
 def tell_calls(table: Counter[str]) -> Iterator[str]:
-    """The line of what a talk takes."""
+    """Yield the line of what a talk takes."""
     yield f"system calls in 20 ms of a talk, all threads together: {table['hundredths'] / 100:.1f}"
 
 

@@ -54,29 +54,29 @@ Rows = dict[str, tuple[float, float]]
 
 
 def hundredths(rows: Rows) -> Counter[tuple[str, str]]:
-    """For the table in the summary of the test run, whose counts are whole numbers."""
+    """Return the number for the table in the summary of the test run, whose counts are whole numbers."""
     return Counter({(name, f"{most:.2f}"): round(100 * number) for name, (number, most) in rows.items()})
 
 
 def lines(counts: Counter[tuple[str, str]]) -> Iterator[str]:
-    """Those of the table."""
+    """Return the lines of the table."""
     return (f"  {name:34}{count / 100:8.2f}, at most {most}" for (name, most), count in counts.items())
 
 
 def tell_instructions(counts: Counter[tuple[str, str]]) -> Iterator[str]:
-    """A table in the summary of the test run."""
+    """Yield the table in the summary of the test run."""
     yield "Instructions: of a part beside json.loads, of a session beside the simplest client"
     yield from lines(counts)
 
 
 def tell_calls(counts: Counter[tuple[str, str]]) -> Iterator[str]:
-    """A table in the summary of the test run."""
+    """Yield the table in the summary of the test run."""
     yield "System calls of all threads, when much comes or goes"
     yield from lines(counts)
 
 
 def too_much(rows: Rows) -> Rows:
-    """What is above its limit."""
+    """Return what is above its limit."""
     return {name: row for name, row in rows.items() if row[0] > row[1]}
 
 

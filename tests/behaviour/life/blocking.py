@@ -81,13 +81,13 @@ class Hanging(MemoryTransport):
 
 @contextmanager
 def unready() -> Iterator[tuple[RTVIClient, Callable[[], Any]]]:
-    """A client whose bot does not become ready."""
+    """Yield a client whose bot does not become ready."""
     bot = MoodyBot(ready=False)
     yield memory_client(bot, connect_timeout=None), bot.heal
 
 
 def is_connected(client: RTVIClient) -> bool:
-    """True while the client waits for the bot to be ready."""
+    """Tell whether the client waits for the bot to be ready."""
     return client.state is TransportState.CONNECTED
 
 
@@ -111,7 +111,7 @@ def entering() -> Iterator[Blocked]:
 
 @contextmanager
 def mute_server() -> Iterator[tuple[str, Callable[[], object]]]:
-    """An endpoint that takes connections and answers nothing; and what tells that one has come."""
+    """Yield an endpoint that takes connections and answers nothing; and what tells that one has come."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/start"
         yield url, lambda: select.select([server], [], [], 0)[0]
@@ -133,7 +133,7 @@ def starting_a_bot_and_connecting() -> Iterator[Blocked]:
 
 
 def hanging() -> tuple[RTVIClient, Callable[[], Any]]:
-    """A connected client whose transport does not end."""
+    """Return a connected client whose transport does not end."""
     transport = Hanging()
     client = RTVIClient(transport=transport)
     client.connect()
@@ -141,7 +141,7 @@ def hanging() -> tuple[RTVIClient, Callable[[], Any]]:
 
 
 def hangs(client: RTVIClient) -> bool:
-    """True while the transport of such a client is asked to end."""
+    """Tell whether the transport of such a client is asked to end."""
     return bool(transport_of(client).hangs.is_set())
 
 
@@ -284,7 +284,7 @@ def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
 
 
 def check_usable(client: RTVIClient, *, closed: bool) -> None:
-    """What was interrupted has left a client that works."""
+    """Check that what was interrupted has left a client that works."""
     if closed:
         client.close()
         with contextlib.suppress(RTVIError):

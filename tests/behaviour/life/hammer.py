@@ -212,7 +212,7 @@ class Hammer:
         self.problems: list[str] = []
 
     def handle(self, *_: object) -> None:
-        """Of the signal."""
+        """Handle the signal."""
         if not self._armed:
             return
         self._armed = False
@@ -224,7 +224,7 @@ class Hammer:
             raise SystemExit
 
     def play(self, url: str) -> str:
-        """One scene. Returns its name."""
+        """Play one scene; return its name."""
         act, make, connected = self._rng.choice(SCENES)
         client = make(url)
         name = f"{act.__name__} {make.__name__}"
@@ -261,7 +261,7 @@ class Hammer:
             self._client = None
 
     def _check(self, client: RTVIClient) -> None:
-        """The client does all that it could before."""
+        """Check that the client does all that it could before."""
         client.disconnect()
         client.connect()
         assert client.send_client_request("echo", [1]) == [1]

@@ -22,7 +22,7 @@ def _find(minor: int) -> str | None:
 
 
 def python_of(minor: int) -> str:
-    """The Python 3.`minor` of this machine; without one the test is skipped."""
+    """Return the Python 3.`minor` of this machine; without one, skip the test."""
     found = _find(minor)
     if found is None:
         pytest.skip(f"Python 3.{minor} is not on this machine")

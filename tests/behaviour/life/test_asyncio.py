@@ -20,14 +20,14 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot that answers what it hears at once."""
+    """Yield a bot that answers what it hears at once."""
     with EmbeddedBot(hangover=0.1) as bot:
         yield bot
 
 
 @pytest.fixture(autouse=True)
 def _policy_untouched() -> Iterator[None]:
-    """No test sets a policy or a loop of its own."""
+    """Check that no test sets a policy or a loop of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # since Python 3.14 policies are on their way out
         before = asyncio.get_event_loop_policy()
@@ -38,7 +38,7 @@ def _policy_untouched() -> Iterator[None]:
 
 
 def talk(bot: EmbeddedBot, **options: Any) -> list[bool]:
-    """Sessions with every call that blocks. Returns whether handlers saw a running loop."""
+    """Hold sessions with every call that blocks; return whether handlers saw a running loop."""
     source = ToneSource(duration=0.2)
     client = websocket_client(bot, mic=source, **options)
     saw_loop: list[bool] = []

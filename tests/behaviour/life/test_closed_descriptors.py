@@ -120,7 +120,7 @@ STRIKE = """
 
 
 def run(script: str, bot: EmbeddedBot, *arguments: str) -> dict[str, object]:
-    """What a script reports in a process of its own."""
+    """Return what a script reports in a process of its own."""
     code, out, err = run_python(script, bot.ws_url, *arguments, timeout=60.0)
     assert (code, err) == (0, ""), err
     return json.loads(out)

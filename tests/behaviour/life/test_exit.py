@@ -43,7 +43,7 @@ Run = Callable[..., tuple[int, str, str]]
     ]
 )
 def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a script on one of the Pythons; returns exit code, output and errors."""
+    """Run a script on one of the Pythons; return exit code, output and errors."""
     executable = sys.executable if request.param is None else python_of(request.param)
 
     def run(script: str, timeout: float = GUARD, needs: str = "rtvi_sync") -> tuple[int, str, str]:

@@ -100,7 +100,7 @@ def interrupt_when(condition: Callable[[], Any]) -> threading.Thread:
 
 
 def waits_in(function: str) -> bool:
-    """True if the main thread is inside a function of that name."""
+    """Tell whether the main thread is inside a function of that name."""
     import sys
 
     frame = sys._current_frames().get(threading.main_thread().ident or 0)

@@ -49,13 +49,13 @@ PLACES = {
 
 
 def ignores(session: BotSession, message: Any) -> bool:
-    """A bot that never answers a request of the type "hang"."""
+    """Return a bot that never answers a request of the type "hang"."""
     return message["type"] == "client-message" and message["data"]["t"] == "hang"
 
 
 @contextlib.contextmanager
 def talking(script: str, place: str) -> Iterator[tuple[subprocess.Popen[str], EmbeddedBot]]:
-    """A process that is connected and at that place of the script."""
+    """Yield a process that is connected and at that place of the script."""
     # In a call that blocks the process tells when it has come there; elsewhere any moment will do.
     blocks = place.startswith("in ")
     there = "threading.Thread(target=tell_when_blocked, daemon=True).start()" if blocks else 'say("there")'

@@ -45,7 +45,7 @@ class Fault:
     struck: int = 0
 
     def strike(self, *_: Any, **__: Any) -> None:
-        """Called in the program's code."""
+        """Strike, called in the program's code."""
         if not self.over:
             self.struck += 1
             raise self.error
@@ -74,7 +74,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot for the sessions with media."""
+    """Yield a bot for the sessions with media."""
     with EmbeddedBot(hangover=0.1) as bot:
         yield bot
 
@@ -355,7 +355,7 @@ SCENES = [
 
 
 def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> None:
-    """The client can have another session, and the session of another one goes on."""
+    """Check that the client can have another session, and that the session of another one goes on."""
     client.connect()
     assert client.send_client_request("echo", 1) == 1
     client.disconnect()

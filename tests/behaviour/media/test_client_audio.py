@@ -188,7 +188,7 @@ class SlowSink:
         self.taken.append(pcm)
 
     def drop(self) -> None:
-        """No interruption comes."""
+        """Do nothing: no interruption comes."""
 
     def close(self) -> None:
         self.closed += 1

@@ -69,7 +69,7 @@ class Ears:
         return lambda: self.by_handlers.append(event)
 
     def clumsy(self) -> None:
-        """A handler that raises."""
+        """Raise."""
         self.raised += 1
         raise ClumsyError("sorry")
 
@@ -92,7 +92,7 @@ class Ears:
             return not self._armed and not self._running
 
     def delivering(self) -> DeliveryScope:
-        """Around a call on this thread that may deliver events in manual mode."""
+        """Return the scope of a call on this thread that may deliver events in manual mode."""
         return DeliveryScope(self._delivering)
 
     def disarm(self) -> None:
@@ -127,11 +127,11 @@ class Ears:
                 self._running -= 1
 
     def sequence(self) -> list[Heard]:
-        """The events so far, without those about handlers, which may come between others."""
+        """Return the events so far, without those about handlers, which may come between others."""
         return [one for one in self.heard.copy() if one.type is not RTVIEvent.HANDLER_ERROR]
 
     def states(self) -> list[TransportState]:
-        """The states so far."""
+        """Return the states so far."""
         return [one.state for one in self.sequence() if one.state is not None]
 
 

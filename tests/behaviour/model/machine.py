@@ -42,7 +42,7 @@ _CLIENT: Final = st.integers(0, CLIENTS - 1)
 
 
 def _strike(*where: str) -> st.SearchStrategy[tuple[faults.Fault, faults.Direction | None, str, int]]:
-    """What happens in which direction to what, after how many bytes."""
+    """Draw what happens in which direction to what, after how many bytes."""
     return st.tuples(
         st.sampled_from(_FAULTS),
         st.sampled_from((*DIRECTIONS, None)),
@@ -58,7 +58,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @initialize(manual=st.booleans(), secure=st.sampled_from((False, False, True)), reconnect=st.booleans())
     def begin(self, manual: bool, secure: bool, reconnect: bool) -> None:
-        """A bot and two clients."""
+        """Begin with a bot and two clients."""
         self.world = World(Options(manual=manual, secure=secure, reconnect=reconnect))
         self.checked = 0
         TALLY["example", ""] += 1
@@ -67,7 +67,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(number=_CLIENT, name=st.sampled_from([*OPERATIONS]))
     def alone(self, number: int, name: str) -> None:
-        """One call, of which it is known what must come of it when nothing else goes on."""
+        """Make one call, of which it is known what must come of it when nothing else goes on."""
         party = self.world.parties[number]
         live, sure = party.live, self.world.calm and party.ears.at_rest and not party.closed
         made = next(made for made in self.world.together([(0, number, name)]) if not made.inside)
@@ -79,7 +79,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(calls=st.lists(_CALL, min_size=2, max_size=8))
     def together(self, calls: list[tuple[int, int, str]]) -> None:
-        """Several calls on several threads at once."""
+        """Make several calls on several threads at once."""
         self.world.together(calls)
 
     @rule(
@@ -93,7 +93,7 @@ class ClientMachine(RuleBasedStateMachine):
         strikes: list[tuple[faults.Fault, faults.Direction | None, str, int]],
         calls: list[tuple[int, int, str]],
     ) -> None:
-        """The same, when at least one client has a session to begin with; meanwhile things may happen to its line."""
+        """Make calls while at least one client has a session to begin with; meanwhile things may happen to its line."""
         if self._connect(number):
             self.alone(number, "request(echo)")
         for strike in strikes:
@@ -102,12 +102,12 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(number=_CLIENT, name=st.sampled_from([*OPERATIONS]))
     def in_a_handler(self, number: int, name: str) -> None:
-        """The next handler makes a call."""
+        """Make a call in the next handler."""
         self.world.arm(number, name)
 
     @rule(number=_CLIENT)
     def a_handler_blocks(self, number: int) -> None:
-        """While a handler of one client does not return, both clients make requests."""
+        """Make requests of both clients while a handler of one client does not return."""
         if self.world.options.manual or not all(map(self._connect, range(CLIENTS))):
             return
         entered, leave = threading.Event(), threading.Event()
@@ -127,7 +127,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(number=_CLIENT)
     def connect_in_the_last_handler(self, number: int) -> None:
-        """The handler of `disconnected` connects."""
+        """Connect in the handler of `disconnected`."""
         if not self._connect(number):
             return
         made: list[Call] = []
@@ -142,12 +142,12 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(strike=_strike("the line", "lines to come", "requests to come"))
     def strike(self, strike: tuple[faults.Fault, faults.Direction | None, str, int]) -> None:
-        """Something happens to a connection, after a number of bytes."""
+        """Let something happen to a connection, after a number of bytes."""
         self.world.strike(*strike)
 
     @rule(act=st.sampled_from(("close", "drop", "say", "refuse", "heal")))
     def others_act(self, act: str) -> None:
-        """The bot closes, drops, or says something; no client gets in; the line is whole again."""
+        """Let the bot close, drop, or say something; let no client in; make the line whole again."""
         if act == "refuse":
             self.world.refuse()
         elif act == "heal":
@@ -157,14 +157,14 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(number=_CLIENT)
     def drop(self, number: int) -> None:
-        """A client is dropped, and another one takes its place."""
+        """Drop a client; another one takes its place."""
         self.world.drop(number)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
     @invariant()
     def holds(self) -> None:
-        """Everything that is true of calls and of clients."""
+        """Check everything that is true of calls and of clients."""
         if not hasattr(self, "world"):
             return
         calls = self.world.calls[self.checked :]
@@ -180,7 +180,7 @@ class ClientMachine(RuleBasedStateMachine):
                 self.world.replace(number)
 
     def teardown(self) -> None:
-        """All ends, and nothing is left."""
+        """End all; nothing is left."""
         if not hasattr(self, "world"):
             return
         try:

@@ -39,7 +39,7 @@ EXAMPLES: Final = 3
 
 @pytest.fixture(autouse=True)
 def no_log() -> Iterator[None]:
-    """What pytest keeps of the log, tracebacks with all their frames, would keep clients that are to be collected."""
+    """Keep no log: pytest's record of it, tracebacks with all their frames, would keep clients alive."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -47,7 +47,7 @@ def no_log() -> Iterator[None]:
 
 @pytest.fixture
 def counted(show_table: Callable[..., None]) -> Iterator[None]:
-    """The summary of the test run tells what was done."""
+    """Tell in the summary of the test run what was done."""
     before = TALLY.copy()
     yield
     show_table(tell, TALLY - before)

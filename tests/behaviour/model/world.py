@@ -41,12 +41,12 @@ TALLY: Final[Counter[tuple[str, str]]] = Counter()
 
 
 def operations_so_far() -> int:
-    """The number of operations of clients."""
+    """Return the number of operations of clients."""
     return sum(number for (kind, _), number in TALLY.items() if kind == "operation")
 
 
 def tell(tally: Counter[tuple[str, str]]) -> list[str]:
-    """How much was done, and how it ended."""
+    """Tell how much was done, and how it ended."""
     total: Counter[str] = Counter()
     for (kind, _), number in tally.items():
         total[kind] += number
@@ -123,7 +123,7 @@ class World:
         self.refused = False
 
     def new_party(self) -> Party:
-        """A client that has done nothing yet."""
+        """Return a client that has done nothing yet."""
         options = self.options
         client = RTVIClient(
             transport=WebSocketTransport(
@@ -142,7 +142,7 @@ class World:
         return Party(client, Ears(client, manual=options.manual))
 
     def replace(self, number: int) -> None:
-        """A client is not used any more, and another one takes its place."""
+        """Put another client in the place of one that is not used any more."""
         self.past.append(self.parties[number].ears)
         self.parties[number] = self.new_party()
 
@@ -202,7 +202,7 @@ class World:
         return made
 
     def arm(self, number: int, name: str, at: RTVIEvent | None = None, made: list[Call] | None = None) -> None:
-        """The next handler of a client, or the next one of an event, makes a call, which is added to `made`."""
+        """Let the next handler of a client, or the next one of an event, make a call, which is added to `made`."""
         party = self.parties[number]
         if party.live and OPERATIONS[name].lifecycle:
             party.live = None
@@ -258,13 +258,13 @@ class World:
         self.refused = False
 
     def lose_certainty(self) -> None:
-        """Sessions may end by themselves now."""
+        """Expect that sessions may end by themselves from now on."""
         for party in self.parties:
             if party.live:
                 party.live = None
 
     def bot_acts(self, act: str) -> None:
-        """The bot does something to its sessions."""
+        """Let the bot do something to its sessions."""
         for session in self.bot.sessions:
             try:
                 if act == "close":
@@ -319,7 +319,7 @@ class World:
             self.bot.stop()
 
     def left_behind(self) -> str:
-        """Threads and descriptors that were not there before, after a moment in which they may go."""
+        """Return threads and descriptors that were not there before, after a moment in which they may go."""
         limit = time.monotonic() + _SOON
         while True:
             gc.collect()
@@ -333,7 +333,7 @@ class World:
 
 
 def _unfinished_before(events: list[Event], ears: Ears) -> tuple[RTVIEvent, ...]:
-    """Of the events before the last one that was handed out, those whose receiver has not returned."""
+    """Return, of the events before the last one that was handed out, those whose receiver has not returned."""
     heard = ears.heard.copy()
     earlier = heard
     for index, one in enumerate(heard):

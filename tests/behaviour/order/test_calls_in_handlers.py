@@ -23,7 +23,7 @@ class TestCallsInsideHandlers:
     event raises."""
 
     def outcome(self, client: RTVIClient, call: Any) -> Any:
-        """What `call()` returns or raises inside a handler."""
+        """Return what `call()` returns or raises inside a handler."""
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def handler() -> None:

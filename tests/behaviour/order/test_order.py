@@ -18,7 +18,7 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture
 def connected() -> Iterator[tuple[RTVIClient, list[Any]]]:
-    """A connected client, whose events stay queued until the test asks for them, and what was heard of them."""
+    """Yield a connected client, whose events stay queued until the test asks for them, and what was heard of them."""
     client = memory_client(events="manual")
     heard: list[Any] = []
     client.on("server_message", heard.append)
@@ -33,7 +33,7 @@ def give(client: RTVIClient, *messages: Any) -> None:
 
 
 def text_of(data: Any, type_: str = "server-message") -> str:
-    """A message as its JSON text."""
+    """Return a message as its JSON text."""
     return json.dumps({"label": "rtvi-ai", "type": type_, "id": "1", "data": data})
 
 

@@ -65,23 +65,23 @@ class Account:
 
 
 def last_of(name: str) -> str:
-    """The last part of a name of either language, without brackets or quotes: a parameter, if it has one."""
+    """Return the last part of a name of either language, without brackets or quotes: a parameter, if it has one."""
     part = re.split(r"\.(?![^']*'$)", name)[-1].removesuffix("()")
     return part[part.find("(") + 1 :].strip(")'")
 
 
 def spelled_in_python(name: str) -> str:
-    """How the last part of a JavaScript name is spelled in Python; the case of constants and classes aside."""
+    """Return how the last part of a JavaScript name is spelled in Python; the case of constants and classes aside."""
     return snake_case(last_of(name).replace("-", "_"))
 
 
 def packages() -> dict[str, dict[str, str]]:
-    """JavaScript package and version -> name -> value of an enum's member, or ""."""
+    """Return JavaScript package and version -> name -> value of an enum's member, or ""."""
     return {path.stem: _read(path) for path in sorted((_HERE / "names").glob("*.txt"))}
 
 
 def accounts(sections: Mapping[str, list[dict[str, Any]]] | None = None) -> list[Account]:
-    """Every account, in the order of the file.
+    """Return every account, in the order of the file.
 
     Raises:
         ValueError: an entry has both a Python name and a reason, or neither, or something else.
@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def resolve(path: str) -> object:
-    """What a path below `rtvi_sync` leads to: a class, a member, a parameter, ...
+    """Return what a path below `rtvi_sync` leads to: a class, a member, a parameter, ...
 
     Raises:
         LookupError: there is no such thing, or it is a method and the path says otherwise, or the other way round.

@@ -50,7 +50,7 @@ def names_of(declarations: str) -> dict[str, str]:
 
 
 def lines_of(declarations: str) -> list[str]:
-    """The same as lines for people."""
+    """Return the names as lines for people."""
     return [f"{name} = {value}" if value else name for name, value in names_of(declarations).items()]
 
 
@@ -81,7 +81,7 @@ def _names_at(node: Node, owner: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_choice(node: Node | None) -> bool:
-    """Whether this is a union right below a `type Name = "a" | "b" | "c"`; unions are nested to the left."""
+    """Tell whether this is a union right below a `type Name = "a" | "b" | "c"`; unions are nested to the left."""
     if node is None or node.type != "union_type":
         return False
     return node.parent is not None and (node.parent.type == "type_alias_declaration" or _is_choice(node.parent))

@@ -44,7 +44,7 @@ class _Row:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n\n".join([_INTRODUCTION.read_text("utf-8").rstrip(), *_sections()]) + "\n"
 
 
@@ -55,7 +55,7 @@ def _sections() -> Iterator[str]:
 
 
 def _rows(group: Iterable[Account]) -> list[_Row]:
-    """One row for each entry, or for all names of an event."""
+    """Return one row for each entry, or for all names of an event."""
     rows: dict[object, _Row] = {}
     for account in group:
         key: object = account.group
@@ -77,7 +77,7 @@ def _payload(event: RTVIEvent) -> str:
 
 
 def _folded(rows: Sequence[_Row]) -> Iterator[_Row]:
-    """Without rows for the fields of a class that all have the same names in both languages."""
+    """Leave out rows for the fields of a class that all have the same names in both languages."""
     fields: dict[str, list[_Row]] = {}
     for row in rows:
         if row.python and not row.js[0].js.endswith("()"):
@@ -107,13 +107,13 @@ def _line(row: _Row) -> str:
 
 
 def _in_use(name: str) -> str:
-    """As a program writes it."""
+    """Return a name as a program writes it."""
     return re.sub("^RTVIClient[.]", "client.", name).removeprefix("RTVIEventCallbacks.")
 
 
 @cache
 def _versions(*names: str) -> str:
-    """The versions of JavaScript's client that have any of these names."""
+    """Return the versions of JavaScript's client that have any of these names."""
     found: set[str] = set()
     for package, its_names in packages().items():
         if not its_names.keys().isdisjoint(names):

@@ -22,7 +22,7 @@ ALL_NAMES = {name: value for names in PACKAGES.values() for name, value in names
 
 
 def tell_parity(counts: Counter[tuple[str, str]]) -> Iterable[str]:
-    """The table of the test run: what became of the names of each package."""
+    """Yield the table of the test run: what became of the names of each package."""
     columns = ("in Python", "no counterpart", "unaccounted")
     yield "{:22}{:>8}{:>11}{:>16}{:>13}".format("parity", "names", *columns)
     for package in sorted({package for package, _ in counts}):
@@ -31,7 +31,7 @@ def tell_parity(counts: Counter[tuple[str, str]]) -> Iterable[str]:
 
 
 def fate(name: str) -> str:
-    """The column of a name."""
+    """Return the column of a name."""
     account = BY_NAME.get(name)
     if account is None:
         return "unaccounted"
@@ -68,7 +68,7 @@ def test_an_account_is_a_name_or_a_reason(entry: dict[str, Any]) -> None:
 
 
 def problem(account: Account) -> str:
-    """Why the Python name of an account is none; "" if it is one."""
+    """Return why the Python name of an account is none; "" if it is one."""
     try:
         resolve(account.python or "")
     except LookupError as error:

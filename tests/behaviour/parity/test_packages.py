@@ -23,7 +23,7 @@ PACKAGES = {
 
 
 def fetched(package: str, folder: Path) -> Path:
-    """The archive of a package, as npm fetches it."""
+    """Return the archive of a package, as npm fetches it."""
     npm = shutil.which("npm")
     if npm is None:
         missing("npm is not installed")

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"
 
 
 def refused(call: Callable[[], Any]) -> None:
-    """`call()` raises `ForkedProcessError` at once, with a hint at what to do."""
+    """Check that `call()` raises `ForkedProcessError` at once, with a hint at what to do."""
     with takes(0.1), pytest.raises(ForkedProcessError, match="child process"):
         call()
 

@@ -23,7 +23,7 @@ from tests.support.waiting import until
 class TestNothingIsLeft:
     @pytest.fixture(autouse=True)
     def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Idle queue workers end within less than five seconds."""
+        """Let idle queue workers end within less than five seconds."""
         monkeypatch.setattr("rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT", 0.2)
 
     def test_fifty_sessions(self) -> None:

@@ -27,17 +27,17 @@ MB = 2**20
 
 
 def message(data: str, type_: str = "server-message", id_: str = '"1"') -> str:
-    """A message whose data is this JSON."""
+    """Return a message whose data is this JSON."""
     return f'{{"label": "rtvi-ai", "type": "{type_}", "id": {id_}, "data": {data}}}'
 
 
 def on_the_wire(text: str) -> bytes:
-    """As a bot sends it."""
+    """Return a message as a bot sends it."""
     return frames.encode(frames.MessageFrame(data=text))
 
 
 def field(number: int, payload: bytes) -> bytes:
-    """A field of protobuf with a length."""
+    """Return a field of protobuf with a length."""
 
     def varint(value: int) -> bytes:
         out = b""
@@ -121,7 +121,7 @@ def test_heavy_messages() -> None:
 
 @pytest.fixture(params=["orjson", "the standard library", "bytes"])
 def decode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """The data of a message, parsed in one of the ways there are."""
+    """Return the data of a message, parsed in one of the ways there are."""
     if request.param == "the standard library":
         monkeypatch.setattr(envelope, "_loads_fast", envelope._loads_bare)
     if request.param == "bytes":

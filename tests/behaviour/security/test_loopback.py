@@ -13,7 +13,7 @@ from tests.support.clients import websocket_client
 
 
 def listening() -> set[tuple[str, int]]:
-    """Addresses and ports at which this process listens."""
+    """Return the addresses and ports at which this process listens."""
     lines = psutil.Process(os.getpid()).net_connections(kind="inet")
     return {(line.laddr.ip, line.laddr.port) for line in lines if line.status == psutil.CONN_LISTEN}
 

@@ -31,14 +31,14 @@ class Recorder(Server):
 
 
 def client_of(**options: Any) -> RTVIClient:
-    """A client without devices, whose transport has secrets of its own."""
+    """Return a client without devices, whose transport has secrets of its own."""
     transport = WebSocketTransport(headers={"X-Bot": "for-the-bot"})
     options = {"transport": transport, "proxy": False, "connect_timeout": 10.0, **options}
     return RTVIClient(enable_mic=False, speaker=NullSink(), **options)
 
 
 def params_of(server: Recorder) -> dict[str, Any]:
-    """Parameters with a secret for `server` in each of them."""
+    """Return parameters with a secret for `server` in each of them."""
     return {
         "base_url": server.url.replace("//", "//ada:for-the-endpoint@"),
         "headers": {"Authorization": "for-the-endpoint", "X-Key": "for-the-endpoint"},

@@ -18,14 +18,14 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot without TLS."""
+    """Yield a bot without TLS."""
     with EmbeddedBot() as bot:
         yield bot
 
 
 @pytest.fixture
 def endpoint(bot: EmbeddedBot) -> Iterator[Server]:
-    """An https endpoint that sends clients to that bot, by whatever path it is asked."""
+    """Yield an https endpoint that sends clients to that bot, by whatever path it is asked."""
 
     def answer(peer: Any) -> None:
         peer.read_request()
@@ -36,7 +36,7 @@ def endpoint(bot: EmbeddedBot) -> Iterator[Server]:
 
 
 def client_of(transport: WebSocketTransport, base_url: str, **options: Any) -> RTVIClient:
-    """A client without devices that trusts the tests' authority."""
+    """Return a client without devices that trusts the tests' authority."""
     return RTVIClient(
         transport=transport,
         params={"base_url": base_url},

@@ -45,7 +45,7 @@ ANSWER = {"Content-Type": f"application/json; {SECRET}", "Set-Cookie": f"session
 
 
 def with_secrets(url: str, path: str = "") -> str:
-    """A URL with user, password and a key."""
+    """Return a URL with user, password and a key."""
     scheme, _, authority = url.partition("://")
     return f"{scheme}://{LOGIN}@{authority}{path}?key={SECRET}"
 
@@ -106,7 +106,7 @@ class Eyes:
 
 @pytest.fixture
 def eyes(caplog: pytest.LogCaptureFixture) -> Eyes:
-    """Every logger there is tells everything."""
+    """Let every logger there is tell everything."""
     caplog.set_level(logging.DEBUG)
     for name in ("rtvi_sync", "httpx", "httpcore", "websocket", "asyncio", "concurrent", "urllib3"):
         caplog.set_level(logging.DEBUG, name)
@@ -114,7 +114,7 @@ def eyes(caplog: pytest.LogCaptureFixture) -> Eyes:
 
 
 def params_for(base_url: str) -> dict[str, Any]:
-    """Parameters with secrets in all of them."""
+    """Return parameters with secrets in all of them."""
     return {
         "base_url": with_secrets(base_url),
         "endpoints": {"connect": f"connect?token={SECRET}"},
@@ -125,14 +125,14 @@ def params_for(base_url: str) -> dict[str, Any]:
 
 
 def transport_to(ws_url: str | None = None, **options: Any) -> WebSocketTransport:
-    """A transport with secrets in all of its arguments."""
+    """Return a transport with secrets in all of its arguments."""
     return WebSocketTransport(
         with_secrets(ws_url) if ws_url else None, token=SECRET, headers={"X-Api-Key": SECRET}, **options
     )
 
 
 def client_of(transport: WebSocketTransport, **options: Any) -> RTVIClient:
-    """A client without devices and proxies."""
+    """Return a client without devices and proxies."""
     options = {"proxy": False, "ssl_context": trusting(), "connect_timeout": 10.0, **options}
     return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), **options)
 

@@ -16,7 +16,7 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::[\w:]+)`", PAGE)))
 
 @functools.cache
 def names_in(path: str) -> set[str]:
-    """The tests of a file, those in classes with the name of the class before them."""
+    """Return the tests of a file, those in classes with the name of the class before them."""
     found: set[str] = set()
     for node in ast.parse((ROOT / path).read_text("utf-8")).body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]

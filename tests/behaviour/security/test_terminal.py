@@ -31,7 +31,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\rfake\x08\u202elive\u2066\u2028\u2029\
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal obeys nothing in it; line breaks are ours."""
+    """Tell whether a terminal obeys nothing in it; line breaks are ours."""
     return not any(
         unicodedata.category(c) == "Cc" or unicodedata.bidirectional(c) in ("RLO", "LRO", "RLE", "LRE", "LRI", "RLI")
         for c in text.replace("\n", "")
@@ -39,7 +39,7 @@ def harmless(text: str) -> bool:
 
 
 def client_of(transport: WebSocketTransport, **options: Any) -> RTVIClient:
-    """A client without devices."""
+    """Return a client without devices."""
     return RTVIClient(
         transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD, proxy=False, **options
     )
@@ -47,14 +47,14 @@ def client_of(transport: WebSocketTransport, **options: Any) -> RTVIClient:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was logged so far, at any level, exceptions and all."""
+    """Return what was logged so far, at any level, exceptions and all."""
     caplog.set_level(logging.DEBUG)
     formatter = logging.Formatter("%(message)s")
     return lambda: [formatter.format(record) for record in caplog.records]
 
 
 def http_answer(status: str, body: Any, *headers: str) -> Callable[[Any], None]:
-    """Answers one request."""
+    """Answer one request."""
 
     def answer(peer: Any) -> None:
         peer.read_request()

@@ -29,19 +29,19 @@ DAY = datetime.timedelta(days=1)
 
 
 def quiet_client(transport: WebSocketTransport, **options: Any) -> RTVIClient:
-    """A client without devices."""
+    """Return a client without devices."""
     return RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD, **options)
 
 
 def server_context(**certificate: Any) -> ssl.SSLContext:
-    """A server's context with a certificate for 127.0.0.1."""
+    """Return a server's context with a certificate for 127.0.0.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority().issue_cert("127.0.0.1", **certificate).configure_cert(context)
     return context
 
 
 def self_signed() -> ssl.SSLContext:
-    """A server's context with a certificate that vouches for itself."""
+    """Return a server's context with a certificate that vouches for itself."""
     alone = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with alone.cert_pem.tempfile() as certificate, alone.private_key_pem.tempfile() as key:
@@ -50,7 +50,7 @@ def self_signed() -> ssl.SSLContext:
 
 
 def of_old() -> ssl.SSLContext:
-    """A server's context that speaks TLS 1.0 and 1.1 only."""
+    """Return a server's context that speaks TLS 1.0 and 1.1 only."""
     context = server_context()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -60,7 +60,7 @@ def of_old() -> ssl.SSLContext:
 
 
 def asking_for_certificates(version: ssl.TLSVersion) -> ssl.SSLContext:
-    """A server's context that lets in only clients with a certificate of `authority()`."""
+    """Return a server's context that lets in only clients with a certificate of `authority()`."""
     context = server_context()
     context.verify_mode = ssl.CERT_REQUIRED
     context.maximum_version = version
@@ -69,7 +69,7 @@ def asking_for_certificates(version: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 def with_certificate(ca: trustme.CA) -> ssl.SSLContext:
-    """A client's context with a certificate of `ca`."""
+    """Return a client's context with a certificate of `ca`."""
     context = trusting()
     ca.issue_cert("client@example.test").configure_cert(context)
     return context
@@ -109,7 +109,7 @@ def by_websocket(where: str, context: ssl.SSLContext, proxy: str | bool) -> None
 
 @contextlib.contextmanager
 def a_proxy(wanted: bool) -> Iterator[str | bool]:
-    """The address of a proxy that tunnels, or False."""
+    """Yield the address of a proxy that tunnels, or False."""
     if not wanted:
         yield False
         return
@@ -124,7 +124,7 @@ with_and_without_proxy = pytest.mark.parametrize("proxied", [False, True], ids=[
 
 
 def complaint(reach: Reach, tls: ssl.SSLContext, context: ssl.SSLContext, *, proxied: bool = False) -> str:
-    """What the program is told when it is not to talk to a server with this TLS; nothing was said to that server."""
+    """Return what the program is told of a server with this TLS, to which it must not talk and has said nothing."""
     heard: list[str] = []
     with (
         Server(lambda peer: heard.append(peer.read_head()), tls=tls) as server,

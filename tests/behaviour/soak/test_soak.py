@@ -24,7 +24,7 @@ MINUTE = 60.0
 
 
 def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
-    """Samples of one hour, three quiet moments a minute, with some noise; changes say what else is added when."""
+    """Return samples of one hour, three quiet moments a minute, with noise; `changes` says what else is added when."""
     rng = random.Random(1)
     quiet = [
         Sample(
@@ -58,7 +58,7 @@ def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
 
 
 def bad(samples: list[Sample]) -> list[str]:
-    """The quantities that have grown too much."""
+    """Return the quantities that have grown too much."""
     return [verdict.text.partition(":")[0] for verdict in judge(samples) if not verdict.good]
 
 

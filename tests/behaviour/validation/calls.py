@@ -33,21 +33,21 @@ class Call:
 def call(
     function: Callable[[Targets], Callable[..., object]], valid: Mapping[str, Any] | None = None, /, **wrong: Wrong
 ) -> Call:
-    """A `Call`; the keywords are its `wrong`."""
+    """Return a `Call`; the keywords are its `wrong`."""
     return Call(function, valid or {}, wrong)
 
 
 def construct(cls: Callable[..., object], valid: Mapping[str, Any] | None = None, /, **wrong: Wrong) -> Call:
-    """A `Call` of a constructor or a function."""
+    """Return a `Call` of a constructor or a function."""
     return Call(lambda _: cls, valid or {}, wrong)
 
 
 async def coroutine_function(*_: object) -> None:
-    """A function that does nothing when it is called."""
+    """Do nothing."""
 
 
 async def async_generator_function(*_: object) -> Any:
-    """Another one."""
+    """Yield nothing, once."""
     yield
 
 

@@ -13,8 +13,9 @@ _CALLED_BY_TRANSPORT: Final = "the transport calls it; what the wire brings is c
 _CALLED_BY_TOOL: Final = "the tool it belongs to calls it"
 _LOOKS_UP: Final = "looks something up; what is unknown is not found"
 
-#: Constructors.
+#: Constructors and functions.
 CONSTRUCTORS: Final = {
+    "main": "the parser of the command line checks its words",
     **dict.fromkeys(
         (
             *("ClientStats", "TransportStats", "TransportOptions", "AbortController", "AbortSignal", "ConnectTimeout"),
@@ -22,7 +23,7 @@ CONSTRUCTORS: Final = {
             *("HandlerError", "Track", "AudioTrack", "VideoTrack", "TrackFrames", "Tracks", "ParticipantTracks"),
             *("AudioFrame", "MediaState", "DeviceStatus", "AudioLevel", "TrackData", "Participant", "EventSignal"),
             *("Answer", "BotRequest", "BotSession", "Injection", "Measurement", "Percentiles", "ProxyConnection"),
-            *("Report", "Row", "Latencies", "TurnAudio", "Voices", "AudioDroppedData"),
+            *("Report", "Row", "Latencies", "TurnAudio", "Voices", "AudioDroppedData", "CleanFormatter"),
         ),
         _MADE_BY_PACKAGE,
     ),
@@ -57,7 +58,7 @@ METHODS: Final = {
     ),
     **dict.fromkeys(
         (
-            *("BotSession.finish", "BotSession.keep", "BotSession.receive"),
+            *("BotSession.finish", "BotSession.keep", "BotSession.receive", "CleanFormatter.format"),
             *("ProxyConnection.close", "ProxyConnection.apply_plan", "ProxyConnection.transfer"),
         ),
         _CALLED_BY_TOOL,

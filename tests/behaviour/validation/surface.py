@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import rtvi_sync
+import rtvi_sync.cli
 import rtvi_sync.flask
 import rtvi_sync.media
 import rtvi_sync.messages
@@ -25,6 +26,7 @@ MODULES = (
     rtvi_sync.signals,
     rtvi_sync.flask,
     rtvi_sync.notebook,
+    rtvi_sync.cli,
 )
 # Decoded from what the bot sends, by rules of their own; those that applications construct are tested.
 _PAYLOADS = {getattr(rtvi_sync.messages, name) for name in rtvi_sync.messages.__all__} - {
@@ -35,7 +37,7 @@ _PAYLOADS = {getattr(rtvi_sync.messages, name) for name in rtvi_sync.messages.__
 
 
 def parameters() -> Iterator[str]:
-    """The name of each parameter: "RTVIClient.send_text.content", "RTVIClientOptions.events"."""
+    """Yield the name of each parameter: "RTVIClient.send_text.content", "RTVIClientOptions.events"."""
     seen: set[object] = set()
     for module in MODULES:
         for thing in _public(module):

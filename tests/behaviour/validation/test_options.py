@@ -13,7 +13,17 @@ from typing import Any, cast
 
 import pytest
 
-from rtvi_sync import APIRequest, RTVIClient, RTVIClientOptions, RTVIClientParams, RTVIError, WebSocketTransport
+from rtvi_sync import (
+    APIRequest,
+    EvalTransport,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIClientOptions,
+    RTVIClientParams,
+    RTVIError,
+    WebSocketTransport,
+    connect,
+)
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient
 from tests.behaviour.validation import client_table, tools_table
 from tests.behaviour.validation.calls import Call
@@ -24,7 +34,7 @@ from tests.support.threads import open_descriptors
 
 
 def _as_measured(name: str, row: Call) -> Call:
-    """What a method of the client must refuse, `MeasuredClient` must."""
+    """Have `MeasuredClient` refuse what a method of the client must refuse."""
 
     def function(targets: Targets) -> Callable[..., object]:
         method: Callable[..., object] = getattr(targets.measured(), name)
@@ -146,6 +156,26 @@ def test_an_option_is_named_as_it_was_given(client: type[RTVIClient], option: st
         _refused(functools.partial(client, **{option: wrong}), option)
         _refused(functools.partial(client, {option: wrong}), option)
         _refused(functools.partial(client, {camel: wrong}), camel)
+
+
+BOT_URL = "ws://bot.example"
+#: Functions that pass options on: what makes each, and the row of the options.
+PASSED_ON: dict[str, tuple[Callable[..., object], str]] = {
+    "for_url": (functools.partial(RTVIClient.for_url, BOT_URL), "RTVIClientOptions"),
+    "MeasuredClient.for_url": (functools.partial(MeasuredClient.for_url, BOT_URL), "RTVIClientOptions"),
+    "connect": (functools.partial(connect, BOT_URL), "RTVIClientOptions"),
+    "ReconnectPolicy.forever": (ReconnectPolicy.forever, "ReconnectPolicy"),
+    "EvalTransport": (EvalTransport, "WebSocketTransport"),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_options_that_are_passed_on(name: str) -> None:
+    """A function that takes the options of another one refuses what that refuses, and begins nothing."""
+    function, row = PASSED_ON[name]
+    for option, values in ROWS[row].wrong.items():
+        for wrong in () if option == "transport" else values:  # has a row of its own
+            _refused(functools.partial(function, **{option: wrong}), option)
 
 
 def test_options_in_nested_mappings() -> None:

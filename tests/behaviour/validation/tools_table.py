@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.cli import run_program
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import (
     AudioTrack,
@@ -256,6 +257,7 @@ TABLE: dict[str, Call] = {
     "Report.to_csv": call(lambda targets: targets.report().to_csv, path=NOT_PATH),
     "Report.to_json": call(lambda targets: targets.report().to_json, path=NOT_PATH),
     # integrations
+    "run_program": construct(run_program, {"main": int}, main=(*NOT_FUNCTION, None), name=(*NOT_STRING, None)),
     "RTVIBlueprint": construct(
         RTVIBlueprint,
         {"make_client": print},

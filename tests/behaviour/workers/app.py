@@ -26,7 +26,7 @@ URL = os.environ["RTVI_BOT_URL"]
 
 
 def new_client(**media: Any) -> RTVIClient:
-    """A client that is not connected."""
+    """Return a client that is not connected."""
     media = {"mic": SilenceSource(), "speaker": NullSink(), **media}
     return RTVIClient(transport=WebSocketTransport(URL), connect_timeout=GUARD, request_timeout=GUARD, **media)
 
@@ -45,7 +45,7 @@ if os.environ.get("RTVI_CONNECT_EARLY"):
 
 
 def connected() -> RTVIClient:
-    """`shared`, connected once per process."""
+    """Return `shared`, connected once per process."""
     with connecting:
         if not shared.connected:
             shared.connect()
@@ -53,18 +53,18 @@ def connected() -> RTVIClient:
 
 
 def in_shared(word: str) -> Any:
-    """An answer of the bot in the session that all requests share."""
+    """Return an answer of the bot in the session that all requests share."""
     return connected().send_client_request("echo", word)
 
 
 def in_own(word: str) -> Any:
-    """An answer in a session of the request's own."""
+    """Return an answer in a session of the request's own."""
     with new_client() as client:
         return client.send_client_request("echo", word)
 
 
 def in_early(word: str) -> Any:
-    """How a session that was live at the fork refuses: the fastest of many calls."""
+    """Measure how a session that was live at the fork refuses: the fastest of many calls."""
     took = []
     for _ in range(50):
         begun = time.perf_counter()
@@ -78,7 +78,7 @@ def in_early(word: str) -> Any:
 
 
 def talk(_: str) -> Any:
-    """A spoken turn: how much of the bot's voice arrived."""
+    """Take a spoken turn; return how much of the bot's voice arrived."""
     sink = BytesSink()
     client = new_client(mic=ToneSource(duration=0.1), speaker=sink)
     with client.events("bot-stopped-speaking", timeout=GUARD) as ends, client:
@@ -87,7 +87,7 @@ def talk(_: str) -> Any:
 
 
 def many(word: str) -> Any:
-    """Eight requests at once, half of them in the session that all share."""
+    """Make eight requests at once, half of them in the session that all share."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda view, n: view(word + str(n)), [in_shared, in_own] * 4, range(8)))
 
@@ -122,7 +122,7 @@ def leave(_: str) -> None:
 
 
 def threads(_: str) -> Any:
-    """Threads that the system knows of, and those of the package, without those that only wait for something to do.
+    """Return the threads that the system knows of, and those of the package, without those that only wait for work.
 
     And whether the calling thread takes signals.
     """
@@ -138,7 +138,7 @@ VIEWS: dict[str, Callable[[str], Any]] = {
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """WSGI: the answer of a view, and the process that gave it."""
+    """Answer as WSGI asks: the answer of a view, and the process that gave it."""
     word = parse_qs(environ["QUERY_STRING"]).get("word", [""])[0]
     answer = {"pid": os.getpid(), "answer": VIEWS[environ["PATH_INFO"]](word)}
     start_response("200 OK", [("Content-Type", "application/json")])

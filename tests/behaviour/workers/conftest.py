@@ -20,13 +20,13 @@ def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="package")
 def bot() -> Iterator[EmbeddedBot]:
-    """A bot for the sessions of all workers; it answers everything but "never"."""
+    """Yield a bot for the sessions of all workers; it answers everything but "never"."""
     with EmbeddedBot(handler=_never_answers, hangover=0.1) as bot:
         yield bot
 
 
 def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
-    """The sessions that have begun since the last call, oldest first."""
+    """Return the sessions that have begun since the last call, oldest first."""
     found = []
     try:
         while True:
@@ -37,6 +37,6 @@ def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
 
 @pytest.fixture
 def begun(bot: EmbeddedBot) -> Callable[[], list[BotSession]]:
-    """Returns the sessions that have begun since its last call, or since the beginning of the test, oldest first."""
+    """Return a function that returns the sessions begun since its last call, or since the beginning of the test."""
     new_sessions(bot)
     return lambda: new_sessions(bot)

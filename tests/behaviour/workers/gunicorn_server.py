@@ -72,6 +72,6 @@ class Gunicorn(WebServer):
         (self._folder / "gunicorn.conf.py").write_text(self._head + "".join(lines))
 
     def get(self, view: str, word: str = "") -> Any:
-        """What a view of the application answers, and the process that did."""
+        """Return what a view of the application answers, and the process that did."""
         with urllib.request.urlopen(f"{self.url}/{view}?word={word}", timeout=GUARD) as answer:
             return json.load(answer)

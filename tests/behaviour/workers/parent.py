@@ -21,12 +21,12 @@ Call = tuple[str, str]
 
 
 def call(view: str, word: str) -> Any:
-    """What a view of the application answers in this process."""
+    """Return what a view of the application answers in this process."""
     return {"pid": os.getpid(), "view": view, "answer": app.VIEWS[f"/{view}"](word)}
 
 
 def process(context: Any, calls: list[Call]) -> list[Any]:
-    """Two processes at once, each of which makes all the calls."""
+    """Run two processes at once, each of which makes all the calls."""
     answers = context.SimpleQueue()
     children = [context.Process(target=_process, args=(answers, calls)) for _ in range(2)]
     for child in children:
@@ -43,7 +43,7 @@ def _process(answers: Any, calls: list[Call]) -> None:
 
 
 def pool(context: Any, calls: list[Call]) -> list[Any]:
-    """A pool of two, which end as their tasks are done."""
+    """Run a pool of two, which end as their tasks are done."""
     workers = context.Pool(2)
     answers: list[Any] = workers.starmap(call, calls, chunksize=1)
     workers.close()
@@ -52,13 +52,13 @@ def pool(context: Any, calls: list[Call]) -> list[Any]:
 
 
 def executor(context: Any, calls: list[Call]) -> list[Any]:
-    """An executor of two."""
+    """Run an executor of two."""
     with ProcessPoolExecutor(2, mp_context=context) as workers:
         return list(workers.map(call, *zip(*calls, strict=True), timeout=2 * GUARD))
 
 
 def os_fork(_: Any, calls: list[Call]) -> list[Any]:
-    """A child of `os.fork()` that exits as a program does."""
+    """Run a child of `os.fork()` that exits as a program does."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -71,7 +71,7 @@ def os_fork(_: Any, calls: list[Call]) -> list[Any]:
 
 
 def context_of(method: str) -> Any:
-    """How children are started; "preloaded": by a server that has imported the application, and is connected."""
+    """Return how children are started; "preloaded": by a server that has imported the application, and is connected."""
     if method != "preloaded":
         return multiprocessing.get_context(method)
     os.environ["RTVI_CONNECT_EARLY"] = "1"

@@ -56,7 +56,7 @@ class Worker:
         return task.get(timeout=GUARD, interval=0.01)
 
     def children(self) -> dict[int, psutil.Process]:
-        """The processes that do the tasks, by number; those too that have ended and were not reaped yet."""
+        """Return the processes that do the tasks, by number; those too that have ended and were not reaped yet."""
         return {child.pid: child for child in psutil.Process(self.process.pid).children()}
 
     def log(self) -> str:
@@ -65,7 +65,7 @@ class Worker:
 
 @contextlib.contextmanager
 def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: str) -> Iterator[Worker]:
-    """A worker, which is killed at the end unless it was stopped before."""
+    """Yield a worker, which is killed at the end unless it was stopped before."""
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", f"{__package__}.tasks", "worker", "--without-mingle", *options],
@@ -92,7 +92,7 @@ def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: 
 
 @pytest.fixture(scope="module")
 def running(bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, BotSession]]:
-    """A worker with one child at a time, which was connected itself at the fork, by the session beside it."""
+    """Yield a worker with one child at a time, which was connected itself at the fork, by the session beside it."""
     new_sessions(bot)
     options = "--concurrency", "1", "--max-tasks-per-child", str(MAX_TASKS)
     with celery_worker(tmp_path_factory.mktemp("celery"), bot, *options, RTVI_CONNECT_EARLY="1") as worker:
@@ -106,7 +106,7 @@ def running(bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def worker(running: tuple[Worker, BotSession]) -> Iterator[Worker]:
-    """The worker; the shared session of its child is ended after the test."""
+    """Yield the worker; the shared session of its child is ended after the test."""
     yield running[0]
     running[0].do("leave")
 
@@ -164,7 +164,7 @@ def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
 
 
 def hung_session(begun: Sessions) -> BotSession:
-    """The session that has begun, once its client waits for the answer that never comes."""
+    """Return the session that has begun, once its client waits for the answer that never comes."""
     deadline = time.monotonic() + GUARD
     while not (sessions := begun()):
         assert time.monotonic() < deadline

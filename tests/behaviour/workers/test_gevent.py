@@ -39,7 +39,7 @@ def test_no_real_thread(bot: EmbeddedBot, begun: Callable[[], list[BotSession]],
 
 @pytest.fixture(scope="module", params=["ws", "wss"])
 def late(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gunicorn]:
-    """A server that imports the application before it is patched, and whose bot speaks TLS or does not."""
+    """Yield a server that imports the application before it is patched, and whose bot speaks TLS or does not."""
     folder = tmp_path_factory.mktemp("late")
     context = None
     head = ""

@@ -52,7 +52,7 @@ def wait_until_quiet(process: psutil.Process) -> None:
 
 @pytest.fixture(scope="module")
 def running(request: pytest.FixtureRequest, bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A server of the kind that is asked for; one that preloads is connected itself, by the session beside it."""
+    """Yield a server of the kind that is asked for; one that preloads is connected itself, by the session beside it."""
     new_sessions(bot)
     with gunicorn(tmp_path_factory.mktemp("gunicorn"), bot, request.param) as server:
         early = bot.wait_for_session(GUARD) if server.connected else None
@@ -67,7 +67,7 @@ def running(request: pytest.FixtureRequest, bot: EmbeddedBot, tmp_path_factory: 
 
 @pytest.fixture
 def server(running: Any) -> Iterator[Gunicorn]:
-    """The server; its workers' shared session is ended after the test."""
+    """Yield the server; its workers' shared session is ended after the test."""
     yield running[0]
     running[0].get("leave")
 

@@ -38,7 +38,7 @@ Sessions = Callable[[], list[BotSession]]
 
 
 def ended_politely(session: BotSession) -> bool:
-    """True if the client said goodbye; False if the system closed the connection of a process that was gone."""
+    """Tell whether the client said goodbye; False if the system closed the connection of a process that was gone."""
     return session.wait_ended(GUARD).code == 1000
 
 
@@ -84,7 +84,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
 
 
 def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
-    """In a child: be connected, and leave."""
+    """Be connected in a child, and leave."""
     os.environ["RTVI_BOT_URL"] = url
     from . import app
 
@@ -112,7 +112,7 @@ class TestEndOfAChild:
 
     @pytest.fixture
     def child(self, bot: EmbeddedBot) -> Any:
-        """Starts a child; every end of it and of its queue is closed after the test."""
+        """Start a child; every end of it and of its queue is closed after the test."""
         context = multiprocessing.get_context("fork")
         heard = context.SimpleQueue()
         started = []

@@ -17,7 +17,7 @@ from tests.support.stub import stub  # noqa: F401 - a fixture
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
-    """A machine with a microphone and a speaker; nothing that would have crashed it may happen, nothing stay begun."""
+    """Yield a machine with a microphone and a speaker; nothing that would have crashed it may happen or stay begun."""
     machine = FakeMachine(
         devices=[FakeDevice("desk", inputs=1), FakeDevice("box", outputs=2)],
         defaults={"audioinput": "desk", "audiooutput": "box"},
@@ -30,7 +30,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
 
 
 def probed(machine: FakeMachine) -> list[PortAudioDevice]:
-    """What another process would find."""
+    """Return what another process would find."""
     elsewhere = FakeMachine(devices=machine.devices, defaults=machine.defaults, hosts=machine.hosts)
     return parse_devices(describe(FakePyAudio(elsewhere)))
 

@@ -40,7 +40,7 @@ class Told:
 
 
 def settle(watch: DeviceWatch) -> None:
-    """Waits until it knows what there is at first."""
+    """Wait until it knows what there is at first."""
     until(lambda: watch._known is not None, "nothing was listed")
 
 
@@ -61,7 +61,7 @@ def test_coming_and_going(stub: Stub) -> None:
 
 
 def process_of_watches() -> subprocess.Popen[bytes]:
-    """The one that is asked for the devices now."""
+    """Return the one that is asked for the devices now."""
     poller = device_watch._poller
     assert poller is not None
     assert poller._process is not None
@@ -113,7 +113,7 @@ def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
 
 
 def waits(pid: int) -> bool:
-    """Whether a process waits for a lock, as the hanging PyAudio does."""
+    """Tell whether a process waits for a lock, as the hanging PyAudio does."""
     with open(f"/proc/{pid}/wchan") as file, open(f"/proc/{pid}/syscall") as call:
         return "futex" in file.read() or call.read().split()[0] == "202"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def answer(rtvi: Any, message: Any) -> None:
-    """Answers a client message by its type: ping, slow (`d`: seconds), fail, twice, never."""
+    """Answer a client message by its type: ping, slow (`d`: seconds), fail, twice, never."""
     match message.type:
         case "ping":
             await rtvi.send_server_response(message, {"pong": message.data})

@@ -49,7 +49,7 @@ host = Host()
 
 
 def by_hand(type: str, data: Any) -> list[Frame]:
-    """A message that Pipecat has no class for: applications of that time sent it so."""
+    """Return a message that Pipecat has no class for: applications of that time sent it so."""
     return [TransportMessageUrgentFrame(message={"label": "rtvi-ai", "type": type, "data": data})]
 
 
@@ -149,7 +149,7 @@ class Outlet(FrameProcessor):
 
 
 async def http_action(actions: list[Any]) -> AsyncIterator[Any]:
-    """Runs actions in a pipeline of their own, as the public bots of that time did; yields what the bot sends."""
+    """Run actions in a pipeline of their own, as the public bots of that time did; yield what the bot sends."""
     context, llm, outlet = OpenAILLMContext(), RepeatingLLM(), Outlet()
 
     async def show(scene: str) -> None:
@@ -186,7 +186,7 @@ def refuse_if_told_to(body: dict[str, Any]) -> None:
 
 @host.app.post("/action")
 async def action(body: dict[str, Any]) -> StreamingResponse:
-    """Single-turn actions; the answer is an event stream of base64."""
+    """Answer single-turn actions; the answer is an event stream of base64."""
     refuse_if_told_to(body)
 
     async def events() -> AsyncIterator[bytes]:
@@ -198,7 +198,7 @@ async def action(body: dict[str, Any]) -> StreamingResponse:
 
 @host.app.post("/action-json")
 async def action_json(body: dict[str, Any]) -> Any:
-    """One action; the answer is one JSON document, the response."""
+    """Answer one action; the answer is one JSON document, the response."""
     refuse_if_told_to(body)
     wanted = body["actions"][0]["id"]
     [response] = [message async for message in http_action(body["actions"]) if message.get("id") == wanted]

@@ -54,7 +54,7 @@ def speech() -> list[Frame]:
 
 
 def appended() -> list[Frame]:
-    """An application's answer to append-to-context: Pipecat itself gives none, and has no class for it."""
+    """Return an application's answer to append-to-context: Pipecat itself gives none, and has no class for it."""
     message = {"label": "rtvi-ai", "type": "append-to-context-result", "data": {"result": True}}
     return [OutputTransportMessageUrgentFrame(message=message)]
 

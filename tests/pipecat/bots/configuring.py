@@ -79,11 +79,11 @@ class Configuration:
         self._add_actions()
 
     async def run(self) -> None:
-        """Has the language model answer."""
+        """Have the language model answer."""
         await self.rtvi.push_frame(self._context_frame(self._context))
 
     async def _set(self, rtvi: RTVIProcessor, service: str, option: RTVIServiceOptionConfig) -> None:
-        """An option is set. The processor itself keeps the value."""
+        """Set an option; the processor itself keeps the value."""
         if option.name == "initial_messages":
             self._context.set_messages(option.value)
         if option.name == "run_on_config" and option.value:
@@ -159,11 +159,11 @@ class Configuration:
         raise ValueError("an action that fails")
 
     async def _nothing(self, _: Arguments) -> None:
-        """Pipecat's actions must return something."""
+        """Return nothing, where Pipecat's actions must return something."""
 
 
 def add_configured_bot(host: Host, bot: Callable[[WebSocket, list[Any] | None], Awaitable[None]]) -> None:
-    """Adds a bot, which is given the config of the connect request, and what tells of that request."""
+    """Add a bot, which is given the config of the connect request, and what tells of that request."""
     configs: list[list[Any]] = []
 
     @host.app.post("/connect")

@@ -10,7 +10,7 @@ REPORTED = ["disabled", "none", "name", "arguments", "full"]
 
 
 def register_functions(llm: Any, rtvi: Any) -> None:
-    """Registers `REPORTED`, and: slow, which never ends; client_tool and old_client_tool, which the client runs."""
+    """Register `REPORTED`, and: slow, which never ends; client_tool and old_client_tool, which the client runs."""
     for name in REPORTED:
         llm.register_function(name, _echo)
     llm.register_function("slow", _never_end)
@@ -27,4 +27,4 @@ async def _never_end(_: Any) -> None:
 
 
 async def _leave_to_client(_: Any) -> None:
-    """The client knows of the call by its report, and sends the result."""
+    """Leave the call to the client, which knows of it by its report and sends the result."""

@@ -42,7 +42,7 @@ class Journal(BaseObserver):
 
 
 def jobs() -> list[Frame]:
-    """A group of jobs: of tasks, as they were called at first."""
+    """Return a group of jobs: of tasks, as they were called at first."""
     if hasattr(frames, "RTVIUIJobGroupFrame"):
         steps = [
             models.UIJobGroupStartedData(job_id="job-1", workers=["a"], at=1),

@@ -20,18 +20,18 @@ from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
 
 def transport_options() -> dict[str, Any]:
-    """What the parameters of every WebSocket transport have in common here."""
+    """Return what the parameters of every WebSocket transport have in common here."""
     return {"audio_in_enabled": True, "audio_out_enabled": True, "serializer": ProtobufFrameSerializer()}
 
 
 def echo_worker(transport: BaseTransport) -> PipelineWorker:
-    """A bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled."""
+    """Return a bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled."""
     params = PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=16000)
     return _worker([transport.input(), Echo(), transport.output()], params)
 
 
 def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWorker:
-    """A bot that listens, answers and speaks, and answers client messages."""
+    """Return a bot that listens, answers and speaks, and answers client messages."""
     worker = speaking_worker(transport, transcripts, LLMContext(), RepeatingLLM())
     worker.rtvi.add_event_handler("on_client_message", answer)
     return worker
@@ -40,7 +40,7 @@ def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWor
 def speaking_worker(
     transport: BaseTransport, transcripts: list[str], context: LLMContext, llm: RepeatingLLM, **options: Any
 ) -> PipelineWorker:
-    """A bot that listens, answers and speaks; `options` are Pipecat's for the worker."""
+    """Return a bot that listens, answers and speaks; `options` are Pipecat's for the worker."""
     turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=0.2)])
     aggregators = LLMContextAggregatorPair(
         context, user_params=LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
@@ -63,7 +63,7 @@ def _worker(processors: list[FrameProcessor], params: PipelineParams, **options:
 
 
 async def run(worker: PipelineWorker, transport: BaseTransport) -> None:
-    """Runs a worker until it ends by itself or its client leaves."""
+    """Run a worker until it ends by itself or its client leaves."""
 
     @transport.event_handler("on_client_disconnected")
     async def on_client_disconnected(*_: object) -> None:

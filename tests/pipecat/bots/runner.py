@@ -19,7 +19,7 @@ host = Host(app, ws_path="/ws-client")
 
 
 async def bot(runner_args: RunnerArguments) -> None:
-    """What the runner calls for each connection."""
+    """Run the bot; the runner calls this for each connection."""
     transport = await create_transport(
         runner_args, {"websocket": lambda: FastAPIWebsocketParams(**transport_options())}
     )

@@ -25,7 +25,7 @@ MESSAGES = ["a string", 0, False, None, [1, None], {"nested": {"key": "ä"}}]
 
 
 def metrics() -> list[Frame]:
-    """Measurements of every kind that Pipecat always had, and none."""
+    """Return measurements of every kind that Pipecat always had, and none."""
     usage = LLMTokenUsage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cache_read_input_tokens=2)
     data = [
         TTFBMetricsData(processor="LLM#0", model="a model", value=0.25),
@@ -37,7 +37,7 @@ def metrics() -> list[Frame]:
 
 
 def log() -> list[Frame]:
-    """A line of the log. There is no frame for it."""
+    """Return a line of the log, for which there is no frame."""
     logger.info("a line of the log")
     return []
 

@@ -54,7 +54,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def live(self, session: Session) -> Iterator[None]:
-        """Counts a session as live as long as the block runs."""
+        """Count a session as live as long as the block runs."""
         self._live.append(session)
         self._announce_change()
         try:
@@ -64,7 +64,7 @@ class Sessions:
             self._announce_change()
 
     async def settle(self, expected: int, timeout: float) -> None:
-        """Waits until a number of sessions is live, but no longer than the timeout."""
+        """Wait until a number of sessions is live, but no longer than the timeout."""
 
         async def settled() -> None:
             while len(self._live) != expected:
@@ -82,7 +82,7 @@ class Sessions:
 
 
 def listen() -> socket.socket:
-    """A socket that listens on a free port of 127.0.0.1."""
+    """Return a socket that listens on a free port of 127.0.0.1."""
     # asyncio turns Nagle's algorithm off only for sockets that name their protocol, as those it makes itself do.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -111,14 +111,14 @@ class Host:
         self._add_controls()
 
     def add_connect(self) -> None:
-        """Adds `POST /connect`, which tells a client where the WebSocket is."""
+        """Add `POST /connect`, which tells a client where the WebSocket is."""
 
         @self.app.post("/connect")
         async def connect() -> dict[str, str]:
             return {"ws_url": self.ws_url}
 
     def add_bot(self, bot: Callable[[WebSocket], Awaitable[None]]) -> None:
-        """Adds `/connect` and the WebSocket; each connection runs a bot of its own."""
+        """Add `/connect` and the WebSocket; each connection runs a bot of its own."""
         self.add_connect()
 
         @self.app.websocket("/ws")
@@ -127,11 +127,11 @@ class Host:
             await bot(websocket)
 
     def run(self) -> None:
-        """Serves until a signal ends it, as `uvicorn.run` does."""
+        """Serve until a signal ends it, as `uvicorn.run` does."""
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
-        """Serves on the running event loop until a signal ends it."""
+        """Serve on the running event loop until a signal ends it."""
         _end_with_parent()
         await self._server.serve(sockets=[self._listener])
 
@@ -141,7 +141,7 @@ class Host:
         return self._server.should_exit
 
     def drop(self) -> int:
-        """Aborts the TCP connection of every WebSocket; returns how many."""
+        """Abort the TCP connection of every WebSocket; return how many."""
         protocols = [p for p in self._server.server_state.connections if p.scope and p.scope["type"] == "websocket"]
         for protocol in protocols:
             protocol.transport.abort()
@@ -187,7 +187,7 @@ async def _block_event_loop(seconds: float) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leaves no bot behind: when its parent dies, however abruptly, the pipe on standard input ends."""
+    """Leave no bot behind: when its parent dies, however abruptly, the pipe on standard input ends."""
     if os.environ.get("RTVI_BOT_ENDS_WITH_STDIN") == "1":
 
         def watch() -> None:

@@ -53,7 +53,7 @@ LEVELS = {
 
 
 def observing() -> RTVIObserverParams:
-    """Reports everything, also what is not reported by default."""
+    """Report everything, also what is not reported by default."""
     return RTVIObserverParams(
         bot_llm_marker_enabled=True,
         bot_audio_level_enabled=True,

@@ -36,6 +36,6 @@ class Echo(FrameProcessor):
 
 
 def tone(n: int, sample_rate: int) -> bytes:
-    """A word: a tone whose pitch differs from that of its neighbours."""
+    """Return a word: a tone whose pitch differs from that of its neighbours."""
     seconds = np.arange(int(sample_rate * WORD_SECONDS)) / sample_rate
     return (8000 * np.sin(2 * np.pi * (300 + 50 * (n % 8)) * seconds)).astype("<i2").tobytes()

@@ -56,7 +56,7 @@ def talking_worker(transport: BaseTransport) -> PipelineWorker:
 
 
 async def bot(runner_args: RunnerArguments) -> None:
-    """What the runner calls for each connection."""
+    """Run the bot; the runner calls this for each connection."""
     transport = await create_transport(runner_args, transport_params)
     worker = echo_worker(transport) if echoes else talking_worker(transport)
     with host.sessions.live(PipelineSession(worker, transport)):

@@ -19,7 +19,7 @@ class Call:
 
 
 def answer_to(messages: list[Any]) -> list[str] | Call:
-    """What a model makes of a context in OpenAI's form: the tokens of its answer, or a function call.
+    """Return what a model makes of a context in OpenAI's form: the tokens of its answer, or a function call.
 
     `call get_weather {"city": "Oslo"}` calls a function, its result is answered with "The result is <JSON>.", and
     everything else with "You said: <what the user said>.".
@@ -33,7 +33,7 @@ def answer_to(messages: list[Any]) -> list[str] | Call:
 
 
 def _text(content: Any) -> str:
-    """The words of a message; it may hold files too."""
+    """Return the words of a message; it may hold files too."""
     if isinstance(content, str):
         return content
     return " ".join(part["text"] for part in content if "text" in part)

@@ -13,13 +13,13 @@ from tests.pipecat.conftest import BotServer
 
 @pytest.fixture(params=["pipecat_configured_0_3", "pipecat_configured_1_2"])
 def server(request: pytest.FixtureRequest) -> BotServer:
-    """A bot that has a config and actions, of each generation that had them."""
+    """Return a bot that has a config and actions, of each generation that had them."""
     found: BotServer = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def client(server: BotServer) -> Iterator[RTVIClient]:
-    """A client in a session with it."""
+    """Yield a client in a session with it."""
     with client_of(server) as connected:
         yield connected

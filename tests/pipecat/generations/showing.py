@@ -65,7 +65,7 @@ LEVELS = {"1.14.0": ["none", "name", "arguments", "full"], "0.0.108": ["none", "
 
 
 def show_everything(server: BotServer, version: str) -> list[Event]:
-    """Has a bot say and show everything that it has; returns the events of the session.
+    """Have a bot say and show everything that it has; return the events of the session.
 
     Args:
         server: a bot that is a key's of `KINDS`.
@@ -76,7 +76,7 @@ def show_everything(server: BotServer, version: str) -> list[Event]:
     client = client_of(server, mic=mic)
 
     def type_in(text: str) -> None:
-        """The user types something; the old bot's way to do so is an action."""
+        """Type something as the user; the old bot's way to do so is an action."""
         if is_old:
             messages = [{"role": "user", "content": text}]
             arguments = {"messages": messages, "run_immediately": True}

@@ -26,7 +26,7 @@ HELLO = {"role": "user", "content": "Hello"}
 
 
 def action(name: str, **arguments: Any) -> dict[str, Any]:
-    """An action by the name "service:action"."""
+    """Return an action by the name "service:action"."""
     service, _, name = name.partition(":")
     return {"service": service, "action": name, "arguments": as_list(arguments)}
 
@@ -131,7 +131,7 @@ def test_no_actions_in_rtvi_2(pipecat_showcase: BotServer) -> None:
 
 
 def http_action(server: BotServer, endpoint: str = "action", **options: Any) -> RTVIClient:
-    """A client that has no transport, and an endpoint for actions."""
+    """Return a client that has no transport, and an endpoint for actions."""
     params = {"base_url": server.base_url, "endpoints": {"action": endpoint}, **options}
     return RTVIClient(params=params, request_timeout=10)
 

@@ -35,14 +35,14 @@ CONFIG = [
 
 
 def described(service: str, **options: str) -> ConfigDescription:
-    """What the bot says of a service: the types of its options."""
+    """Return what the bot says of a service: the types of its options."""
     return ConfigDescription(
         service=service, options=tuple(OptionDescription(name=name, type=kind) for name, kind in options.items())
     )
 
 
 def option(service: str, name: str, value: Any) -> dict[str, Any]:
-    """A service of a config with one option, as a mapping."""
+    """Return a service of a config with one option, as a mapping."""
     return {"service": service, "options": [{"name": name, "value": value}]}
 
 

@@ -14,7 +14,7 @@ INVALID = "Invalid client version format ({}). Compatibility issues may occur."
 
 
 def shake_hands(server: BotServer, version: str | None) -> tuple[list[str], dict[str, Any]]:
-    """What a bot remarks on a client's version, and its bot-ready."""
+    """Shake hands; return what a bot remarks on a client's version, and its bot-ready."""
     data = {} if version is None else {"version": version, "about": {"library": "raw client"}}
     with RawClient(server.ws_url) as client:
         client.send("client-ready", data, "ready")

@@ -31,7 +31,7 @@ class Session:
     is_old: bool
 
     def ask(self, text: str) -> None:
-        """Has the language model answer to a text."""
+        """Have the language model answer to a text."""
         if self.is_old:
             messages = [{"name": "messages", "value": [{"role": "user", "content": text}]}]
             arguments = [*messages, {"name": "run_immediately", "value": True}]
@@ -40,14 +40,14 @@ class Session:
             self.client.send_text(text, audio_response=False)
 
     def answer(self) -> str:
-        """What the language model answers, to the result of the function for instance."""
+        """Return what the language model answers, to the result of the function for instance."""
         text: str = self.watch.until(RTVIEvent.BOT_TRANSCRIPT).data.text
         return text
 
 
 @pytest.fixture(params=["pipecat_showcase", "pipecat_configured_1_2", "pipecat_configured_0_3"])
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    """A session with a bot of each generation."""
+    """Yield a session with a bot of each generation."""
     server: BotServer = request.getfixturevalue(request.param)
     with client_of(server) as client, client.events(timeout=GUARD) as events:
         yield Session(client, Watch(events), is_old=request.param == "pipecat_configured_0_3")

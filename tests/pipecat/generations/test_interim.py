@@ -66,7 +66,7 @@ def test_rtvi_1_without_config(pipecat_process: Callable[..., BotServer]) -> Non
                 client.get_config()
             with pytest.raises(UnsupportedFeatureError, match="Unsupported type describe-actions"):
                 client.describe_actions()
-            with pytest.raises(UnsupportedFeatureError, match="said so before"):
+            with pytest.raises(UnsupportedFeatureError, match="refused the type before"):
                 client.describe_actions()
             client.disconnect()
             # Only what was sent was answered.

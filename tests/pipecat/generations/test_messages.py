@@ -61,7 +61,7 @@ BY_HAND = {"append-to-context-result", "llm-json-completion", "storage-item-stor
 
 @pytest.fixture(scope="module")
 def shown(shared_bots: Shared) -> Callable[[str], list[Event]]:
-    """`shown(version)`: the events of a session in which that Pipecat showed everything."""
+    """Return `shown(version)`, which returns the events of a session in which that Pipecat showed everything."""
     sessions: dict[str, list[Event]] = {}
 
     def events_of(version: str) -> list[Event]:
@@ -73,13 +73,13 @@ def shown(shared_bots: Shared) -> Callable[[str], list[Event]]:
 
 
 def knows(version: str, spec: MessageSpec) -> bool:
-    """Whether the dialect table says that a Pipecat knows a message."""
+    """Tell whether the dialect table says that a Pipecat knows a message."""
     protocol = PROTOCOLS[version]
     return (spec.since is None or protocol >= spec.since) and (spec.until is None or protocol < spec.until)
 
 
 def tell_messages(counts: Counter[Any]) -> Iterator[str]:
-    """The table of the summary: which message which bot showed."""
+    """Yield the table of the summary: which message which bot showed."""
     yield f"Messages that real bots showed   {''.join(f'{version:>10}' for version in PROTOCOLS)}"
     for type_ in INBOUND:
         states = {version: state for type_of_row, version, state in counts if type_of_row == type_}
@@ -150,7 +150,7 @@ LATER = [
 
 
 def called(number: int, name: str) -> list[tuple[RTVIEvent, Any]]:
-    """The messages about a function call that is reported in full; the function returns its arguments."""
+    """Return the messages about a function call that is reported in full; the function returns its arguments."""
     id_, arguments = f"call_{number}", {"level": name}
     in_progress = LLMFunctionCallInProgressData(tool_call_id=id_, function_name=name, arguments=arguments)
     result = {"echo": arguments}
@@ -162,7 +162,7 @@ def called(number: int, name: str) -> list[tuple[RTVIEvent, Any]]:
 
 
 def handed_over(number: int) -> tuple[RTVIEvent, Any]:
-    """The deprecated message, by which the bot leaves a function to the client."""
+    """Return the deprecated message, by which the bot leaves a function to the client."""
     data = LLMFunctionCallData(tool_call_id=f"call_{number}", function_name="old_client_tool", arguments={"q": 1})
     return _E.LLM_FUNCTION_CALL, data
 
@@ -241,7 +241,7 @@ def test_values(version: str, shown: Callable[[str], list[Event]]) -> None:
 
 
 def data_of(events: list[Event], event: RTVIEvent) -> list[Any]:
-    """The data of the events of a type."""
+    """Return the data of the events of a type."""
     return [happened.data for happened in events if happened.type is event]
 
 

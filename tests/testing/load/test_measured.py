@@ -66,6 +66,12 @@ def names(measurements: list[Measurement]) -> list[tuple[str, str, str | None]]:
     return [(done.kind, done.name, type(done.error).__name__ if done.error else None) for done in measurements]
 
 
+def test_a_client_without_devices(bot: EmbeddedBot) -> None:
+    """`text_only` agrees with the defaults of `for_url()`."""
+    with MeasuredClient.for_url(bot.ws_url, text_only=True) as client:
+        assert client.send_client_request("echo", 1, timeout=GUARD) == 1
+
+
 def test_calls(client: MeasuredClient, measurements: list[Measurement]) -> None:
     """Connecting, requests and steps are reported with their times and sizes; failures are reported and raised."""
     before = time.monotonic()
