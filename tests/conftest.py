@@ -20,6 +20,7 @@ import pytest
 
 from tests.support import slowness
 from tests.support.client_fixtures import client, server  # noqa: F401 - fixtures
+from tests.support.installed import install_wheel
 from tests.support.threads import open_descriptors, package_threads
 from tools.results import VARIABLE
 
@@ -63,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def metronome() -> None:
     """Start the clock of `tests.support.slowness`, so that its pipes belong to no test."""
     slowness.metronome()
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment that has the package's wheel and no extra."""
+    return install_wheel(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="module", autouse=True)

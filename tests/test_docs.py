@@ -1,30 +1,37 @@
-"""Every Python block of the README and the docs runs, from the project's folder, as a reader would run it."""
+"""Every Python block of README and the docs runs as a reader would run it, and prints what the page says."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}:{number}")
-    for page in PAGES
-    for number, block in enumerate(
-        re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE), 1
-    )
-]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+# A block of Python, and the indented output that follows it, if one does.
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block: str, tmp_path: Path) -> None:
+def blocks_of(page: Path) -> list[Any]:
+    """Return block and output of each block of a page."""
+    return [
+        pytest.param(block, textwrap.dedent(output), id=f"{page.relative_to(ROOT)}:{number}")
+        for number, (block, output) in enumerate(BLOCK.findall(page.read_text("utf-8")), 1)
+    ]
+
+
+@pytest.mark.parametrize(("block", "output"), [block for page in PAGES for block in blocks_of(page)])
+def test_block_runs(block: str, output: str, tmp_path: Path) -> None:
     """A block of the documentation runs to its end in a process of its own, without a Python warning."""
     # What a block writes goes to a folder of the test's; what it reads lies where the reader finds it.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
@@ -39,6 +46,25 @@ def test_block_runs(block: str, tmp_path: Path) -> None:
     )
 
     assert run.returncode == 0, run.stderr
+    assert run.stdout == output or not output
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("block", "output"), blocks_of(README))
+def test_block_of_readme_needs_only_the_wheel(block: str, output: str, installed: Path, tmp_path: Path) -> None:
+    """After `pip install`, in an empty folder and without any extra, it runs and prints what README says."""
+    run = subprocess.run(
+        [installed / "python", "-W", "error", "-c", block],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == output or not output
 
 
 def test_links_lead_somewhere() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.installed import EXTRAS, MODULES, install_wheel, without
+from tests.support.installed import EXTRAS, MODULES, without
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
 from tests.support.wavs import compressed_wav
@@ -95,10 +95,10 @@ def test_a_terminal_without_extras_is_told_what_they_bring(bot: EmbeddedBot, tmp
     assert "Traceback" not in terminal.shown
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture
+def program(installed: Path) -> str:
     """Return the program `rtvi-sync` of a bare environment."""
-    return str(install_wheel(tmp_path_factory.mktemp("installed")) / "rtvi-sync")
+    return str(installed / "rtvi-sync")
 
 
 @pytest.mark.real

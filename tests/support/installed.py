@@ -38,7 +38,7 @@ def install_wheel(folder: Path) -> Path:
     """Build the wheel, install it without extras into an environment of its own, and return that one's programs."""
     source, wheels, environment = folder / "source", folder / "wheels", folder / "environment"
     shutil.copytree(ROOT / "rtvi_sync", source / "rtvi_sync", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     _run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source)
