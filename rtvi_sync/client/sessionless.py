@@ -170,6 +170,13 @@ class Sessionless:
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.end_waiting_streams(info)
 
+    def post(self, item: Callable[[], None]) -> None:
+        """Queue what is to run after the events that are queued."""
+        with contextlib.suppress(RTVIError, OSError):
+            runtime = acquire_runtime()
+            self._dispatcher.queue.post(item, runtime.workers, force=True)
+            runtime.release()
+
     @contextlib.contextmanager
     def _publishing(self, action: HTTPAction) -> Iterator[EventPublisher]:
         self._actions.append(action)

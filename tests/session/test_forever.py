@@ -28,6 +28,7 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.session.reconnect import Reconnector
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -69,6 +70,26 @@ def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) ->
         assert kiosk.connected
         kiosk.disconnect()
     assert attempts == list(range(2, len(attempts) + 2))
+
+
+def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk: RTVIClient) -> None:
+    """An attempt that fails ends neither `events()` nor `wait_for()` nor `wait()`."""
+    attempts: list[object] = []
+    kiosk.on("reconnecting", attempts.append)
+    stream = kiosk.events("bot-transcription", timeout=GUARD)
+    connecting = InThread(kiosk.connect)
+    until(lambda: len(attempts) > 1, "the attempt was not repeated")
+    listening = InThread(lambda: kiosk.wait_for("bot-transcription", timeout=GUARD))
+    ending = InThread(lambda: kiosk.wait(GUARD))
+    until(lambda: len(kiosk._dispatcher._live_streams()) == 3, "the calls do not listen")
+    seen = len(attempts)
+    until(lambda: len(attempts) > seen + 1, "the attempt was not repeated")
+    with EmbeddedBot(port=port, replies="It is noon."):
+        connecting.get(GUARD)
+        kiosk.send_text("What time is it?")
+        assert next(stream).data.text == listening.get(GUARD).data.text == "It is noon."
+        kiosk.disconnect()
+    assert ending.get(GUARD) == CloseInfo(initiator="client")
 
 
 def test_a_bot_that_ends_and_a_server_that_restarts_are_replaced(port: int, kiosk: RTVIClient) -> None:
@@ -122,6 +143,41 @@ def test_connect_after_close(kiosk: RTVIClient) -> None:
         end()
         with pytest.raises(RTVIError, match="closed for good"):
             InThread(kiosk.connect).get(GUARD)
+
+
+def test_a_mistake_of_the_application_is_raised(port: int) -> None:
+    """On whatever way it was found: no server can make up for it."""
+    url = f"ws://127.0.0.1:{port}/ws"
+    client = RTVIClient.for_url(url, headers={"X-Key": "two\nlines"}, text_only=True, reconnect=POLICY)
+    attempts: list[object] = []
+    client.on("reconnecting", attempts.append)
+    with pytest.raises(ConnectError, match="header 'X-Key' is not valid"):
+        InThread(client.connect).get(GUARD)
+    assert not attempts
+
+
+def test_ctrl_c_during_its_imports_leaves_them_whole() -> None:
+    """The next `connect()` works."""
+    script = """
+        import os, signal, sys
+        from rtvi_sync import MemoryTransport, ReconnectPolicy, RTVIClient
+
+        class Interrupts:
+            def find_spec(self, name, *_):
+                if name == "asyncio.queues":  # one of the last that asyncio imports
+                    sys.meta_path.remove(self)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupts())
+        client = RTVIClient(transport=MemoryTransport(), reconnect=ReconnectPolicy.forever())
+        try:
+            client.connect()
+        except KeyboardInterrupt:
+            print("interrupted")
+        client.connect()
+        print(client.state.value)
+    """
+    assert run_python(script, timeout=GUARD) == (0, "interrupted\nready\n", "")
 
 
 def test_connect_timeout_limits_all_attempts_together(port: int) -> None:
