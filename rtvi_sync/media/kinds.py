@@ -27,12 +27,13 @@ SpeakerChoice: TypeAlias = (
 CamChoice: TypeAlias = str | MediaDeviceInfo | VideoSource | Literal[False] | None
 """A device or its id; a source; False: none; None: the default."""
 
-# By kind of device: the method that an object must have to be used instead of the device, and an example.
-_OBJECTS: dict[Kind, tuple[str, str]] = {
-    "mic": ("read", "WavSource(path)"),
-    "speaker": ("write", "WavSink(path)"),
-    "cam": ("read", "FileVideoSource(path)"),
-    "screen": ("read", "ScreenSource()"),
+# By kind of device: the methods that an object must have to be used instead of the device, and an example. An object
+# without one of them would fail in the middle of a session, when it is called first.
+_OBJECTS: dict[Kind, tuple[tuple[str, ...], str]] = {
+    "mic": (("read", "close"), "WavSource(path)"),
+    "speaker": (("write", "drop", "close"), "WavSink(path)"),
+    "cam": (("read", "close"), "FileVideoSource(path)"),
+    "screen": (("read", "close"), "ScreenSource()"),
 }
 # By kind: what a function and a file are wrapped into.
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
@@ -51,15 +52,20 @@ def _is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, type) and not is_async(value)
 
 
+def _is_object(kind: Kind, value: object) -> bool:
+    return all(has_method(value, name) for name in _OBJECTS[kind][0])
+
+
 def _rule(kind: Kind) -> Rule:
-    method, example = _OBJECTS[kind]
+    (*methods, last), example = _OBJECTS[kind]
     files = " a Path, a function" if kind in _FILES else ""
     return Rule(
-        f"None, False, a device, its id (a str),{files} or an object such as {example}",
+        f"None, False, a device, its id (a str),{files} or an object with {'(), '.join(methods)}() and {last}(), "
+        f"such as {example}",
         lambda given: (
             given is False
             or isinstance(given, (str, MediaDeviceInfo))
-            or has_method(given, method)
+            or _is_object(kind, given)
             or (kind in _FILES and (isinstance(given, Path) or _is_function(given)))
         ),
         optional=True,
@@ -115,7 +121,7 @@ def choice_of(kind: Kind, given: object) -> Any:
         _refuse_file(kind, given)
     elif given is False and kind == "speaker":
         return NullSink()
-    elif _is_function(given) and not has_method(given, _OBJECTS[kind][0]):
+    elif _is_function(given) and not _is_object(kind, given):
         return _CALLBACKS[kind](given)
     return given
 

@@ -52,7 +52,8 @@ class FakeBackend:
     def _find(self, device_id: str | None, kind: str) -> MediaDeviceInfo:
         found = [each for each in self.there if each.kind == kind and device_id in (None, each.device_id)]
         if not found:
-            raise DeviceError(f"There is no {kind} {device_id!r}", devices=("mic",), type="not-found")
+            device = "mic" if kind == "audioinput" else "speaker"
+            raise DeviceError(f"There is no {kind} {device_id!r}", devices=(device,), type="not-found")
         taken = [each for each in self.there if each.kind == kind and each.device_id in self.open]
         if self.exclusive and taken:
             raise DeviceError("Another stream has the card", devices=("mic",), type="in-use")

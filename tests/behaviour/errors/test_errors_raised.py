@@ -7,6 +7,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -196,8 +197,8 @@ def no_address() -> RTVIError:
     return raised_by(RTVIClient(transport=WebSocketTransport(), enable_mic=False).connect)
 
 
-def a_microphone_that_is_not_there() -> RTVIError:
-    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"), mic="no such microphone")
+def a_recording_in_no_folder() -> RTVIError:
+    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"), mic=False, speaker=Path("/no/folder/a.wav"))
     return raised_by(client.connect)
 
 
@@ -267,7 +268,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.UnsupportedFeatureError, a_camera_without_video, "Use one that carries video"),
     (errors.InvalidTransportParamsError, no_transport, "pass RTVIClient"),
     (errors.InvalidTransportParamsError, no_address, "ws_url"),
-    (errors.DeviceError, a_microphone_that_is_not_there, "Plug one in"),
+    (errors.DeviceError, a_recording_in_no_folder, "create it first"),
     (errors.ProtocolError, a_bot_that_makes_no_sense, "Check that the server is an RTVI bot"),
     (errors.ProtocolError, a_config_of_another_shape, "Check the code of the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
@@ -286,7 +287,7 @@ ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     keys_of_an_old_bot: {"feature": "dtmf", "needed_version": "2.0 or later", "bot_version": "1.0.0"},
     a_feature_that_was_left_out: {"feature": "actions", "needed_version": None, "bot_version": "1.0.0"},
     a_camera_without_video: {"feature": "cam", "needed_version": None, "bot_version": None},
-    a_microphone_that_is_not_there: {"devices": ("mic",), "type": "not-found"},
+    a_recording_in_no_folder: {"devices": ("speaker",), "type": "not-found"},
     a_package_that_is_not_installed: {"extra": "screen"},
 }
 BUILT_IN = {

@@ -22,6 +22,7 @@ from rtvi_sync import (
 from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.fake_devices import FakeBackend
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -139,8 +140,9 @@ def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("device", ["mic", "speaker"])
-def test_a_device_by_its_id(bot: EmbeddedBot, device: str) -> None:
+def test_a_device_by_its_id(bot: EmbeddedBot, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that was asked for by id and is not there fails the attempt."""
+    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", FakeBackend)  # the extra may not be installed
     client = client_of(bot, **{device: "no-such-device"})
     with pytest.raises(DeviceError, match="no-such-device") as caught:
         client.connect()

@@ -84,6 +84,21 @@ class AsyncSink:
     def close(self) -> None: ...
 
 
+class WriteOnly:
+    """A sink that would fail at the first interruption."""
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None: ...
+
+
+class ReadOnly:
+    """A source that would fail at the end of the session."""
+
+    sample_rate_hz = 16_000
+
+    def read(self, frames: int) -> bytes:
+        return b""
+
+
 def _method(name: str, targets: Targets) -> Callable[..., object]:
     method: Callable[..., object] = getattr(targets.client(), name)
     return method
@@ -116,9 +131,9 @@ FIELDS: dict[str, Call] = {
         custom_connect_handler=NOT_FUNCTION,
         connect_timeout=NOT_LIMIT,
         request_timeout=NOT_SECONDS,
-        mic=(*NOT_TRACK, *NOT_FUNCTION[2:], WavSource, AsyncSource(), NullSink(), True),
-        speaker=(*NOT_TRACK, *NOT_FUNCTION[2:], AsyncSink(), True),
-        cam=(*NOT_TRACK, AsyncSource(), NullSink(), True, Path("a.mp4"), print),
+        mic=(*NOT_TRACK, *NOT_FUNCTION[2:], WavSource, AsyncSource(), ReadOnly(), NullSink(), True),
+        speaker=(*NOT_TRACK, *NOT_FUNCTION[2:], AsyncSink(), WriteOnly(), True),
+        cam=(*NOT_TRACK, AsyncSource(), ReadOnly(), NullSink(), True, Path("a.mp4"), print),
         text_only=(*NOT_BOOL, None),
         http_client=(5, "http://bot.example", object()),
         events=(5, None, "threads", "Manual", ["thread"]),
