@@ -121,7 +121,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
                 * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
                 Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
                 * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
-                404 or 405, its ``/connect``.
+                404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
             transport: a transport, or its name: "websocket" or "eval". "auto": `connect()` tries them in this order,
                 each with a start request and a connection of its own, until the bot is ready. A bot that is silent on

@@ -143,11 +143,11 @@ class ConnectCall:
         """Return the error of the call, whose last attempt has failed by `error`."""
         if len(self._failures) == 1 or not (isinstance(error, ConnectionTimeoutError) or _concerns_way(error)):
             return error
-        texts = {str(failure) for _, failure in self._failures}
-        if len(texts) == 1:
+        last = {name: str(failure) for name, failure in self._failures}  # the last of each transport
+        if len(set(last.values())) == 1:
             text = str(error)
         else:
-            tried = " ".join(f"{name}: {str(failure).rstrip('.')}." for name, failure in self._failures)
+            tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())
             text = f"No bot was reached, by any transport. {tried}"
         result: ConnectError
         if isinstance(error, ConnectionTimeoutError):

@@ -53,7 +53,8 @@ _ADVICE = {
     "devices": "See which device, source or sink does not answer.",
     "http": "Check that the server answers, or raise connect_timeout.",
     "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
-    "bot-ready": "See the bot's log (RTVI 0.3 is silent about a config it does not know), or raise connect_timeout.",
+    "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does "
+    "not know its config. See the bot's log, or raise connect_timeout.",
 }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -15,6 +16,7 @@ from ..concurrency.lifecycle import system_failures_as
 from ..errors import InvalidTransportParamsError, RTVIError, StartBotError
 from ..protocol.envelope import to_json
 from ..protocol.validation import URL
+from ..transports.failures import hung_up
 from ..transports.net import Network, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 
@@ -63,11 +65,13 @@ class BotURL:
             the transport.
         endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
         base_url: of that server, for its other endpoints.
+        root: the WebSocket of that server, which is used if it is one for WebSockets only; None: `url` has a path.
     """
 
     ws_url: str | None = attrs.field(default=None, repr=False)
     endpoints: tuple[str, ...] = attrs.field(default=(), repr=False)
     base_url: str | None = attrs.field(default=None, repr=False)
+    root: str | None = attrs.field(default=None, repr=False)
 
     @classmethod
     def parse(cls, url: str) -> BotURL:
@@ -88,7 +92,7 @@ class BotURL:
         if path:
             return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
         endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
-        return cls(endpoints=endpoints, base_url=url)
+        return cls(endpoints=endpoints, base_url=url, root=_websocket_at(parts, ""))
 
     def with_eval_route(self) -> BotURL:
         """Return the address with the route ``/ws`` beside a start endpoint, where Pipecat's runner has it."""
@@ -98,8 +102,7 @@ class BotURL:
         path = parts.path.rstrip("/")
         if not path.endswith("/start"):
             return self
-        scheme = "wss" if parts.scheme == "https" else "ws"
-        url = parts._replace(scheme=scheme, path=f"{path.removesuffix('start')}ws", query="").geturl()
+        url = _websocket_at(parts._replace(query=""), f"{path.removesuffix('start')}ws")
         return attrs.evolve(self, ws_url=url)
 
 
@@ -208,6 +211,8 @@ class ConnectRequest:
                     break
         if bot_url.ws_url is not None and missing.status in (400, 404, 405):
             return self._ask_for_route(bot_url, params, signal)
+        if bot_url.root is not None and hung_up(missing) and self._has_only_websocket(bot_url, params, signal):
+            return Bundle({"ws_url": bot_url.root})
         if len(endpoints) == 1 or missing.status not in (404, 405):
             raise missing
         raise StartBotError(
@@ -222,14 +227,10 @@ class ConnectRequest:
         Pipecat's runner limited to one transport (``-t twilio``) starts no other, and lists it at ``/status``. It calls
         the route by the names of telephone providers, and issues a token for it.
         """
-        from ..transports.http import get_json
-
         start = bot_url.endpoints[0]
         status = urlsplit(start)._replace(path="/status", query="").geturl()
         try:
-            answer = get_json(
-                status, headers=params.headers or {}, network=self.network, signal=signal, client=self.http_client
-            )
+            answer = self._get(status, params, signal)
         except StartBotError:  # only a hint
             answer = None
         offered = answer.get("transports") if isinstance(answer, Mapping) else None
@@ -237,6 +238,22 @@ class ConnectRequest:
             if name in _TELEPHONY:
                 return self._start(APIRequest(start, request_data={"transport": name}), params, signal)
         return Bundle({"ws_url": bot_url.ws_url})
+
+    def _has_only_websocket(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> bool:
+        """Tell whether a server that hangs up on a POST is one for WebSockets only.
+
+        Pipecat's standalone server is, and so is its runner up to 1.12 with ``-t eval``.
+        """
+        try:
+            self._get(bot_url.endpoints[0], params, signal)
+        except StartBotError as error:
+            return error.status == HTTPStatus.UPGRADE_REQUIRED
+        return False
+
+    def _get(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Any:
+        from ..transports.http import get_json
+
+        return get_json(url, headers=params.headers or {}, network=self.network, signal=signal, client=self.http_client)
 
     def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False
@@ -254,6 +271,12 @@ class ConnectRequest:
             profile=START if starts else CONNECT,
         )
         return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
+
+
+def _websocket_at(server: SplitResult, path: str) -> str:
+    """Return the URL of a WebSocket of the server at an ``http`` or ``https`` URL."""
+    scheme = "wss" if server.scheme == "https" else "ws"
+    return server._replace(scheme=scheme, path=path, fragment="").geturl()
 
 
 def _without_credentials(params: RTVIClientParams) -> RTVIClientParams:

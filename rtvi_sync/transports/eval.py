@@ -64,8 +64,9 @@ class EvalTransport(WebSocketBase):
     """A connection to the eval route of a Pipecat bot. Carries audio both ways, no video.
 
     Every runner of Pipecat since 1.13 serves this route at ``/ws``, Pipecat Cloud included, to bots whose
-    `transport_params` have the entry ``eval``, as nearly all of Pipecat's examples do. It is a bot's front door for
-    tests: its client may set the model's context and see every function call.
+    `transport_params` have the entry ``eval``, as nearly all of Pipecat's examples do. Pipecat 1.5 to 1.12 serves it to
+    them if it was started with ``-t eval``, at any path. It is a bot's front door for tests: its client may set the
+    model's context and see every function call.
 
     Args:
         ws_url, token, headers: as in `WebSocketTransport`.
@@ -79,7 +80,8 @@ class EvalTransport(WebSocketBase):
 
     name = "eval"
     needs: ClassVar[str] = (
-        "A bot of Pipecat's runner (1.13 or later) needs the entry 'eval' in its transport_params for this transport"
+        "A bot of Pipecat's runner needs the entry 'eval' in its transport_params for this transport; up to Pipecat "
+        "1.12 it needs to be started with -t eval, too"
     )
     start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
     receiver_class: ClassVar[type[WebSocketReceiver]] = JSONReceiver
@@ -105,19 +107,28 @@ class EvalTransport(WebSocketBase):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
         super().connect(auth_bundle, abort)
-        audio = self._capture_bot_audio
-        flags = {
-            "skip_tts": self._skip_tts,
-            "capture_bot_audio": self.tracks().bot.audio is not None if audio is None else audio,
-            "capture_bot_images": self._capture_bot_images,
-        }
-        self._control("eval-connect", flags)
+        self._control("eval-connect", self._flags())
 
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
         """Return the address, and the headers of the handshake."""
         url, headers = super()._target(bundle)
+        # Pipecat 1.5 to 1.12 reads the flags here. Up to 1.8 it hears no user without the last of them.
+        tracks = self.tracks()
+        has_audio = tracks.local.audio is not None or tracks.bot.audio is not None
+        flags = {**self._flags(), "user_audio": has_audio}
+        query = [url.query, *(f"{name}=true" for name, wanted in flags.items() if wanted)]
         # Pipecat's runner names its route for protobuf, beside which it has this one; both take the same token.
-        return url._replace(path=_PROTOBUF_ROUTE.sub("/ws", url.path)), headers
+        path = _PROTOBUF_ROUTE.sub("/ws", url.path)
+        return url._replace(path=path, query="&".join(filter(None, query))), headers
+
+    def _flags(self) -> dict[str, bool]:
+        """Return what the bot is to send in this session."""
+        audio = self._capture_bot_audio
+        return {
+            "skip_tts": self._skip_tts,
+            "capture_bot_audio": self.tracks().bot.audio is not None if audio is None else audio,
+            "capture_bot_images": self._capture_bot_images,
+        }
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send `message` as JSON text."""

@@ -38,6 +38,11 @@ def failure_text(
     return explain(error, trust=trust) or f"{reason}. {advice}"
 
 
+def hung_up(error: BaseException) -> bool:
+    """Tell whether the server has ended the connection without an answer."""
+    return any(isinstance(cause, _HANG_UPS) for cause in _causes(error))
+
+
 def status_of(error: BaseException | None) -> int | None:
     """Return the status of a proxy's refusal; None if `error` is not the refusal of a proxy."""
     return next((cause.status for cause in _causes(error) if isinstance(cause, ProxyError)), None)
@@ -54,6 +59,6 @@ def _without_tls(url: SplitResult) -> str:
     if url.scheme == "https":
         return f"If the server has no TLS, use {plain}"
     return (
-        "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': give the transport the plain "
-        f"address, ws_url={plain!r}"
+        "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': connect to the plain address, "
+        f"ws_url={plain!r}"
     )

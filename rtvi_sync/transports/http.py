@@ -48,16 +48,17 @@ MAX_REDIRECTS = 5
 # Twice the limit of a body, because the bytes around it, such as `100 Continue` without end, are counted as well.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
+_RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
 _START_HEADERS_REQUIRED = "Set params.headers, or the headers of start_bot(), to the headers that the server requires"
 
 CONNECT = RequestProfile(
-    does="starts the bot",
+    does=f"starts the bot {_RUNNER_START}",
     advice={
         401: _HEADERS_REQUIRED,
         403: _HEADERS_REQUIRED,
-        404: "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)",
-        405: "Check the URL of the connect endpoint",
+        **dict.fromkeys(_WRONG_URL, f"Check the URL of the connect endpoint {_RUNNER_START}"),
     },
     refused=StartBotError,
     failed=StartBotError,
@@ -67,11 +68,11 @@ CONNECT = RequestProfile(
 )
 START = attrs.evolve(
     CONNECT,
+    does="starts the bot",
     advice={
         401: _START_HEADERS_REQUIRED,
         403: _START_HEADERS_REQUIRED,
-        404: "Check the URL of the start endpoint",
-        405: "Check the URL of the start endpoint",
+        **dict.fromkeys(_WRONG_URL, "Check the URL of the start endpoint"),
     },
 )
 ACTION = RequestProfile(

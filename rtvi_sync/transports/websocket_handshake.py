@@ -59,8 +59,9 @@ _ADVICE = {
     307: _REDIRECT,
     308: _REDIRECT,
     401: "The token may be missing or wrong: pass the one that the server issued for this session",
-    403: "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection). "
-    "Get a new one from the server",
+    # Pipecat's servers refuse a path that they do not have with 403, too.
+    403: "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection), or the "
+    "path of ws_url wrong. Check the path, and get a new token from the server",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     426: _WRONG_PATH,

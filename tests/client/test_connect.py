@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import ConnectError, EvalTransport, MemoryTransport, TransportState, WebSocketTransport, connect
+from rtvi_sync import (
+    ConnectError,
+    EvalTransport,
+    MemoryTransport,
+    StartBotError,
+    TransportState,
+    WebSocketTransport,
+    connect,
+)
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
+from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.threads import threads_of_package
 
@@ -45,7 +54,30 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
         server.answers["/status"] = Answer({"status": "ready", "transports": ["daily", "twilio"]})
         with connect(server.url, **QUIET) as client:
             assert isinstance(client.transport, EvalTransport)
-            assert bot.wait_for_session(GUARD).path.endswith("token=abc")
+            assert "?token=abc&" in bot.wait_for_session(GUARD).path
+
+
+def test_a_server_for_websockets_only() -> None:
+    """It hangs up on a start request and asks a GET to upgrade: the WebSocket is the server itself."""
+    with EmbeddedBot() as bot:
+        url = bot.ws_url.replace("ws:", "http:").removesuffix("/ws")
+        with connect(url, **QUIET) as client:
+            assert isinstance(client.transport, WebSocketTransport)
+            assert bot.wait_for_session(GUARD).path == "/"
+
+
+@pytest.mark.parametrize("answer", [None, "404 Not Found"])
+def test_another_server_that_hangs_up(answer: str | None) -> None:
+    """The error is that of the start request."""
+
+    def serve(peer: Peer) -> None:
+        head, _ = peer.read_request()
+        if answer is not None and head.startswith("GET"):
+            peer.answer(answer)
+
+    with Server(serve) as server, pytest.raises(StartBotError, match=r"/start failed: .*Check the URL") as caught:
+        connect(f"http://{server.authority}", **QUIET)
+    assert caught.value.status is None
 
 
 def test_it_fails() -> None:

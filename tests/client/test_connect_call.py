@@ -63,14 +63,16 @@ def fails(_transport: MemoryTransport, _message: RTVIMessage) -> Iterable[RTVIMe
     return [RTVIMessage("error", ERROR)]
 
 
-def ready_the_second_time() -> Callable[[MemoryTransport, RTVIMessage], Iterable[Any] | None]:
+def silent_at_first(
+    then: Callable[[MemoryTransport, RTVIMessage], Iterable[Any] | None] = ready_bot,
+) -> Callable[[MemoryTransport, RTVIMessage], Iterable[Any] | None]:
     """Return a bot that is silent in its first session."""
     sessions: list[int] = []
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any] | None:
         if message.type == "client-ready":
             sessions.append(1)
-        return ready_bot(transport, message) if len(sessions) > 1 else None
+        return then(transport, message) if len(sessions) > 1 else None
 
     return bot
 
@@ -129,7 +131,7 @@ def test_events_go_on_until_a_way_leads_to_a_bot(events: str) -> None:
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_events_end_with_a_connect_that_fails(events: str) -> None:
     """With the last way, not the first. What listens from then on hears the next `connect()`."""
-    second = Named("second", ready_the_second_time())
+    second = Named("second", silent_at_first())
     client = client_of(Named("first", resets), second, connect_timeout=0.5, events=events)
     stream = client.events("server-message", "transport-state-changed", timeout=GUARD)
     with pytest.raises(ConnectError):
@@ -262,7 +264,7 @@ def test_a_silent_way_is_left() -> None:
 def test_all_are_silent_at_first(monkeypatch: pytest.MonkeyPatch, limit: float | None) -> None:
     """A silent way does not take the time of the one before it, which may only have been slow."""
     monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE_WITHOUT_LIMIT", 0.1)
-    first, second = Named("first", ready_the_second_time()), Named("second", is_silent)
+    first, second = Named("first", silent_at_first()), Named("second", is_silent)
     with client_of(first, second, connect_timeout=limit) as client:
         assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
 
@@ -270,9 +272,19 @@ def test_all_are_silent_at_first(monkeypatch: pytest.MonkeyPatch, limit: float |
 @pytest.mark.usefixtures("impatient")
 def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
     """A bot that loads its models is slower than the share of one way."""
-    first, second = Named("first", ready_the_second_time()), Named("second", resets)
+    first, second = Named("first", silent_at_first()), Named("second", resets)
     with client_of(first, second) as client:
         assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_way_that_was_tried_twice_is_told_once() -> None:
+    """The text has its last error, `attempts` has both."""
+    with pytest.raises(ConnectError) as caught:
+        client_of(Named("first", silent_at_first(resets)), Named("second", resets)).connect()
+    assert [name for name, _ in caught.value.attempts] == ["first", "second", "first"]
+    assert "not ready" in str(caught.value.attempts[0][1])
+    assert "not ready" not in str(caught.value)
 
 
 def test_the_limit_of_the_call_passes() -> None:

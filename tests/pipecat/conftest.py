@@ -29,12 +29,14 @@ _KINDS = {
     "showcase": ("1.14.0", "showcase.py"),
     "configured-1.2": ("0.0.108", "configured_1_2.py"),
     "configured-0.3": ("0.0.73", "configured_0_3.py"),
+    "stock-1.13": ("1.13.0", "stock.py"),
+    "eval-server-1.5": ("1.5.0", "eval_server.py"),
     "interim-2.0": ("1.5.0", "interim.py"),
     "interim-1.3": ("1.2.1", "interim.py"),
     "echo-0.3": ("0.0.73", "configured_0_3.py", "--echo"),
 }
 # Versions that only tests with the mark "matrix" need
-_MATRIX = {"1.5.0", "1.2.1"}
+_MATRIX = {"1.13.0", "1.5.0", "1.2.1"}
 _START_TIMEOUT = 4 * GUARD  # Pipecat imports much
 _LOG_TAIL = 8000
 

@@ -8,13 +8,34 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, connect
-from rtvi_sync.media import NullSink, WavSource
+from rtvi_sync.media import BytesSink, WavSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 from .test_eval import SPEECH
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+def check_conversation(url: str) -> None:
+    """Reach the bot by the eval route: by text, and by a spoken WAV."""
+    with connect(url, text_only=True, **LIMITS) as client:
+        assert client.transport is not None
+        assert client.transport.name == "eval"
+        assert answer_to_text(client) == "You said: Good morning."
+    sink = BytesSink()
+    names = "user-transcript", "bot-started-speaking", "bot-stopped-speaking"
+    with (
+        connect(url, mic=WavSource(SPEECH), speaker=sink, **LIMITS) as client,
+        client.events(*map(RTVIEvent, names), timeout=GUARD) as events,
+    ):
+        # Where one pipeline serves one client after the other, its speech to the one before may end meanwhile.
+        said = (event.data.text for event in events if event.type is RTVIEvent.USER_TRANSCRIPT and event.data.final)
+        heard = next(said)
+        for edge in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
+            next(event for event in events if event.type is edge)
+    assert heard == "hello bot"
+    assert len(sink.pcm) >= 2 * 24000 * 0.2 * 4  # "You said: hello bot.", a word takes 0.2 s
 
 
 def answer_to_text(client: RTVIClient) -> str:
@@ -36,14 +57,21 @@ def answer_to_text(client: RTVIClient) -> str:
 )
 def test_a_stock_bot(pipecat_stock: BotServer, form: Callable[[BotServer], str]) -> None:
     """A bot as nearly all of Pipecat's examples are, without `websocket`: by text and by a spoken WAV."""
-    url = form(pipecat_stock)
-    with connect(url, text_only=True, **LIMITS) as client:
-        assert client.transport is not None
-        assert client.transport.name == "eval"
-        assert answer_to_text(client) == "You said: Good morning."
-    with connect(url, mic=WavSource(SPEECH), speaker=NullSink(), **LIMITS) as client:
-        heard = client.wait_for("user-transcript", where=lambda event: event.data.final, timeout=GUARD)
-        assert heard.data.text == "hello bot"
+    check_conversation(form(pipecat_stock))
+
+
+@pytest.mark.matrix
+def test_the_oldest_runner_with_the_eval_route(pipecat_process: Callable[..., BotServer]) -> None:
+    """Pipecat 1.13 serves it at /ws, as 1.14 does."""
+    check_conversation(pipecat_process("stock-1.13").base_url)
+
+
+@pytest.mark.matrix
+def test_a_runner_that_serves_nothing_but_eval(pipecat_process: Callable[..., BotServer]) -> None:
+    """Pipecat 1.5 to 1.12 with `-t eval`: a WebSocket server without a start endpoint, with the flags in its URL."""
+    bot = pipecat_process("eval-server-1.5")
+    check_conversation(bot.base_url)
+    check_conversation(bot.base_url.replace("http:", "ws:"))  # as the runner prints it
 
 
 @pytest.mark.parametrize(

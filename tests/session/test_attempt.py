@@ -53,7 +53,7 @@ def not_ready(client_of: Callable[[float], RTVIClient]) -> ConnectionTimeoutErro
 
 @pytest.mark.parametrize(
     ("diagnosis", "said"),
-    [(lambda: "The cable is cut.", "The cable is cut."), (lambda: 1 / 0, "See the bot's log"), (None, "See the bot's")],
+    [(lambda: "The cable is cut.", "The cable is cut."), (lambda: 1 / 0, "A bot without RTVI"), (None, "A bot")],
     ids=["says", "raises", "has none"],
 )
 def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:

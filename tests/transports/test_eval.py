@@ -51,9 +51,14 @@ def received(bot) -> dict:
     ],
 )
 def test_the_flags_come_first(server, opened, options, flags):
-    """The first message says which route this is and what the bot is to send; `client-ready` is the second."""
-    opened(EvalTransport(server.url, **options))
-    bot = server.arrival()[1]
+    """The first message says which route this is and what the bot is to send; `client-ready` is the second.
+
+    Older bots read the flags in the URL.
+    """
+    opened(EvalTransport(f"{server.url}?mine=1", **options))
+    head, bot = server.arrival()
+    in_query = [name for name, wanted in flags.items() if wanted] + ["user_audio"]
+    assert f"?mine=1&{'=true&'.join(in_query)}=true HTTP" in head
     assert received(bot) == {
         "label": "rtvi-ai",
         "type": "client-message",
@@ -69,7 +74,10 @@ def test_audio_that_cannot_be_heard_is_not_captured(plain, runtime, attempt):
         transport, session = EvalTransport(plain.url, capture_bot_audio=capture), Session(runtime)
         transport.initialize(session.options, lambda _: None)  # no devices are prepared
         transport.connect(None, attempt.signal)
-        assert received(plain.arrival()[1])["data"]["d"]["capture_bot_audio"] is (capture is True)
+        head, bot = plain.arrival()
+        assert received(bot)["data"]["d"]["capture_bot_audio"] is (capture is True)
+        assert ("?capture_bot_audio=true HTTP" in head) is (capture is True)
+        assert "user_audio" not in head
         transport.disconnect()
 
 

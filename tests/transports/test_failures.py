@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rtvi_sync.transports.failures import failure_text, status_of
+from rtvi_sync.transports.failures import failure_text, hung_up, status_of
 from rtvi_sync.transports.net import ProxyError
 from rtvi_sync.transports.refusals import NoHTTPError
 from rtvi_sync.transports.tls import NoTLSError
@@ -42,6 +42,12 @@ def test_a_plain_url_of_a_server_with_tls(error: BaseException) -> None:
     """A server that hangs up on plain text, or answers something else, may have TLS; one behind wss:// has it."""
     assert "a server with TLS needs wss://" in text_of(caused_by(error))
     assert "needs wss" not in text_of(caused_by(error), "wss://host.test/")
+
+
+def test_a_server_that_hangs_up() -> None:
+    """A connection that was made and ended, not one that was refused."""
+    assert hung_up(caused_by(ConnectionResetError()))
+    assert not hung_up(caused_by(ConnectionRefusedError()))
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,13 @@ def transport_options() -> dict[str, Any]:
     return {"audio_in_enabled": True, "audio_out_enabled": True, "serializer": ProtobufFrameSerializer()}
 
 
-def echo_worker(transport: BaseTransport) -> PipelineWorker:
-    """Return a bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled."""
+def echo_worker(transport: BaseTransport, **options: Any) -> PipelineWorker:
+    """Return a bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled.
+
+    `options` are Pipecat's for the worker.
+    """
     params = PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=16000)
-    return _worker([transport.input(), Echo(), transport.output()], params)
+    return _worker([transport.input(), Echo(), transport.output()], params, **options)
 
 
 def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWorker:

@@ -103,8 +103,8 @@ class Host:
         sys.stdout = sys.stderr
         self.app = app or FastAPI()
         self.sessions = Sessions()
-        self._listener = listen()
-        self.port: int = self._listener.getsockname()[1]
+        self.listener = listen()
+        self.port: int = self.listener.getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.ws_url = f"ws://127.0.0.1:{self.port}{ws_path}"
         self._server = _AnnouncingServer(uvicorn.Config(self.app, log_level="info"), self)
@@ -132,8 +132,13 @@ class Host:
 
     async def serve(self) -> None:
         """Serve on the running event loop until a signal ends it."""
-        _end_with_parent()
-        await self._server.serve(sockets=[self._listener])
+        end_with_parent()
+        await self._server.serve(sockets=[self.listener])
+
+    def announce(self) -> None:
+        """Tell the test where the bot is: it listens now."""
+        line = json.dumps({"base_url": self.base_url, "ws_url": self.ws_url})
+        os.write(1, line.encode() + b"\n")
 
     @property
     def is_stopping(self) -> bool:
@@ -178,15 +183,14 @@ class _AnnouncingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        line = json.dumps({"base_url": self._host.base_url, "ws_url": self._host.ws_url})
-        os.write(1, line.encode() + b"\n")
+        self._host.announce()
 
 
 async def _block_event_loop(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Leave no bot behind: when its parent dies, however abruptly, the pipe on standard input ends."""
     if os.environ.get("RTVI_BOT_ENDS_WITH_STDIN") == "1":
 

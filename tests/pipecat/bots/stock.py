@@ -1,8 +1,8 @@
-"""Pipecat 1.14.0 in its own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
+"""Pipecat's own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
 
 `--entries eval,websocket` gives it others. `--echo` makes it send the user's audio back, 16 kHz both ways; without it
-the bot listens, answers and speaks, and its model calls functions (see functions.py). All other arguments are the
-runner's, after `--host localhost`.
+the bot listens, answers and speaks, and its model calls functions (see functions.py). `--no-rtvi` makes it an echo
+without RTVI. All other arguments are the runner's, after `--host localhost`.
 """
 
 import sys
@@ -37,9 +37,8 @@ if "--entries" in sys.argv:
     names = sys.argv.pop(position + 1).split(",")
     del sys.argv[position]
 transport_params = {name: ENTRIES[name] for name in names}
-echoes = "--echo" in sys.argv
-if echoes:
-    sys.argv.remove("--echo")
+talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
+sys.argv = [argument for argument in sys.argv if argument not in ("--echo", "--no-rtvi")]
 host = Host(app)
 
 
@@ -58,7 +57,7 @@ def talking_worker(transport: BaseTransport) -> PipelineWorker:
 async def bot(runner_args: RunnerArguments) -> None:
     """Run the bot; the runner calls this for each connection."""
     transport = await create_transport(runner_args, transport_params)
-    worker = echo_worker(transport) if echoes else talking_worker(transport)
+    worker = talking_worker(transport) if talks else echo_worker(transport, enable_rtvi=has_rtvi)
     with host.sessions.live(PipelineSession(worker, transport)):
         await run(worker, transport)
 

@@ -1,0 +1,164 @@
+"""Errors of the first minutes: each names its cause and its cure, and is on the page docs/errors.md."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from rtvi_sync import ConnectError, DisconnectedError, RTVIError, connect
+from tests.support.slowness import GUARD
+
+from .conftest import BotServer
+
+_PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+_ROWS = re.findall(r"^\| `(.+?)` \|", _PAGE.read_text("utf-8"), re.MULTILINE)
+
+
+def error_of(url: str, **options: Any) -> RTVIError:
+    """Return the error of `connect(url)`, whose text the page explains."""
+    with pytest.raises((ConnectError, DisconnectedError)) as caught:
+        connect(url, **{"text_only": True, "connect_timeout": GUARD, **options})
+    assert any(row in str(caught.value) for row in _ROWS), str(caught.value)
+    return caught.value
+
+
+# -- a web server -----------------------------------------------------------------------------------------------------
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """What `python -m http.server` serves: it takes no POST."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class _Page(_Files):
+    """A server that answers whatever it is asked with the page of its application, as those for browsers do."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        page = b"<!doctype html><title>Shop</title>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+
+@pytest.fixture
+def web_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield the URL of Python's own web server, with the handler that is the parameter."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), request.param) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("web_server", [_Files], indirect=True)
+@pytest.mark.parametrize("path", ["", "/start", "/index.html"])
+def test_a_web_server(web_server: str, path: str) -> None:
+    """It takes no POST, so this is not the URL of a start endpoint."""
+    error = error_of(web_server + path)
+    assert error.status == 501
+    assert re.search(r"answered 501: Unsupported method \('POST'\)\. Check the URL of the", str(error))
+
+
+@pytest.mark.parametrize("web_server", [_Page], indirect=True)
+def test_a_web_page(web_server: str) -> None:
+    """HTML in place of JSON is named, and what kind of URL is wanted."""
+    text = "did not answer with JSON but with text/html. Check that its URL is the endpoint that starts the bot"
+    assert text in str(error_of(web_server))
+    assert f"{text} (a Pipecat runner's start endpoint ends in /start)" in str(error_of(f"{web_server}/shop"))
+
+
+# -- Pipecat's runner -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/connect", "/client/"])
+def test_another_page_of_the_runner(pipecat_stock: BotServer, path: str) -> None:
+    """The page of the runner for browsers, and an endpoint that it does not have."""
+    error = error_of(pipecat_stock.base_url + path)
+    assert error.status in (404, 405)
+    assert "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)" in str(error)
+
+
+def test_another_path_of_the_runner(pipecat_stock: BotServer) -> None:
+    """The runner refuses an unknown WebSocket with 403, as it does one without a token: the text has both causes."""
+    error = error_of(f"{pipecat_stock.ws_url}/of/no/bot")
+    assert error.status == 403
+    assert "or the path of ws_url wrong. Check the path" in str(error)
+
+
+def test_a_used_token(pipecat_process: Callable[..., BotServer]) -> None:
+    """A token is good for one connection; none at all, and a wrong one, are refused alike."""
+    bot = pipecat_process("stock", "--ws-auth", "token")
+    reply = httpx.post(f"{bot.base_url}/start", json={"transport": "twilio"}, timeout=GUARD, trust_env=False)
+    token = reply.json()["token"]
+    connect(bot.ws_url, token=token, transport="eval", text_only=True, connect_timeout=GUARD).disconnect()
+
+    for given in (token, "wrong", None):
+        error = error_of(bot.ws_url, token=given, transport="eval")
+        assert error.status == 403
+        assert "or used before (Pipecat's are good for one connection)" in str(error)
+        assert "get a new token from the server" in str(error)
+        assert token not in str(error)
+
+
+def test_an_origin_that_is_not_allowed(pipecat_process: Callable[..., BotServer]) -> None:
+    """A runner for certain pages refuses what names none of them with 403; a header names one."""
+    bot = pipecat_process("stock", "--allowed-origins", "https://example.com")
+    assert error_of(bot.ws_url).status == 403
+
+    headers = {"Origin": "https://example.com"}
+    connect(bot.ws_url, headers=headers, text_only=True, connect_timeout=GUARD).disconnect()
+
+
+def test_tls_that_is_advertised_and_not_there(pipecat_process: Callable[..., BotServer]) -> None:
+    """The runner's `wss://` with `--host`: the plain address that the text has reaches the bot."""
+    bot = pipecat_process("stock", "--host", "127.0.0.1")
+    text = str(error_of(bot.base_url))
+    assert "Pipecat's runner advertises wss:// whenever its --host is not 'localhost'" in text
+    plain = re.findall(r"ws_url='(ws://.+?)'", text)
+
+    connect(plain[-1], text_only=True, connect_timeout=GUARD).disconnect()
+
+
+@pytest.mark.parametrize(
+    ("entries", "route", "transport", "missing"),
+    [
+        ("eval", "/ws-client", "websocket", "websocket"),
+        ("websocket", "/ws", "eval", "eval"),
+        ("eval", "/ws", "websocket", "websocket"),
+    ],
+    ids=["no websocket entry", "no eval entry", "protobuf for the eval route"],
+)
+def test_a_bot_that_hangs_up(
+    pipecat_process: Callable[..., BotServer], entries: str, route: str, transport: Any, missing: str
+) -> None:
+    """The bot accepts the WebSocket and then closes or resets it: the text names the entry that it lacks."""
+    bot = pipecat_process("stock", "--entries", entries)
+    text = str(error_of(bot.base_url.replace("http:", "ws:") + route, transport=transport))
+    assert f"A bot of Pipecat's runner needs the entry {missing!r} in its transport_params" in text
+
+
+@pytest.mark.parametrize("transport", ["websocket", "eval"])
+def test_a_bot_without_rtvi(pipecat_process: Callable[..., BotServer], transport: Any) -> None:
+    """It accepts the WebSocket and answers nothing."""
+    bot = pipecat_process("stock", "--no-rtvi", "--entries", "eval,websocket")
+    error = error_of(bot.base_url, transport=transport, connect_timeout=3)
+    assert "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready" in str(error)
+
+
+def test_a_server_for_websockets_only(pipecat_standalone: BotServer) -> None:
+    """No error: the standalone server hangs up on a start request, and its WebSocket is used."""
+    with connect(pipecat_standalone.ws_url.replace("ws:", "http:"), text_only=True, connect_timeout=GUARD) as client:
+        assert client.send_client_request("ping", 1) == {"pong": 1}
