@@ -396,9 +396,9 @@ class SessionManager:
 
     def stats(self) -> ClientStats:
         """Return counters. See `RTVIClient.stats()`."""
-        from .stats import ClientStats
+        from .stats import stats_of
 
-        return ClientStats.of(self.transport, self.media, self._dispatcher, self._session, self._reconnector)
+        return stats_of(self.transport, self.media, self._dispatcher, self._session, self._reconnector)
 
     def init_devices(self) -> None:
         """Open the devices. See `RTVIClient.init_devices()`."""

@@ -38,24 +38,23 @@ class ClientStats(TransportStats, MediaCounters):
     events_queued: int = 0
     event_bytes_queued: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        transport: Transport | None,
-        media: MediaManager,
-        dispatcher: Dispatcher,
-        session: Session | None,
-        reconnector: Reconnector | None,
-    ) -> ClientStats:
-        """Return the counters of the parts of a client; `session` is the current or last one."""
-        carried = transport.stats() if transport is not None else TransportStats()
-        return cls(
-            **attrs.asdict(carried),
-            **attrs.asdict(media.counters),
-            sessions=dispatcher.sessions,
-            reconnects=reconnector.count if reconnector is not None else 0,
-            messages_sent=session.channel.messages_sent if session is not None else 0,
-            messages_received=session.channel.messages_received if session is not None else 0,
-            events_queued=len(dispatcher.queue),
-            event_bytes_queued=dispatcher.queue.bytes_queued,
-        )
+
+def stats_of(
+    transport: Transport | None,
+    media: MediaManager,
+    dispatcher: Dispatcher,
+    session: Session | None,
+    reconnector: Reconnector | None,
+) -> ClientStats:
+    """Return the counters of the parts of a client; `session` is the current or last one."""
+    carried = transport.stats() if transport is not None else TransportStats()
+    return ClientStats(
+        **attrs.asdict(carried),
+        **attrs.asdict(media.counters),
+        sessions=dispatcher.sessions,
+        reconnects=reconnector.count if reconnector is not None else 0,
+        messages_sent=session.channel.messages_sent if session is not None else 0,
+        messages_received=session.channel.messages_received if session is not None else 0,
+        events_queued=len(dispatcher.queue),
+        event_bytes_queued=dispatcher.queue.bytes_queued,
+    )
