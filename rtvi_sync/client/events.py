@@ -54,8 +54,9 @@ class ClientEvents(ClientBase):
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
         """Return the `events` (none: all) from now on, as an iterator and context manager.
 
-        It ends with the session that is active or under way, and with the next one if there is none; an attempt that
-        fails is one. When an event is returned, every handler of earlier events has returned.
+        It ends with the session that is active or under way, and with the next one if there is none; a call of
+        `connect()` that fails counts as one, however many attempts it makes. When an event is returned, every handler
+        of earlier events has returned.
 
         Args:
             timeout: seconds to wait for each event; then `RequestTimeoutError`. None: no limit.

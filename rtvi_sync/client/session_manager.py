@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import attrs
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
@@ -28,7 +27,7 @@ from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
 from ..session.session import Session
-from ..transports.base import Transport, TransportOptions, TransportStats
+from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import CallsUnderWay, ConnectCall
 from .device_controller import Devices
@@ -129,11 +128,18 @@ class SessionManager:
     def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
         """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
         deadline = Deadline(self._limit_of(start))
-        if self._reconnector is None:
-            return self._connect(given, start, deadline)
-        return self._reconnector.connect(lambda: self._connect(given, start, deadline), deadline)
+        last: deque[Session] = deque(maxlen=1)  # of this call
+        try:
+            if self._reconnector is None:
+                return self._connect(given, start, deadline, last)
+            return self._reconnector.connect(lambda: self._connect(given, start, deadline, last), deadline)
+        except BaseException:
+            if last:
+                session = last.pop()
+                self._sessionless.post(self._dispatcher.connect_failed(session.number, session.ending.info))
+            raise
 
-    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline) -> BotReadyData:
+    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline, last: deque[Session]) -> BotReadyData:
         self._check_process()
         if not self.ways:
             raise InvalidTransportParamsError(
@@ -145,6 +151,7 @@ class SessionManager:
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(way, deadline, call))
+            last.append(session)
             if self._reconnector is not None:
                 self._reconnector.take_over(before)
             self._last_start = given, start
@@ -228,6 +235,7 @@ class SessionManager:
                 on_lost=reconnector.lost if reconnector is not None else None,
                 is_followed=lambda info: call is None or call.is_followed(info.failure()),
                 keep_devices=self.devices.hold.take_back if call is not None and call.has_other_ways else None,
+                in_connect=call is not None,
             )
             self._session = session
             self.watch.begin(session)
@@ -388,20 +396,9 @@ class SessionManager:
 
     def stats(self) -> ClientStats:
         """Return counters. See `RTVIClient.stats()`."""
-        session, queue = self._session, self.states.queue
-        carried = self.transport.stats() if self.transport is not None else TransportStats()
-        from .stats import ClientStats
+        from .stats import stats_of
 
-        return ClientStats(
-            **attrs.asdict(carried),
-            **attrs.asdict(self.media.counters),
-            sessions=self._dispatcher.sessions,
-            reconnects=self._reconnector.count if self._reconnector is not None else 0,
-            messages_sent=session.channel.messages_sent if session is not None else 0,
-            messages_received=session.channel.messages_received if session is not None else 0,
-            events_queued=len(queue),
-            event_bytes_queued=queue.bytes_queued,
-        )
+        return stats_of(self.transport, self.media, self._dispatcher, self._session, self._reconnector)
 
     def init_devices(self) -> None:
         """Open the devices. See `RTVIClient.init_devices()`."""

@@ -170,6 +170,13 @@ class Sessionless:
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.give_up(info)
 
+    def post(self, item: Callable[[], None]) -> None:
+        """Queue what is to run after the events that are queued."""
+        with contextlib.suppress(RTVIError, OSError):
+            runtime = acquire_runtime()
+            self._dispatcher.queue.post(item, runtime.workers, force=True)
+            runtime.release()
+
     @contextlib.contextmanager
     def _announcing(self, turn: HTTPAction) -> Iterator[EventPublisher]:
         self._turns.append(turn)

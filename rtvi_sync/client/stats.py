@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from ..media.device_slots import MediaCounters
-from ..transports.base import TransportStats
+from ..transports.base import Transport, TransportStats
+
+if TYPE_CHECKING:
+    from ..media.manager import MediaManager
+    from ..session.dispatcher import Dispatcher
+    from ..session.reconnect import Reconnector
+    from ..session.session import Session
 
 
 @attrs.frozen(kw_only=True)
@@ -29,3 +37,24 @@ class ClientStats(TransportStats, MediaCounters):
     messages_received: int = 0
     events_queued: int = 0
     event_bytes_queued: int = 0
+
+
+def stats_of(
+    transport: Transport | None,
+    media: MediaManager,
+    dispatcher: Dispatcher,
+    session: Session | None,
+    reconnector: Reconnector | None,
+) -> ClientStats:
+    """Return the counters of the parts of a client; `session` is the current or last one."""
+    carried = transport.stats() if transport is not None else TransportStats()
+    return ClientStats(
+        **attrs.asdict(carried),
+        **attrs.asdict(media.counters),
+        sessions=dispatcher.sessions,
+        reconnects=reconnector.count if reconnector is not None else 0,
+        messages_sent=session.channel.messages_sent if session is not None else 0,
+        messages_received=session.channel.messages_received if session is not None else 0,
+        events_queued=len(dispatcher.queue),
+        event_bytes_queued=dispatcher.queue.bytes_queued,
+    )

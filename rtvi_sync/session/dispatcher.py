@@ -117,9 +117,11 @@ class Dispatcher:
         self.functions: dict[str | None, Callable[..., Any]] = {}
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
-        # The last session whose last events were delivered or are being delivered, and how it ended. Written by the
-        # queue's worker.
-        self._over = (0, CloseInfo())
+        # The last session whose last events were delivered or are being delivered, and how it ended; None: it was an
+        # attempt of a `connect()` that may make another one. Written by the queue's worker.
+        self._over: tuple[int, CloseInfo | None] = (0, None)
+        # The last attempt of the last `connect()` that failed, and how it ended. Written by the thread of that call.
+        self._given_up: tuple[int, CloseInfo | None] = (0, None)
         self._tally = threading.local()  # counts the events that process_events() has delivered on this thread
         self._forked = False
         register_for_fork(self)
@@ -177,13 +179,13 @@ class Dispatcher:
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         while True:
-            over, info = self._over
+            over, info = self._last_over
             # The stream ends with the live session, or with the next one.
             stream.session = max(self._begun, over + 1)
             stream.after = info if self._begun == over > 0 else None
-            if self._over[0] == over:
+            if self._last_over[0] == over:
                 return stream
-            # A session ended between the two reads of `_over`, and its end may have missed the stream.
+            # A session ended between the two reads of `_last_over`, and its end may have missed the stream.
 
     def wait_for(self, event: str | RTVIEvent, where: Callable[[Event], object] | None, timeout: float | None) -> Event:
         """Wait for the next `event` for which `where(event)` is true. See `RTVIClient.wait_for()`."""
@@ -247,6 +249,10 @@ class Dispatcher:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     @property
+    def _last_over(self) -> tuple[int, CloseInfo | None]:
+        return self._given_up if self._given_up[0] >= self._over[0] else self._over
+
+    @property
     def sessions(self) -> int:
         """Return how many have begun."""
         return self._begun
@@ -256,9 +262,9 @@ class Dispatcher:
         self._begun += 1
         return self._begun
 
-    def session_over(self, number: int, info: CloseInfo) -> None:
-        """Record how a session ended, before its last event is delivered: streams opened from now on belong to the next
-        one.
+    def session_over(self, number: int, info: CloseInfo | None) -> None:
+        """Record how a session ended (`info` as in `_over`), before its last event is delivered: streams opened
+        from now on belong to the next one.
         """
         if number >= self._over[0]:
             self._over = number, info
@@ -279,12 +285,30 @@ class Dispatcher:
         """End the streams that wait for a further session: there will be none."""
         info = attrs.evolve(info, reconnecting=False)
         over, last = self._over
-        if last.reconnecting and over == self._begun:
+        if over == self._begun and last is not None and last.reconnecting:
             self._over = over, info  # before the streams, so that one that is opened now is ended or knows
         for stream in self._live_streams():
             if stream.session > self._begun:
                 stream.end(info)
                 self.close_stream(stream)
+
+    def connect_failed(self, number: int, info: CloseInfo) -> Callable[[], None]:
+        """Return the item of the queue that ends the streams of a `connect()` which fails now.
+
+        Args:
+            number: of its last session.
+            info: how that ended.
+        """
+        self._given_up = number, info  # before the streams, so that one that is opened now is ended or knows
+        streams = [*self._streams.values()]  # not those that the application opens until the item is run
+
+        def end() -> None:
+            for ref in streams:
+                if (stream := ref()) is not None:
+                    stream.end(info)
+                    self.close_stream(stream)
+
+        return end
 
     def check_process(self) -> None:
         """Raise `ForkedProcessError` in a child that was forked while a session was live."""

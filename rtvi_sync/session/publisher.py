@@ -58,6 +58,8 @@ class EventPublisher:
         session: number of the session, 0 without one.
         on_overflow: called when an event finds the queue full.
         takes_states: from now on only this publisher changes the state. False: it only queues events.
+        in_connect: the session is an attempt of a call of `connect()`, which may make another one if it fails, and ends
+            the streams of events if it makes none.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class EventPublisher:
         session: int = 0,
         on_overflow: Callable[[], object] = lambda: None,
         takes_states: bool = True,
+        in_connect: bool = False,
     ) -> None:
         self._dispatcher = weakref.ref(dispatcher)
         self._states = states
         self._queue = states.queue
         self._workers = workers
         self._session = session
+        self._in_connect = in_connect
         self._on_overflow = on_overflow
         # These two are set by any thread, in one step, and never reset.
         self._ending = False  # no further step of an attempt is published
@@ -345,14 +349,15 @@ class EventPublisher:
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""
         dispatcher = self._dispatcher()
+        is_failed_attempt = self._in_connect and not self.was_ready
         try:
             if dispatcher is not None:
-                dispatcher.session_over(self._session, info)
+                dispatcher.session_over(self._session, None if is_failed_attempt else info)
                 if self._said_connected and dispatcher.has_listener(RTVIEvent.DISCONNECTED):
                     self._deliver(self.item(RTVIEvent.DISCONNECTED, info, received_at))
         finally:
             self._said_last = True
-            if dispatcher is not None:
+            if dispatcher is not None and not is_failed_attempt:
                 dispatcher.end_streams(self._session, info)
             delivered.set()
             self._queue.wake()

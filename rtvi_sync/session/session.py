@@ -65,6 +65,7 @@ class Session:
         is_followed: called on the close thread if the attempt fails; True if another attempt follows. None: never.
         keep_devices: called on the close thread if another attempt follows, which gets the open devices. The session is
             published as connected only when its bot is ready. None: a session that ends closes the devices.
+        in_connect: it is an attempt of a call of `connect()`; see `EventPublisher`.
 
     Raises:
         InvalidTransportParamsError: the transport serves another session.
@@ -82,6 +83,7 @@ class Session:
         on_lost: Callable[[Session], object] | None = None,
         is_followed: Callable[[CloseInfo], bool] | None = None,
         keep_devices: Callable[[], object] | None = None,
+        in_connect: bool = False,
     ) -> None:
         self.transport = transport
         self.media = media
@@ -93,7 +95,7 @@ class Session:
             )
         try:
             self.runtime: Runtime = acquire_runtime()
-            self._begin(dispatcher, states, deadline, replaces, is_followed, keep_devices)
+            self._begin(dispatcher, states, deadline, replaces, is_followed, keep_devices, in_connect=in_connect)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
@@ -108,9 +110,18 @@ class Session:
         replaces: Callable[[CloseInfo], bool] | None,
         is_followed: Callable[[CloseInfo], bool] | None,
         keep_devices: Callable[[], object] | None,
+        *,
+        in_connect: bool,
     ) -> None:
+        #: Its number among those of the client, from 1.
+        self.number: int = dispatcher.begin_session()
         self.publisher: EventPublisher = EventPublisher(
-            dispatcher, states, self.runtime.workers, session=dispatcher.begin_session(), on_overflow=self._overflow
+            dispatcher,
+            states,
+            self.runtime.workers,
+            session=self.number,
+            on_overflow=self._overflow,
+            in_connect=in_connect,
         )
         self._generation = fork_generation()
         self.abort: AbortController = AbortController(

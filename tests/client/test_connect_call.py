@@ -113,6 +113,37 @@ def test_another_way_follows_one_that_fails(make: Callable[[], Named]) -> None:
     assert told == ["connected", "bot_connected", "bot_ready", "bot_disconnected", "disconnected"]
 
 
+@pytest.mark.parametrize("events", ["thread", "manual"])
+def test_events_go_on_until_a_way_leads_to_a_bot(events: str) -> None:
+    """What listens before `connect()` hears the bot of the second way."""
+    second = Named("second")
+    client = client_of(Named("first", resets), second, events=events)
+    stream = client.events("server-message", "disconnected", timeout=GUARD)
+    with client:
+        second.receive(RTVIMessage("server-message", "hello"))
+        assert next(stream).data == "hello"
+    assert next(stream).type == "disconnected"
+    assert next(stream, None) is None
+
+
+@pytest.mark.parametrize("events", ["thread", "manual"])
+def test_events_end_with_a_connect_that_fails(events: str) -> None:
+    """With the last way, not the first. What listens from then on hears the next `connect()`."""
+    second = Named("second", ready_the_second_time())
+    client = client_of(Named("first", resets), second, connect_timeout=0.5, events=events)
+    stream = client.events("server-message", "transport-state-changed", timeout=GUARD)
+    with pytest.raises(ConnectError):
+        client.connect()
+    later = client.events("server-message", timeout=GUARD)
+    assert [event.data for event in stream][-1] is TransportState.ERROR
+    end = client.wait(GUARD)
+    assert stream.ended == end
+    assert isinstance(end.error, ConnectionTimeoutError)
+    with client:
+        second.receive(RTVIMessage("server-message", "hello"))
+        assert next(later).data == "hello"
+
+
 class OwnSource:
     """A microphone of the application that may be used once."""
 
@@ -160,10 +191,11 @@ def test_devices_are_closed_if_no_way_leads_to_a_bot() -> None:
     assert (source.ended, sink.ended) == (1, 1)
 
 
-def test_devices_are_closed_if_the_call_ends_between_two_ways() -> None:
+def test_devices_and_streams_are_closed_if_the_call_ends_between_two_ways() -> None:
     """No session follows that would close them."""
     source, second = OwnSource(), Named("second", audio=True)
     client = client_of(Named("first", resets, audio=True), second, mic=source, speaker=False)
+    stream = client.events("bot-ready", "server-message", timeout=GUARD)
 
     def disconnect(state: TransportState) -> None:
         if state is TransportState.DISCONNECTED:
@@ -173,6 +205,7 @@ def test_devices_are_closed_if_the_call_ends_between_two_ways() -> None:
     with pytest.raises(DisconnectedError):
         client.connect()
     assert second.attempts == 0
+    assert next(stream, None) is None
     until(lambda: source.ended)
     assert source.ended == 1
 

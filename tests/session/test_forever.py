@@ -71,6 +71,26 @@ def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) ->
     assert attempts == list(range(2, len(attempts) + 2))
 
 
+def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk: RTVIClient) -> None:
+    """An attempt that fails ends neither `events()` nor `wait_for()` nor `wait()`."""
+    attempts: list[object] = []
+    kiosk.on("reconnecting", attempts.append)
+    stream = kiosk.events("bot-transcription", timeout=GUARD)
+    connecting = InThread(kiosk.connect)
+    until(lambda: len(attempts) > 1, "the attempt was not repeated")
+    listening = InThread(lambda: kiosk.wait_for("bot-transcription", timeout=GUARD))
+    ending = InThread(lambda: kiosk.wait(GUARD))
+    until(lambda: len(kiosk._dispatcher._live_streams()) == 3, "the calls do not listen")
+    seen = len(attempts)
+    until(lambda: len(attempts) > seen + 1, "the attempt was not repeated")
+    with EmbeddedBot(port=port, replies="It is noon."):
+        connecting.get(GUARD)
+        kiosk.send_text("What time is it?")
+        assert next(stream).data.text == listening.get(GUARD).data.text == "It is noon."
+        kiosk.disconnect()
+    assert ending.get(GUARD) == CloseInfo(initiator="client")
+
+
 def test_a_bot_that_ends_and_a_server_that_restarts_are_replaced(port: int, kiosk: RTVIClient) -> None:
     """Close code 1000 is followed by a new session, and so is a restart; `disconnect_bot()` by none."""
     ends: list[CloseInfo] = []
