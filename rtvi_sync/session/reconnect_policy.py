@@ -51,6 +51,8 @@ def is_transient(error: BaseException) -> bool:
 
 def _is_worth_waiting(error: BaseException) -> bool:
     """Tell whether the same attempt may ever succeed: true unless the application, which gets the error, is wrong."""
+    if isinstance(error, ConnectError) and error.attempts:
+        return any(_is_worth_waiting(attempt) for _, attempt in error.attempts)
     return isinstance(error, RTVIError) and not isinstance(error, (UsageError, ForkedProcessError))
 
 

@@ -144,6 +144,17 @@ def test_connect_after_close(kiosk: RTVIClient) -> None:
             InThread(kiosk.connect).get(GUARD)
 
 
+def test_a_mistake_of_the_application_is_raised(port: int) -> None:
+    """On whatever way it was found: no server can make up for it."""
+    url = f"ws://127.0.0.1:{port}/ws"
+    client = RTVIClient.for_url(url, headers={"X-Key": "two\nlines"}, text_only=True, reconnect=POLICY)
+    attempts: list[object] = []
+    client.on("reconnecting", attempts.append)
+    with pytest.raises(ConnectError, match="header 'X-Key' is not valid"):
+        InThread(client.connect).get(GUARD)
+    assert not attempts
+
+
 def test_connect_timeout_limits_all_attempts_together(port: int) -> None:
     """The last error is raised."""
     client = client_at(port, connect_timeout=0.5)
