@@ -15,6 +15,7 @@ from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.runtime import Runtime, acquire_runtime
+from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
@@ -153,8 +154,11 @@ class Reconnector:
             if stopped.wait(Deadline(seconds)):
                 raise was_disconnected()
 
-        left = deadline.remaining()
-        return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)(attempt)
+        def retrying() -> Retrying:
+            left = deadline.remaining()
+            return _retrying(self.policy, left=left, retry=should_retry, before_sleep=announce, sleep=sleep)
+
+        return shielded(retrying)(attempt)  # Ctrl-C during its imports would leave half of asyncio
 
     def stop_connect(self, for_good: bool) -> None:
         """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""

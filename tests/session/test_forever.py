@@ -28,6 +28,7 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.session.reconnect import Reconnector
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -153,6 +154,30 @@ def test_a_mistake_of_the_application_is_raised(port: int) -> None:
     with pytest.raises(ConnectError, match="header 'X-Key' is not valid"):
         InThread(client.connect).get(GUARD)
     assert not attempts
+
+
+def test_ctrl_c_during_its_imports_leaves_them_whole() -> None:
+    """The next `connect()` works."""
+    script = """
+        import os, signal, sys
+        from rtvi_sync import MemoryTransport, ReconnectPolicy, RTVIClient
+
+        class Interrupts:
+            def find_spec(self, name, *_):
+                if name == "asyncio.queues":  # one of the last that asyncio imports
+                    sys.meta_path.remove(self)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupts())
+        client = RTVIClient(transport=MemoryTransport(), reconnect=ReconnectPolicy.forever())
+        try:
+            client.connect()
+        except KeyboardInterrupt:
+            print("interrupted")
+        client.connect()
+        print(client.state.value)
+    """
+    assert run_python(script, timeout=GUARD) == (0, "interrupted\nready\n", "")
 
 
 def test_connect_timeout_limits_all_attempts_together(port: int) -> None:
