@@ -111,7 +111,7 @@ class EvalTransport(WebSocketBase):
             "capture_bot_audio": self.tracks().bot.audio is not None if audio is None else audio,
             "capture_bot_images": self._capture_bot_images,
         }
-        self._control("eval-connect", flags)
+        self._send_first(eval_messages.control_message("eval-connect", flags))
 
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
         """Return the address, and the headers of the handshake."""
