@@ -52,7 +52,7 @@ class EventSignal(Signal):
         """Call `receiver(client, event)` for the events of `sender`, a client; without it for those of every client.
 
         Raises:
-            TypeError: `receiver` is no function or a coroutine function, or `sender` is no client.
+            TypeError: `receiver` is no function, or a coroutine or generator function, or `sender` is no client.
         """
         FUNCTION.check(receiver=receiver)
         _CLIENT.check(sender=sender)

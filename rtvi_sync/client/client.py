@@ -127,7 +127,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
                 each with a start request and a connection of its own, until the bot is ready. A bot that is silent on
                 one of them gets a third of the time left (10 s without a limit) while another one remains, and the rest
                 if none of them succeeds.
-            token: for the WebSocket, if the server's answer has none.
+            token: for the WebSocket; it takes precedence over the token in the server's answer.
             headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket, for its
                 handshake.
             options: as `RTVIClient` takes them. `params` need no `base_url`.

@@ -33,7 +33,7 @@ class ClientEvents(ClientBase):
 
         Raises:
             ValueError: there is no such event.
-            TypeError: the handler cannot be called so, or is a coroutine function.
+            TypeError: the handler cannot be called so, or is a coroutine or generator function.
         """
         return self._add(event, handler, once=False)
 

@@ -114,7 +114,7 @@ class RTVIClientHelper:
 
         Raises:
             ValueError: it has no such event.
-            TypeError: the handler cannot be called so, or is a coroutine function.
+            TypeError: the handler cannot be called so, or is a coroutine or generator function.
         """
         self._handlers_of(event).append((handler, takes_payload(handler)))
         return handler

@@ -175,7 +175,7 @@ class BotMessages(ClientBase):
             function: takes a `FunctionCall`.
 
         Raises:
-            TypeError: it cannot be called, or is a coroutine function.
+            TypeError: it cannot be called, or is a coroutine or generator function.
         """
         NAME.or_none.check(name=name)
         FUNCTION.check(function=function)

@@ -59,15 +59,16 @@ def ways_to(
             raise TypeError("token is for the transports that for_url() makes; give it to your transport")
         if headers is not None and bot_url.ws_url is not None:
             raise TypeError("headers of a handshake are for the transports that for_url() makes; give them to yours")
-        return (Way(transport, bot_url),)
+        return (_way(transport, bot_url),)
     if transport != "auto" and transport not in _NAMES:
         raise ValueError(f"transport must be a Transport or one of 'auto', 'websocket', 'eval', not {transport!r}")
     own_headers = headers if bot_url.ws_url is not None else None
-    ways = {
-        "websocket": Way(WebSocketTransport(token=token, headers=own_headers), bot_url),
-        "eval": Way(EvalTransport(token=token, headers=own_headers), bot_url.with_eval_route()),
-    }
-    return tuple(way for name, way in ways.items() if transport in ("auto", name))
+    transports = WebSocketTransport(token=token, headers=own_headers), EvalTransport(token=token, headers=own_headers)
+    return tuple(_way(each, bot_url) for each in transports if transport in ("auto", each.name))
+
+
+def _way(transport: Transport, bot_url: BotURL) -> Way:
+    return Way(transport, bot_url.with_eval_route() if isinstance(transport, EvalTransport) else bot_url)
 
 
 def params_for(ways: tuple[Way, ...], params: RTVIClientParams, headers: Mapping[str, str] | None) -> RTVIClientParams:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import DeviceError
-from ..protocol.validation import Rule, has_method, is_async
+from ..protocol.validation import Rule, check_takes, has_method, is_function
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .sinks import CallbackSink, NullSink, WavSink
 from .sources import CallbackSource, WavSource
@@ -35,7 +35,8 @@ _OBJECTS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "cam": (("read", "close"), "FileVideoSource(path)"),
     "screen": (("read", "close"), "ScreenSource()"),
 }
-# By kind: what a function and a file are wrapped into.
+# By kind: how a function is called, and what a function and a file are wrapped into.
+_CALL_FORMS: dict[Kind, str] = {"mic": "(frames)", "speaker": "(pcm, sample_rate_hz)"}
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
 _FILES: dict[Kind, type[WavSource | WavSink]] = {"mic": WavSource, "speaker": WavSink}
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
@@ -49,7 +50,7 @@ _PATH_BEGIN = re.compile(r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]")
 
 
 def _is_function(value: object) -> bool:
-    return callable(value) and not isinstance(value, type) and not is_async(value)
+    return is_function(value) and not isinstance(value, type)
 
 
 def _is_object(kind: Kind, value: object) -> bool:
@@ -122,6 +123,7 @@ def choice_of(kind: Kind, given: object) -> Any:
     elif given is False and kind == "speaker":
         return NullSink()
     elif _is_function(given) and not _is_object(kind, given):
+        check_takes(_CALL_FORMS[kind], **{kind: given})
         return _CALLBACKS[kind](given)
     return given
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..concurrency.descriptors import DescriptorGuard, keep_open
 from ..errors import DeviceError
-from ..protocol.validation import COUNT, FUNCTION, PATH
+from ..protocol.validation import COUNT, FUNCTION, PATH, check_takes
 from . import pcm as pcm_tools
 from .base import file_error
 from .resample import LinearResampler, Resampler, resampler_of
@@ -238,12 +238,15 @@ class CallbackSink:
             `fn` is discarded, and `fn` should discard the audio that it has not played yet.
 
     Raises:
-        TypeError: one of them cannot be called, or is a coroutine function.
+        TypeError: one of them cannot be called so, or is a coroutine or generator function.
     """
 
     def __init__(self, fn: Callable[[bytes, int], object], on_drop: Callable[[], object] | None = None) -> None:
         FUNCTION.check(fn=fn)
         FUNCTION.or_none.check(on_drop=on_drop)
+        check_takes("(pcm, sample_rate_hz)", fn=fn)
+        if on_drop is not None:
+            check_takes("()", on_drop=on_drop)
         self._fn = fn
         self._on_drop = on_drop
 

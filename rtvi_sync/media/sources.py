@@ -12,7 +12,7 @@ from pathlib import Path
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..errors import DeviceError
-from ..protocol.validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, number
+from ..protocol.validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, check_takes, number
 from . import pcm as pcm_tools
 from .audio_files import decode
 from .base import file_error
@@ -229,11 +229,15 @@ class CallbackSource(PackagedSource):
         fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. If the function is
             late, silence is sent instead.
         sample_rate_hz: rate of what `fn` returns.
+
+    Raises:
+        TypeError: `fn` cannot be called so, or is a coroutine or generator function.
     """
 
     def __init__(self, fn: Callable[[int], bytes], sample_rate_hz: int = 16_000) -> None:
         super().__init__(sample_rate_hz)
         FUNCTION.check(fn=fn)
+        check_takes("(frames)", fn=fn)
         self._fn = fn
 
     def read(self, frames: int) -> bytes:

@@ -28,20 +28,54 @@ _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot ad
 
 def is_async(function: object) -> bool:
     """Tell whether calling `function` runs nothing and returns an object to be awaited."""
+    return _is_any(function, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+
+
+def is_generator(function: object) -> bool:
+    """Tell whether calling `function` runs nothing and returns an object to be iterated over."""
+    return _is_any(function, inspect.isgeneratorfunction)
+
+
+def _is_any(function: object, *kinds: Callable[[object], bool]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called too
-    return _is_async_function(function) or _is_async_function(call)
+    return any(kind(each) for kind in kinds for each in (function, call))
 
 
-def _is_async_function(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+def is_function(value: object) -> bool:
+    """Tell whether a value can be called, and the call runs its code."""
+    return callable(value) and not is_async(value) and not is_generator(value)
+
+
+def takes(function: Callable[..., Any], *arguments: object) -> bool:
+    """Tell whether `function` can be called with `arguments`, as far as it has a signature."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return True
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def check_takes(form: str, **functions: Any) -> None:
+    """Refuse functions that cannot be called in a form such as "(pcm, sample_rate_hz)".
+
+    Raises:
+        TypeError: one of them cannot.
+    """
+    arguments = filter(None, form.strip("()").split(","))
+    for name, function in functions.items():
+        if not takes(function, *arguments):
+            raise TypeError(f"{name} must be a function that can be called as {name}{form}; {function!r} cannot")
 
 
 def has_method(value: object, name: str) -> bool:
-    """Tell whether a value is an object, not a class, that has a method, which is no coroutine function."""
-    method = getattr(value, name, None)
-    return callable(method) and not isinstance(value, type) and not is_async(method)
+    """Tell whether a value is an object, not a class, that has a method, the call of which runs its code."""
+    return not isinstance(value, type) and is_function(getattr(value, name, None))
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -121,6 +155,8 @@ def described(value: object) -> str:
         return repr(value)
     if is_async(value):
         return "a coroutine function (it is called, not awaited)"
+    if is_generator(value):
+        return "a generator function (it is called, not iterated over)"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
@@ -207,7 +243,7 @@ COUNT = integer(1)
 COUNT_OR_ZERO = integer(0)
 PORT = integer(0, 65535)
 
-FUNCTION = Rule("a function", lambda value: callable(value) and not is_async(value))
+FUNCTION = Rule("a function", is_function)
 
 MAPPING = mapping_of(ANYTHING)
 STRINGS = mapping_of(STRING, "a mapping of strings to strings")

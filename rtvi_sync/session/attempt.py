@@ -146,7 +146,7 @@ class ConnectAttempt:
         info = session.ending.info
         error = info.failure()
         advice = _diagnosis(session) if isinstance(error, DisconnectedError) and not error.reason else None
-        if advice is None or self._phase != "bot-ready":
+        if advice is None or self._phase not in ("transport", "bot-ready"):
             return error
         text = f"{info.describe()} before the bot was ready. {advice}"
         return DisconnectedError(text, code=info.code, reason=info.reason, initiator=info.initiator)

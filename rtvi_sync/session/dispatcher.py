@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 import time
@@ -23,7 +22,7 @@ from ..messages import RTVIMessage
 from ..protocol import envelope
 from ..protocol.dialects import INBOUND
 from ..protocol.states import CloseInfo
-from ..protocol.validation import FUNCTION
+from ..protocol.validation import FUNCTION, takes
 from .event_stream import EventStream
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -431,17 +430,10 @@ def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
     """Tell whether a handler, the value of the option `name`, is to be called with the payload.
 
     Raises:
-        TypeError: it can be called neither with it nor without, or is a coroutine function.
+        TypeError: it can be called neither with it nor without, or the call would not run its code.
     """
     FUNCTION.check_one(name, function)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions have none
-        return True
     for arguments in ((None,), ()):
-        try:
-            signature.bind(*arguments)
-        except TypeError:
-            continue
-        return bool(arguments)
+        if takes(function, *arguments):
+            return bool(arguments)
     raise TypeError(f"{name} must take the payload or nothing; {function!r} needs more arguments")

@@ -107,7 +107,7 @@ class EvalTransport(WebSocketBase):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
         super().connect(auth_bundle, abort)
-        self._control("eval-connect", self._flags())
+        self._send_first(eval_messages.control_message("eval-connect", self._flags()))
 
     def _target(self, bundle: Any) -> tuple[SplitResult, dict[str, str]]:
         """Return the address, and the headers of the handshake."""

@@ -16,7 +16,7 @@ from ..media import AudioFrame, VideoFrame
 from ..media.pcm import RATE
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, BYTES, COUNT, FUNCTION, instance_of
+from ..protocol.validation import BOOL, BYTES, COUNT, Rule, instance_of, is_async
 from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
@@ -24,6 +24,7 @@ Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 # How many frames of the audio and video that was sent are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
 
+_BOT = Rule("a function", lambda bot: callable(bot) and not is_async(bot))  # it may be a generator function
 _FRAME = instance_of("a VideoFrame", VideoFrame)
 _INFO = instance_of("a CloseInfo", CloseInfo).or_none
 
@@ -58,7 +59,7 @@ class MemoryTransport(Transport):
     name = "memory"
 
     def __init__(self, bot: Bot = ready_bot, *, audio: bool = False, video: bool = False) -> None:
-        FUNCTION.check(bot=bot)
+        _BOT.check(bot=bot)
         BOOL.check(audio=audio, video=video)
         self._bot = bot
         self.supports_audio = audio

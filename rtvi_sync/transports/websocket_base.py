@@ -14,6 +14,7 @@ import attrs
 from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
+from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
 from .auth_bundle import missing_url
@@ -200,7 +201,15 @@ class WebSocketBase(Transport):
             connection, leftover, self._leftover = self._connection, self._leftover, None
         if connection is not None and leftover is not None:
             connection.start(leftover)
-        super().send_ready_message()
+        self._send_first(self.options.client_ready)
+
+    def _send_first(self, message: RTVIMessage) -> None:
+        """Send a message that opens the session. If the server has hung up, the I/O thread reports how."""
+        try:
+            self.send_message(message)
+        except DisconnectedError:
+            if self._connection is None:  # disconnect() was called
+                raise
 
     def disconnect(self) -> None:
         """Close the WebSocket.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import MemoryTransport, RTVIClientParams
+from rtvi_sync import EvalTransport, MemoryTransport, RTVIClientParams
 from rtvi_sync.client.ways import params_for, ways_to
 
 WS = "ws://bot.example/ws"
@@ -62,3 +62,5 @@ def test_the_eval_route_beside_a_start_endpoint(url: str, route: str | None) -> 
     assert eval_way.bot_url is not None
     assert eval_way.bot_url.ws_url == route
     assert eval_way.bot_url.endpoints == websocket.bot_url.endpoints
+    (own_way,) = ways_to(url, EvalTransport(skip_tts=True))
+    assert own_way.bot_url == eval_way.bot_url

@@ -62,6 +62,31 @@ def test_functions():
     assert heard == [(b"ab", 24_000)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "function", "text"),
+    [
+        ("mic", lambda: b"", r"mic must be a function that can be called as mic\(frames\); <function"),
+        ("mic", lambda frames, rate: b"", r"mic\(frames\)"),
+        ("speaker", lambda pcm: None, r"speaker\(pcm, sample_rate_hz\)"),
+    ],
+)
+def test_a_function_that_could_not_be_called(kind, function, text):
+    """It is refused when it is chosen, not when the first audio comes."""
+    with pytest.raises(TypeError, match=text):
+        choice_of(kind, function)
+
+
+def test_a_generator_function():
+    """A call of it runs nothing, so that all audio would be lost."""
+
+    def audio(*_):
+        yield b""
+
+    for kind in ("mic", "speaker"):
+        with pytest.raises(TypeError, match=f"{kind} must be .* not a generator function"):
+            choice_of(kind, audio)
+
+
 def test_an_object_that_can_be_called_is_an_object():
     """What has the method of a source is one, even if it can be called too."""
 

@@ -80,6 +80,10 @@ def test_callback_sink_calls_on_drop():
         CallbackSink(cast(Any, None))
     with pytest.raises(TypeError, match="on_drop must be"):
         CallbackSink(print, on_drop=cast(Any, 0))
+    with pytest.raises(TypeError, match=r"fn\(pcm, sample_rate_hz\)"):
+        CallbackSink(cast(Any, lambda pcm: None))
+    with pytest.raises(TypeError, match=r"on_drop\(\)"):
+        CallbackSink(print, on_drop=cast(Any, lambda pcm: None))
 
 
 def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):

@@ -6,6 +6,7 @@ import math
 import struct
 import threading
 import wave
+from typing import Any, cast
 
 import pytest
 
@@ -136,6 +137,8 @@ def test_callback_source_calls_its_function():
     source = CallbackSource(lambda frames: b"ab" * frames, 8000)
     assert source.read(3) == b"ababab"
     assert source.sample_rate_hz == 8000
+    with pytest.raises(TypeError, match=r"fn\(frames\)"):
+        CallbackSource(cast(Any, lambda: b""))
 
 
 def test_wait_without_a_session_returns_at_once():

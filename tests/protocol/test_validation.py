@@ -18,6 +18,10 @@ async def coroutine_function() -> None:
     raise NotImplementedError
 
 
+def generator_function() -> Any:
+    yield
+
+
 @pytest.mark.parametrize(
     ("rule", "values"),
     [
@@ -61,6 +65,7 @@ def test_values_that_pass(rule: Rule, values: list[Any]) -> None:
         (rules.PORT, 65536, ValueError, r"an integer from 0 to 65535, not 65536"),
         (rules.FUNCTION, coroutine_function, TypeError, r"not a coroutine function"),
         (rules.FUNCTION, functools.partial(coroutine_function), TypeError, r"not a coroutine function"),
+        (rules.FUNCTION, functools.partial(generator_function), TypeError, r"not a generator function"),
         (rules.STRINGS, {"a": 1}, TypeError, r"option\['a'\] must be a string, not int"),
         (rules.STRINGS, {1: "a"}, TypeError, r"each key of option must be a string, not int"),
         (rules.one_of("a", "b"), "c", ValueError, r'option must be "a" or "b", not \'c\''),

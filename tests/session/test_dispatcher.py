@@ -113,6 +113,15 @@ class TestRegistration:
         with pytest.raises(TypeError, match="more arguments"):
             client.on("server_message", cast("Any", lambda a, b: None))
 
+    def test_generator_functions_are_refused(self, client: RTVIClient) -> None:
+        """A call of one runs nothing."""
+
+        def handler(data: Any) -> Any:
+            yield data
+
+        with pytest.raises(TypeError, match="generator function"):
+            client.on("server_message", handler)
+
     def test_coroutine_functions_are_refused(self, client: RTVIClient) -> None:
         """A coroutine function would never run: it is refused at every door."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import select
+import socket
 import struct
 from urllib.parse import parse_qs, urlsplit
 
@@ -184,11 +185,32 @@ def test_an_end_before_the_ready_message(kind, server, runtime, attempt):
     transport.connect(None, attempt.signal)
     flush(runtime)
     assert session.ends == []
-    with contextlib.suppress(DisconnectedError):  # it may be known by then
-        transport.send_ready_message()
+    transport.send_ready_message()
     session.wait(lambda: session.ends)
     assert (session.ends[0].code, session.ends[0].reason, session.ends[0].initiator) == (1008, "no", "server")
     transport.disconnect()
+
+
+@pytest.mark.parametrize("fails_first", ["write", "read"])
+def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
+    """The error says what the bot may lack."""
+
+    def reset(peer: Peer) -> None:
+        upgrade(peer)
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.sock.close()
+
+    def open_and_wait(*given):
+        opened = open_websocket(*given)
+        select.select([opened[0]], [], [])  # for the reset
+        return opened
+
+    if fails_first == "write":
+        monkeypatch.setattr(module, "open_websocket", open_and_wait)
+    with Server(reset) as server:
+        client = RTVIClient(transport=kind(f"ws://{server.authority}/ws"), text_only=True, connect_timeout=GUARD)
+        with pytest.raises(DisconnectedError, match=r"hung up before the bot had sent anything.* needs the entry"):
+            client.connect()
 
 
 def test_a_disconnect_before_the_ready_message(kind, server, runtime, attempt, monkeypatch):

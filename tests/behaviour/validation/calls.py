@@ -51,6 +51,11 @@ async def async_generator_function(*_: object) -> Any:
     yield
 
 
+def generator_function(*_: object) -> Any:
+    """Yield nothing, once."""
+    yield
+
+
 class AsyncCallable:
     """An object that does nothing when it is called."""
 
@@ -74,6 +79,8 @@ NOT_FUNCTION: Wrong = (
     async_generator_function,
     AsyncCallable(),
     functools.partial(AsyncCallable()),
+    generator_function,
+    functools.partial(generator_function),
 )
 NOT_MAPPING: Wrong = (5, "text", ["key"], [("key", "value")])
 NOT_STRINGS: Wrong = (*NOT_MAPPING, {"key": 5}, {"key": None}, {5: "value"})

@@ -493,7 +493,7 @@ TABLE: dict[str, Call] = {
     ),
     "CloseInfo.as_error": construct(CloseInfo().as_error, before=(*NOT_STRING, None)),
     "MemoryTransport": construct(
-        MemoryTransport, bot=(*NOT_FUNCTION, None), audio=(*NOT_BOOL, None), video=(*NOT_BOOL, None)
+        MemoryTransport, bot=(*NOT_FUNCTION[:-2], None), audio=(*NOT_BOOL, None), video=(*NOT_BOOL, None)
     ),
     "MemoryTransport.end": call(lambda targets: targets.transport().end, info=(5, "end", CloseInfo, {"code": 1000})),
     "MemoryTransport.receive": call(
