@@ -7,7 +7,7 @@ or breaks off, is there a wait.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -84,6 +84,7 @@ class Answer:
         self._parts: list[_Part] = []
         self._run: _Part | None = None
         self._segments: dict[object, tuple[_Part, int]] = {}
+        self._last_segment: tuple[str, _Part, int] = "", _Part(), 0
         self._calls: list[FunctionCall] = []
         self._results: set[str] = set()  # the calls whose result the client has sent
         self._unheard = False  # words were reported, and the speech that they belong to was not yet
@@ -206,11 +207,15 @@ class Answer:
         key = _key_of(data)
         if key in self._segments:
             return True
-        for part in self._parts:
-            start = part.locate(data.text) if part.written else None
-            if start is not None:
-                if len(self._segments) < _MAX_SEGMENTS:
-                    self._segments[key] = part, start
+        # Pipecat 1.5 gives a segment another id in each message.
+        last, part, start = self._last_segment
+        if last == data.text and part.spoken_letters < start + len(letters_of(last)):
+            self._keep_segment(data, part, start)
+            return True
+        for written in self._parts:
+            found = written.locate(data.text) if written.written else None
+            if found is not None:
+                self._keep_segment(data, written, found)
                 return True
         return False
 
@@ -218,18 +223,20 @@ class Answer:
         """Add a segment that is spoken without the model."""
         part = self._add_part(_Part(written=False))
         part.write(data.text)
+        self._keep_segment(data, part, 0)
+
+    def _keep_segment(self, data: BotOutputData, part: _Part, start: int) -> None:
+        self._last_segment = data.text, part, start
         if len(self._segments) < _MAX_SEGMENTS:
-            self._segments[_key_of(data)] = part, 0
+            self._segments[_key_of(data)] = part, start
 
     def speak_segment(self, data: BotOutputData) -> None:
         """Move the cursor to where the bot is in a segment that is known."""
-        part, start = self._segments[_key_of(data)]
+        part, start = self._segments.get(_key_of(data), self._last_segment[1:])
         progress, whole = data.spoken_progress, len(letters_of(data.text))
-        reached = (
-            whole
-            if data.spoken_status == "completed" or progress is None
-            else len(letters_of(progress.accumulated_text))
-        )
+        reached = whole
+        if progress is not None and data.spoken_status != "completed":
+            reached = len(letters_of(progress.accumulated_text))
         before = part.spoken_letters
         part.speak_until(start + reached)
         if part.spoken_letters > before:
@@ -265,9 +272,11 @@ class Answer:
         return " ".join(filter(None, (part.spoken.strip() for part in self._parts)))
 
     @property
-    def spoken_by_words(self) -> bool | None:
-        """Tell whether single words were reported; None: nothing was."""
-        return self._by_words if any(part.spoken_letters for part in self._parts) and self._bot.tells_words else None
+    def spoken_exact(self) -> Literal["word", "sentence"] | None:
+        """Return by which units the bot reports what it has spoken; None: it does not, or has not spoken."""
+        if not (self._bot.tells_words and any(part.spoken_letters for part in self._parts)):
+            return None
+        return "word" if self._by_words else "sentence"
 
     @property
     def spoken_share(self) -> float:

@@ -22,8 +22,7 @@ class OpenTurn:
     number: int
     session: int
     modality: Literal["text", "audio"] | None
-    answer: Answer | None = None
-    aloud: bool = True
+    answer: Answer
     message_id: str | None = None  # of a typed text
     status: TurnStatus = "in_progress"
     assumed: str | None = None
@@ -42,10 +41,12 @@ class OpenTurn:
 
     @property
     def is_over(self) -> bool:
+        """Tell whether nothing of it changes any more."""
         return self.status != "in_progress"
 
     @property
     def user_text(self) -> str:
+        """Return what the user has typed or said, as far as it is known."""
         return " ".join(filter(None, (*self.finals, self.partial))) or self.told_text
 
     def hear(self, text: str, *, final: bool) -> None:
@@ -71,9 +72,8 @@ class OpenTurn:
             self.timeline.append(TimelineEntry(at, who, kind, text))
 
     def record(self) -> TurnRecord:
+        """Return what is known of it now."""
         answer = self.answer
-        by_words = answer.spoken_by_words if answer is not None else None
-        text = answer.text if answer is not None else ""
         return TurnRecord(
             number=self.number,
             session=self.session,
@@ -82,10 +82,10 @@ class OpenTurn:
             status=self.status,
             assumed=self.assumed,
             user_text=self.user_text,
-            bot_text=text,
-            spoken_text=text if self.status == "complete" else answer.spoken_text if answer is not None else "",
-            spoken_exact=None if by_words is None else "word" if by_words else "sentence",
-            function_calls=answer.calls if answer is not None else (),
+            bot_text=answer.text,
+            spoken_text=answer.text if self.status == "complete" else answer.spoken_text,
+            spoken_exact=answer.spoken_exact,
+            function_calls=answer.calls,
             errors=(*self.errors,),
             metrics=(*self.metrics,),
             timeline=(*self.timeline,),

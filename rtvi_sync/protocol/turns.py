@@ -9,13 +9,16 @@ reasons, and what bots of each version send.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from ..events import Event, RTVIEvent
 from .answer import Answer, BotTraits, Waits
 from .dialects import Version
+from .message import RTVIMessage
 from .open_turn import OpenTurn
+from .questions import Questions
+from .sent_text import sent_text
 from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
 from .speech_payloads import BotOutputData
@@ -29,7 +32,6 @@ _MAX_TURNS = 100
 _MAX_ASKED = 1000
 _MAX_ERRORS = 20
 _MAX_METRICS = 50
-_MAX_SILENT = 1000
 # How many answers that are over may still be reported on: what was announced before an interruption.
 _MAX_STALE = 3
 # Less than this share of an answer is spoken only if it was interrupted.
@@ -54,11 +56,10 @@ class TurnTracker:
         self._count = 0
         self._session = 0
         self._bot = BotTraits()
-        self._asked: deque[OpenTurn] = deque()  # the user's turns whose answer has not begun
+        self._asked = Questions(self._bot)
         self._answered: OpenTurn | None = None  # the turn that the bot's output belongs to
         self._stale: deque[Answer] = deque(maxlen=_MAX_STALE)
         self._is_cut = False  # the bot was interrupted, and what it tells of its speech is of before
-        self._silent: deque[str] = deque(maxlen=_MAX_SILENT)  # ids of texts that run no model
         self._changed: list[OpenTurn] = []
         self._handlers: dict[RTVIEvent, Callable[[float, Any], None]] = {
             _E.USER_STARTED_SPEAKING: self._user_started,
@@ -97,10 +98,10 @@ class TurnTracker:
     def due(self) -> float | None:
         """Return when `pass_time()` is to be called, unless something else comes first; None: not at all."""
         turn = self._answered
-        if turn is not None and turn.answer is not None:
+        if turn is not None:
             wait = None if turn.answer.is_under_way else turn.answer.wait(self._waits)
             return turn.last_sign + wait[0] if wait is not None else None
-        failed = self._failed_question()
+        failed = self._asked.failed
         return failed.last_sign + self._waits.follow_up if failed is not None else None
 
     # -- what the client does -----------------------------------------------------------------------------------------
@@ -118,58 +119,55 @@ class TurnTracker:
             has_voice=None if audio_out else False,
             tells_user_input=version is not None and version >= _TELLS_USER_INPUT,
         )
+        self._asked = Questions(self._bot)
         self._stale.clear()
-        self._silent.clear()
         self._is_cut = False
 
     def end_session(self, at: float) -> list[TurnRecord]:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed."""
         turn = self._answered
-        if turn is not None and turn.answer is not None:
+        if turn is not None:
             answer = turn.answer
             answer.running = answer.speaking = False
             whole = not (answer.is_empty or answer.owes_run or answer.owes_speech or answer.is_under_way)
             self._end(turn, at, "complete" if whole else "failed")
-        for asked in [*self._asked]:
+        for asked in self._asked:
             self._end(asked, at, "failed")
         return self._changes()
 
-    def typed(self, at: float, text: str, message_id: str | None, *, aloud: bool = True) -> list[TurnRecord]:
-        """Begin a turn with a text that is about to be sent, and runs the model.
+    def sent(self, at: float, message: RTVIMessage) -> list[TurnRecord]:
+        """Process a message that is about to be sent. A text that runs the model begins a turn.
 
         Args:
             at: now.
-            text: what is sent.
-            message_id: of the message.
-            aloud: False: the bot was asked not to speak.
+            message: any message; most say nothing about turns.
         """
-        turn = self._begin("text")
-        turn.finals, turn.message_id, turn.aloud = [text[:MAX_CHARACTERS]], message_id, aloud
-        turn.time(user_started=at, user_stopped=at)
-        turn.note(at, "you", "typed", text)
-        self._ask(turn, at)
+        said = sent_text(message)
+        if said is not None and said.runs:
+            turn = self._begin("text", aloud=said.aloud)
+            turn.finals, turn.message_id = [said.text[:MAX_CHARACTERS]], message.id
+            turn.time(user_started=at, user_stopped=at)
+            turn.note(at, "you", "typed", said.text)
+            self._ask(turn, at)
+        elif said is not None and message.id is not None:
+            self._asked.add_silently(message.id)
+        elif message.type == "llm-function-call-result" and isinstance(message.data, Mapping):
+            self._result_sent(at, str(message.data.get("tool_call_id")), message.data.get("result"))
         return self._changes()
 
-    def unsent(self, number: int, at: float) -> list[TurnRecord]:
-        """End the turn of a text that could not be sent."""
-        for turn in self._asked:
-            if turn.number == number:
-                self._end(turn, at, "failed")
-                break
+    def unsent(self, at: float, message_id: str) -> list[TurnRecord]:
+        """End the turn of a message that could not be sent."""
+        turn = self._asked.of_message(message_id)
+        if turn is not None:
+            self._end(turn, at, "failed")
         return self._changes()
 
-    def added_silently(self, message_id: str) -> None:
-        """Note a text that was sent and runs no model: the bot acknowledges it like the others."""
-        self._silent.append(message_id)
-
-    def function_result(self, at: float, tool_call_id: str, result: Any) -> list[TurnRecord]:
-        """Note the result of a function of the application that is about to be sent."""
+    def _result_sent(self, at: float, call_id: str, result: Any) -> None:
         turn = self._answered
-        if turn is not None and turn.answer is not None:
-            turn.answer.end_call(at, tool_call_id, result=result)
-            turn.note(at, "you", "returned", str(result)[:1000])
+        if turn is not None:
+            turn.answer.end_call(at, call_id, result=result)
+            turn.note(at, "you", "returned", str(result)[:MAX_CHARACTERS])
             self._settle(turn, at)
-        return self._changes()
 
     def pass_time(self, now: float) -> list[TurnRecord]:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has come."""
@@ -177,10 +175,9 @@ class TurnTracker:
         if due is None or now < due:
             return []
         turn = self._answered
-        if turn is None or turn.answer is None:
-            failed = self._failed_question()
-            assert failed is not None, "it is what is due"
-            self._end(failed, now, "failed")
+        if turn is None:
+            assert self._asked.failed is not None, "it is what is due"
+            self._end(self._asked.failed, now, "failed")
             return self._changes()
         answer, wait = turn.answer, turn.answer.wait(self._waits)
         assert wait is not None, "it is what is due"
@@ -202,17 +199,17 @@ class TurnTracker:
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, modality: Literal["text", "audio"] | None) -> OpenTurn:
+    def _begin(self, modality: Literal["text", "audio"] | None, *, aloud: bool = True) -> OpenTurn:
         self._count += 1
-        turn = OpenTurn(self._count, self._session, modality)
+        turn = OpenTurn(self._count, self._session, modality, Answer(self._bot, aloud=aloud))
         self._turns.append(turn)
         self._changed.append(turn)
         return turn
 
     def _ask(self, turn: OpenTurn, at: float) -> None:
-        self._asked.append(turn)
-        if len(self._asked) > _MAX_ASKED:
-            self._end(self._asked[0], at, "failed")
+        self._asked.add(turn)
+        if len(self._asked) > _MAX_ASKED and self._asked.first is not None:
+            self._end(self._asked.first, at, "failed")
 
     def _end(self, turn: OpenTurn, at: float, status: TurnStatus) -> None:
         if turn.is_over:
@@ -222,12 +219,10 @@ class TurnTracker:
         if status == "interrupted":
             turn.time_first(interrupted_at=at)
             turn.note(at, "", "interrupted")
-        if turn.answer is not None:
-            self._stale.append(turn.answer)
         if turn is self._answered:
             self._answered = None
-        elif turn in self._asked:
-            self._asked.remove(turn)
+            self._stale.append(turn.answer)
+        self._asked.remove(turn)
         self._changed.append(turn)
 
     def _changes(self) -> list[TurnRecord]:
@@ -237,71 +232,44 @@ class TurnTracker:
     def _answer(self, at: float, *, by_model: bool = False) -> OpenTurn:
         """Return the turn that the bot's output belongs to now; begin one if there is none."""
         turn = self._answered
-        if turn is not None and (by_model is False or not self._begins_answer(turn)):
+        if turn is not None and by_model and turn.modality is not None and not (turn.is_firm or self._bot.tells_model):
+            self._take_back(turn, at)  # speech that comes before the first run of the model is no answer
+            turn = self._answered
+        if turn is not None and not (by_model and self._asked.is_first_reached):
             turn.last_sign = at
             return turn
-        question = self._asked[0] if self._asked else None
-        may_answer = (
-            question is not None
-            and (self._is_reached(question) or not self._acknowledges(question))
-            and (by_model or not self._bot.tells_model)
-            and not question.is_speaking
-        )
+        question = self._asked.first if by_model or not self._bot.tells_model else None
+        if not self._asked.may_first_be_answered:
+            question = None
         if turn is not None:
             self._end(turn, at, self._status_when_left(turn))
-        if question is not None and may_answer:
-            self._asked.popleft()
-            question.is_firm = by_model and self._is_reached(question)
+        if question is not None:
+            question.is_firm = by_model and self._asked.is_first_reached
+            self._asked.remove(question)
             turn = question
         else:
             turn = self._begin(None)
-        turn.answer = Answer(self._bot, aloud=turn.aloud)
         turn.answer.has_failed = bool(turn.errors)
         turn.last_sign = at
         self._answered, self._is_cut = turn, False
         return turn
 
-    def _begins_answer(self, current: OpenTurn) -> bool:
-        """Tell whether a run of the model that begins now is that of the next question."""
-        if self._asked and self._is_reached(self._asked[0]):
-            return True
-        # Speech that came before the model of a bot that has one was no answer.
-        return current.modality is not None and not current.is_firm and not self._bot.tells_model
-
-    def _is_reached(self, question: OpenTurn) -> bool:
-        """Tell whether the bot has said that it has the question, by all messages by which it does so."""
-        if question.modality == "audio":
-            return question.told_llm_text or (
-                question.timings.user_stopped_reported is not None
-                and not question.is_speaking
-                and not self._bot.tells_user_llm_text
-            )
-        wanted_input = self._bot.tells_user_input and not question.told_input
-        wanted_text = self._bot.tells_user_llm_text and not question.told_llm_text
-        return (question.told_input or question.told_llm_text) and not (wanted_input or wanted_text)
-
-    def _acknowledges(self, question: OpenTurn) -> bool:
-        """Tell whether the bot is known to acknowledge such a question."""
-        return self._bot.tells_user_llm_text or (question.modality == "text" and self._bot.tells_user_input)
-
     def _status_when_left(self, turn: OpenTurn) -> TurnStatus:
         """Return how a turn ends when the next answer begins."""
         answer = turn.answer
-        assert answer is not None, "it is being answered"
         return "interrupted" if answer.is_under_way or answer.owes_run or answer.owes_speech else "complete"
 
     def _acknowledge(self, at: float, question: OpenTurn) -> None:
         """Note that the bot has a question, and so that those before it were skipped."""
         question.time_first(acknowledged=at)
         question.note(at, "", "acknowledged")
-        if question in self._asked:
-            while self._asked[0] is not question:
-                self._end(self._asked[0], at, "interrupted")
+        for skipped in self._asked.before(question):
+            self._end(skipped, at, "interrupted")
 
     def _settle(self, turn: OpenTurn, at: float) -> None:
         """End a turn that is complete."""
         answer = turn.answer
-        if answer is None or turn.is_over or answer.is_under_way or (answer.is_empty and not turn.errors):
+        if turn.is_over or answer.is_under_way or (answer.is_empty and not turn.errors):
             return
         if answer.wait(self._waits) is None:
             self._end(turn, at, "complete")
@@ -310,9 +278,8 @@ class TurnTracker:
 
     def _spoken_question(self, at: float) -> OpenTurn:
         """Return the turn that the user's speech of now belongs to."""
-        last = self._asked[-1] if self._asked else None
-        if last is not None and last.modality == "audio":
-            return last
+        if self._asked.in_speech is not None:
+            return self._asked.in_speech
         turn = self._begin("audio")
         self._ask(turn, at)
         return turn
@@ -324,8 +291,7 @@ class TurnTracker:
         turn.note(at, "you", "speaks")
 
     def _user_stopped(self, at: float, _data: Any) -> None:
-        last = self._asked[-1] if self._asked else None
-        turn = last if last is not None and last.modality == "audio" else self._answered
+        turn = self._asked.in_speech or self._answered
         if turn is None or turn.modality != "audio":
             return
         turn.is_speaking = False
@@ -341,13 +307,10 @@ class TurnTracker:
                 self._heard(at, data.text, final=data.final)
             return
         self._bot.tells_user_input = True
-        if data.msg_id in self._silent:
-            return
-        for question in [*self._asked]:
-            if question.modality == "text" and question.message_id == data.msg_id:
-                question.told_input = True
-                self._acknowledge(at, question)
-                return
+        question = self._asked.of_message(data.msg_id)
+        if question is not None:
+            question.told_input = True
+            self._acknowledge(at, question)
 
     def _user_transcript(self, at: float, data: Any) -> None:
         if not self._bot.tells_user_input:  # which says the same
@@ -355,7 +318,7 @@ class TurnTracker:
 
     def _heard(self, at: float, text: str, *, final: bool) -> None:
         """Note the user's words. The last ones may come when the answer has begun."""
-        turn = self._asked[-1] if self._asked and self._asked[-1].modality == "audio" else None
+        turn = self._asked.in_speech
         answered = self._answered
         is_late = answered is not None and answered.modality == "audio" and not answered.finals
         if turn is None and is_late:
@@ -372,7 +335,7 @@ class TurnTracker:
 
     def _user_llm_text(self, at: float, data: Any) -> None:
         self._bot.tells_user_llm_text = True
-        question = self._question_of(data.text)
+        question = self._asked.of_text(data.text)
         if question is not None:
             question.told_llm_text, question.told_text = True, data.text[:MAX_CHARACTERS]
             self._acknowledge(at, question)
@@ -385,39 +348,26 @@ class TurnTracker:
             turn.told_llm_text = True
             self._acknowledge(at, turn)
 
-    def _question_of(self, text: str) -> OpenTurn | None:
-        """Return the question that the bot's model gets with this text, which may join several."""
-        letters = letters_of(text)
-        typed = [turn for turn in self._asked if turn.modality == "text" and not turn.told_llm_text]
-        for turn in typed:
-            if letters_of(turn.user_text) == letters:
-                return turn
-        for turn in reversed(typed):
-            if letters.endswith(letters_of(turn.user_text)):
-                return turn
-        return next((turn for turn in self._asked if turn.modality == "audio" and not turn.told_llm_text), None)
-
     def _take_back(self, turn: OpenTurn, at: float) -> None:
         """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
         unasked = self._begin(None)
-        unasked.answer, turn.answer = turn.answer, None
+        unasked.answer, turn.answer = turn.answer, unasked.answer
         unasked.errors, turn.errors = turn.errors, []
         unasked.last_sign = at
         self._answered = unasked
-        self._asked.appendleft(turn)
+        self._asked.put_back(turn)
 
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
         turn = self._answered
         self._is_cut = True
-        if turn is not None and turn.answer is not None and not turn.answer.is_empty:
+        if turn is not None and not turn.answer.is_empty:
             turn.note(at, "", "interrupted")
             self._end(turn, at, "interrupted")
 
     def _run_started(self, at: float, _data: Any) -> None:
         turn = self._answer(at, by_model=True)
-        assert turn.answer is not None
         self._is_cut = False
         turn.answer.start_run()
         turn.time_first(llm_started=at)
@@ -425,14 +375,13 @@ class TurnTracker:
 
     def _wrote(self, at: float, data: Any) -> None:
         turn = self._answer(at)
-        assert turn.answer is not None
         turn.answer.write(data.text)
         if data.text.strip():
             turn.time_first(first_token=at)
 
     def _run_stopped(self, at: float, _data: Any) -> None:
         turn = self._answered
-        if turn is not None and turn.answer is not None:
+        if turn is not None:
             turn.last_sign = at
             turn.answer.stop_run()
             self._settle(turn, at)
@@ -440,9 +389,11 @@ class TurnTracker:
     def _output(self, at: float, data: BotOutputData) -> None:
         self._bot.tells_output = True
         if data.will_be_spoken is False:
-            if self._answered is not None and self._answered.answer is not None:
+            if self._answered is not None:
                 self._answered.answer.leave_unspoken(data)
                 self._settle(self._answered, at)
+        elif data.spoken_status == "new":
+            pass  # it is sent for what was cut, too, with the next speech
         elif data.spoken_progress is not None or data.spoken_status == "completed":
             self._segment(at, data)
         elif data.spoken:
@@ -455,14 +406,12 @@ class TurnTracker:
     def _segment(self, at: float, data: BotOutputData) -> None:
         """Note progress in a segment of the bot's speech."""
         turn = self._answered
-        if turn is None or turn.answer is None or not turn.answer.knows_segment(data):
+        if turn is None or not turn.answer.knows_segment(data):
             if self._is_cut or any(answer.knows_segment(data) for answer in self._stale):
                 return
             turn = self._answer(at)
-            assert turn.answer is not None
             if not turn.answer.knows_segment(data):
                 turn.answer.add_segment(data)
-        assert turn.answer is not None
         turn.last_sign = at
         turn.answer.speak_segment(data)
         self._settle(turn, at)
@@ -470,11 +419,10 @@ class TurnTracker:
     def _words(self, at: float, words: str) -> None:
         """Note words that the bot has spoken."""
         turn = self._answered
-        if turn is None or turn.answer is None or not turn.answer.speak(words):
+        if turn is None or not turn.answer.speak(words):
             if self._is_cut or any(answer.expects(words) for answer in self._stale):
                 return
             turn = self._answer(at)
-            assert turn.answer is not None
             if not turn.answer.speak(words):
                 turn.answer.add_spoken(words)
         turn.last_sign = at
@@ -482,7 +430,6 @@ class TurnTracker:
 
     def _bot_started(self, at: float, _data: Any) -> None:
         turn = self._answer(at)
-        assert turn.answer is not None
         self._is_cut = False
         turn.answer.start_speaking()
         turn.time_first(bot_started_speaking=at)
@@ -490,7 +437,7 @@ class TurnTracker:
 
     def _bot_stopped(self, at: float, _data: Any) -> None:
         turn = self._answered
-        if turn is None or turn.answer is None or not turn.answer.speaking:
+        if turn is None or not turn.answer.speaking:
             return
         turn.last_sign = at
         turn.answer.stop_speaking()
@@ -507,14 +454,13 @@ class TurnTracker:
 
     def _called(self, at: float, data: Any) -> None:
         turn = self._answer(at)
-        assert turn.answer is not None
         call_id, arguments = getattr(data, "tool_call_id", None), getattr(data, "arguments", None)
         turn.answer.call(at, data.function_name, call_id, arguments)
         turn.note(at, "bot", "calls", data.function_name or "")
 
     def _returned(self, at: float, data: Any) -> None:
         turn = self._answered
-        if turn is None or turn.answer is None:
+        if turn is None:
             return
         turn.last_sign = at
         turn.answer.end_call(at, data.tool_call_id, result=data.result, cancelled=data.cancelled)
@@ -522,7 +468,7 @@ class TurnTracker:
         self._settle(turn, at)
 
     def _failed(self, at: float, data: ErrorData) -> None:
-        turn = self._answered or (self._asked[0] if self._asked else None)
+        turn = self._answered or self._asked.first
         if turn is None:
             return
         if len(turn.errors) < _MAX_ERRORS:
@@ -534,11 +480,6 @@ class TurnTracker:
             if turn.answer.is_empty:
                 turn.answer.owes_run = False  # the run that said nothing is explained
             self._settle(turn, at)
-
-    def _failed_question(self) -> OpenTurn | None:
-        """Return the question that the bot has answered by an error only; None if there is none."""
-        first = self._asked[0] if self._asked else None
-        return first if first is not None and first.errors and not first.is_speaking else None
 
     def _measured(self, _at: float, data: PipecatMetricsData) -> None:
         turn = self._answered

@@ -1,4 +1,4 @@
-"""Which question an answer belongs to, and when it is complete: the orders of messages that bots of each version send."""
+"""Which question an answer belongs to, and when it is complete, by the messages that bots send."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import Event
+from rtvi_sync import Event, RTVIMessage
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.turns import TurnTracker
@@ -31,12 +31,9 @@ class Conversation:
         event = Event(type=spec.event, data=decode_payload(spec, data), received_at=self.now)
         self._took(self.tracker.take(event))
 
-    def bots(self, *types: str) -> None:
-        for type in types:
-            self.bot(type)
-
     def ask(self, text: str, id: str = "q1", **options: Any) -> None:
-        self._took(self.tracker.typed(self.now, text, id, **options))
+        data = {"content": text, "options": {"run_immediately": True, **options}}
+        self._took(self.tracker.sent(self.now, RTVIMessage("send-text", data, id)))
 
     def acknowledge(self, text: str, id: str = "q1") -> None:
         self.bot("user-input", {"text": text, "input_type": "chat", "msg_id": id})
@@ -239,3 +236,30 @@ def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
     talk.ask("Hi?")
     talk._took(talk.tracker.end_session(talk.now))
     assert [turn.status for turn in talk.over] == ["failed"]
+
+
+def test_speech_before_the_model_is_no_answer() -> None:
+    """Nobody knows yet that this bot has a model: what it says first was taken for the answer."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.progress("Welcome.", "Welcome.", 1)
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("bot-llm-text", {"text": "Yes."})
+    talk.bot("bot-llm-stopped")
+    talk.say("Yes.", 2)
+    assert [(turn.initiator, turn.bot_text) for turn in talk.over] == [("bot", "Welcome."), ("user", "Yes.")]
+
+
+def test_a_bot_without_a_model() -> None:
+    talk = Conversation((1, 2))
+    talk.bot("user-started-speaking")
+    talk.bot("user-transcription", {"text": "Hi?", "final": True})
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Hello there."})
+    talk.bot("bot-stopped-speaking")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text, turn.spoken_exact) == ("Hi?", "Hello there.", "sentence")
