@@ -33,7 +33,8 @@ class BotTraits:
         tells_model: it reports when its language model runs.
         tells_words: it reports what it has spoken.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
-        tells_user_input, tells_user_llm_text: it acknowledges the user's texts by these messages.
+        tells_user_input: it acknowledges typed texts by `user-input`.
+        tells_typed, tells_spoken: it acknowledges what the user typed, or said, by `user-llm-text`.
     """
 
     version: Version | None = None
@@ -42,7 +43,8 @@ class BotTraits:
     tells_words: bool = False
     tells_output: bool = False
     tells_user_input: bool = False
-    tells_user_llm_text: bool = False
+    tells_typed: bool = False
+    tells_spoken: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -144,6 +146,10 @@ class Answer:
             )
         elif len(self._calls) < _MAX_CALLS:
             self._calls.append(FunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at))
+
+    def has_call(self, call_id: str) -> bool:
+        """Tell whether it has a call with this id."""
+        return any(call.tool_call_id == call_id for call in self._calls)
 
     def end_call(self, at: float, call_id: str, *, result: Any = None, cancelled: bool = False) -> None:
         """Record that a function has returned, which the model gets to know, or was cancelled."""

@@ -95,9 +95,9 @@ class Questions:
             return False
         if first.modality == "audio":
             has_ended = first.timings.user_stopped_reported is not None and not first.is_speaking
-            return first.told_llm_text or (has_ended and not self._bot.tells_user_llm_text)
+            return first.told_llm_text or (has_ended and not self._bot.tells_spoken)
         misses_input = self._bot.tells_user_input and not first.told_input
-        misses_text = self._bot.tells_user_llm_text and not first.told_llm_text
+        misses_text = self._bot.tells_typed and not first.told_llm_text
         return (first.told_input or first.told_llm_text) and not (misses_input or misses_text)
 
     @property
@@ -106,5 +106,6 @@ class Questions:
         first = self.first
         if first is None or first.is_speaking:
             return False
-        is_acknowledged = self._bot.tells_user_llm_text or (first.modality == "text" and self._bot.tells_user_input)
-        return self.is_first_reached or not is_acknowledged
+        bot = self._bot
+        is_told = bot.tells_spoken if first.modality == "audio" else bot.tells_typed or bot.tells_user_input
+        return self.is_first_reached or not is_told

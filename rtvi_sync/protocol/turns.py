@@ -22,7 +22,7 @@ from .sent_text import sent_text
 from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
 from .speech_payloads import BotOutputData
-from .spoken_text import MAX_CHARACTERS, letters_of
+from .spoken_text import MAX_CHARACTERS
 from .turn_record import TurnRecord, TurnStatus
 
 _E: TypeAlias = RTVIEvent
@@ -58,6 +58,7 @@ class TurnTracker:
         self._bot = BotTraits()
         self._asked = Questions(self._bot)
         self._answered: OpenTurn | None = None  # the turn that the bot's output belongs to
+        self._fading: OpenTurn | None = None  # is still spoken, though the next answer has begun
         self._stale: deque[Answer] = deque(maxlen=_MAX_STALE)
         self._is_cut = False  # the bot was interrupted, and what it tells of its speech is of before
         self._changed: list[OpenTurn] = []
@@ -125,12 +126,10 @@ class TurnTracker:
 
     def end_session(self, at: float) -> list[TurnRecord]:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed."""
-        turn = self._answered
-        if turn is not None:
-            answer = turn.answer
-            answer.running = answer.speaking = False
-            whole = not (answer.is_empty or answer.owes_run or answer.owes_speech or answer.is_under_way)
-            self._end(turn, at, "complete" if whole else "failed")
+        for turn in (self._fading, self._answered):
+            if turn is not None:
+                turn.answer.speaking = False  # Pipecat 0.0.73 closes before it tells that
+                self._end(turn, at, self._status_at_end(turn))
         for asked in self._asked:
             self._end(asked, at, "failed")
         return self._changes()
@@ -219,9 +218,10 @@ class TurnTracker:
         if status == "interrupted":
             turn.time_first(interrupted_at=at)
             turn.note(at, "", "interrupted")
-        if turn is self._answered:
-            self._answered = None
+        if turn in (self._answered, self._fading):
             self._stale.append(turn.answer)
+        self._answered = None if turn is self._answered else self._answered
+        self._fading = None if turn is self._fading else self._fading
         self._asked.remove(turn)
         self._changed.append(turn)
 
@@ -242,7 +242,7 @@ class TurnTracker:
         if not self._asked.may_first_be_answered:
             question = None
         if turn is not None:
-            self._end(turn, at, self._status_when_left(turn))
+            self._leave(turn, at)
         if question is not None:
             question.is_firm = by_model and self._asked.is_first_reached
             self._asked.remove(question)
@@ -254,10 +254,26 @@ class TurnTracker:
         self._answered, self._is_cut = turn, False
         return turn
 
-    def _status_when_left(self, turn: OpenTurn) -> TurnStatus:
-        """Return how a turn ends when the next answer begins."""
+    def _leave(self, turn: OpenTurn, at: float) -> None:
+        """End a turn because the next answer begins, unless its speech goes on: it was not interrupted then."""
         answer = turn.answer
-        return "interrupted" if answer.is_under_way or answer.owes_run or answer.owes_speech else "complete"
+        if answer.speaking and self._tells_interruption and not (answer.running or answer.owes_run):
+            if self._fading is not None:
+                self._end(self._fading, at, "complete")
+            self._answered, self._fading = None, turn
+            return
+        is_cut = answer.is_under_way or answer.owes_run or answer.owes_speech
+        self._end(turn, at, "interrupted" if is_cut else "complete")
+
+    def _status_at_end(self, turn: OpenTurn) -> TurnStatus:
+        """Return how a turn ends with its session."""
+        answer = turn.answer
+        if answer.is_empty or answer.owes_run or answer.is_under_way:
+            return "failed"
+        if answer.owes_speech and self._bot.has_voice is None:
+            turn.assumed = "nobody knows whether this bot speaks"
+            return "complete"
+        return "failed" if answer.owes_speech else "complete"
 
     def _acknowledge(self, at: float, question: OpenTurn) -> None:
         """Note that the bot has a question, and so that those before it were skipped."""
@@ -272,7 +288,7 @@ class TurnTracker:
         if turn.is_over or answer.is_under_way or (answer.is_empty and not turn.errors):
             return
         if answer.wait(self._waits) is None:
-            self._end(turn, at, "complete")
+            self._end(turn, at, "failed" if answer.is_empty else "complete")
 
     # -- the user -----------------------------------------------------------------------------------------------------
 
@@ -297,7 +313,7 @@ class TurnTracker:
         turn.is_speaking = False
         turn.time(user_stopped_reported=at)
         turn.note(at, "you", "silent")
-        if not self._bot.tells_user_llm_text:
+        if not self._bot.tells_spoken:
             turn.time_first(acknowledged=at)
 
     def _user_input(self, at: float, data: Any) -> None:
@@ -334,18 +350,24 @@ class TurnTracker:
             turn.note(at, "you", "said", text)
 
     def _user_llm_text(self, at: float, data: Any) -> None:
-        self._bot.tells_user_llm_text = True
         question = self._asked.of_text(data.text)
         if question is not None:
+            self._bot.tells_typed = self._bot.tells_typed or question.modality == "text"
+            self._bot.tells_spoken = self._bot.tells_spoken or question.modality == "audio"
             question.told_llm_text, question.told_text = True, data.text[:MAX_CHARACTERS]
             self._acknowledge(at, question)
             return
+        # Speech-to-speech models tell it when they answer already.
         turn = self._answered
-        if turn is None or turn.modality is None or turn.is_firm or turn.told_llm_text:
-            return
-        if turn.modality == "audio" or letters_of(turn.user_text) == letters_of(data.text):
+        if turn is not None and turn.modality == "audio":
+            turn.told_text = data.text[:MAX_CHARACTERS]
+        elif (
+            turn is not None
+            and not (turn.is_firm or turn.told_llm_text)
+            and turn.user_text.strip() == data.text.strip()
+        ):
             self._take_back(turn, at)
-            turn.told_llm_text = True
+            self._bot.tells_typed = turn.told_llm_text = True
             self._acknowledge(at, turn)
 
     def _take_back(self, turn: OpenTurn, at: float) -> None:
@@ -360,11 +382,10 @@ class TurnTracker:
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
-        turn = self._answered
         self._is_cut = True
-        if turn is not None and not turn.answer.is_empty:
-            turn.note(at, "", "interrupted")
-            self._end(turn, at, "interrupted")
+        for turn in (self._fading, self._answered):
+            if turn is not None and not turn.answer.is_empty:
+                self._end(turn, at, "interrupted")
 
     def _run_started(self, at: float, _data: Any) -> None:
         turn = self._answer(at, by_model=True)
@@ -388,7 +409,9 @@ class TurnTracker:
 
     def _output(self, at: float, data: BotOutputData) -> None:
         self._bot.tells_output = True
-        if data.will_be_spoken is False:
+        if data.spoken and data.spoken_status in (None, "new"):  # by 1.x, and by speech-to-speech models
+            self._words(at, data.text)
+        elif data.will_be_spoken is False:
             if self._answered is not None:
                 self._answered.answer.leave_unspoken(data)
                 self._settle(self._answered, at)
@@ -396,8 +419,6 @@ class TurnTracker:
             pass  # it is sent for what was cut, too, with the next speech
         elif data.spoken_progress is not None or data.spoken_status == "completed":
             self._segment(at, data)
-        elif data.spoken:
-            self._words(at, data.text)
 
     def _tts_text(self, at: float, data: Any) -> None:
         if not self._bot.tells_output:
@@ -405,7 +426,10 @@ class TurnTracker:
 
     def _segment(self, at: float, data: BotOutputData) -> None:
         """Note progress in a segment of the bot's speech."""
-        turn = self._answered
+        turn, fading = self._answered, self._fading
+        if fading is not None and fading.answer.knows_segment(data):
+            fading.answer.speak_segment(data)
+            return
         if turn is None or not turn.answer.knows_segment(data):
             if self._is_cut or any(answer.knows_segment(data) for answer in self._stale):
                 return
@@ -414,6 +438,9 @@ class TurnTracker:
                 turn.answer.add_segment(data)
         turn.last_sign = at
         turn.answer.speak_segment(data)
+        if fading is not None and not fading.answer.owes_speech:
+            self._end(fading, at, "complete")
+            turn.answer.start_speaking()
         self._settle(turn, at)
 
     def _words(self, at: float, words: str) -> None:
@@ -436,7 +463,7 @@ class TurnTracker:
         turn.note(at, "bot", "speaks")
 
     def _bot_stopped(self, at: float, _data: Any) -> None:
-        turn = self._answered
+        turn = self._fading or self._answered
         if turn is None or not turn.answer.speaking:
             return
         turn.last_sign = at
@@ -459,6 +486,10 @@ class TurnTracker:
         turn.note(at, "bot", "calls", data.function_name or "")
 
     def _returned(self, at: float, data: Any) -> None:
+        for answer in self._stale:
+            if answer.has_call(data.tool_call_id):
+                answer.end_call(at, data.tool_call_id, result=data.result, cancelled=data.cancelled)
+                return
         turn = self._answered
         if turn is None:
             return
