@@ -94,7 +94,7 @@ class Answer:
         self.running: bool = False
         self.speaking: bool = False
         self.has_spoken: bool = False
-        self.has_failed: bool = False
+        self._has_failed = False
         self.owes_run: bool = False
 
     # -- the language model -------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Answer:
             return
         run, self._run, self.running = self._run, None, False
         called = any(call.stopped is None for call in self._calls)
-        self.owes_run = self.owes_run or not ((run is not None and run.letters) or called or self.has_failed)
+        self.owes_run = self.owes_run or not ((run is not None and run.letters) or called or self._has_failed)
 
     def _add_part(self, part: _Part) -> _Part:
         if len(self._parts) < _MAX_PARTS:
@@ -259,6 +259,12 @@ class Answer:
         self._bot.tells_words = True
         self._by_words = self._by_words or by_words
         self._unheard = not self.speaking
+
+    def fail(self) -> None:
+        """Record an error of the bot, which explains a run that says nothing."""
+        self._has_failed = True
+        if self.is_empty:
+            self.owes_run = False
 
     # -- what it amounts to -------------------------------------------------------------------------------------------
 

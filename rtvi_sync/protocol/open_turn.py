@@ -45,6 +45,11 @@ class OpenTurn:
         return self.status != "in_progress"
 
     @property
+    def is_doubtful(self) -> bool:
+        """Tell whether what was taken for its answer may be none."""
+        return self.modality is not None and not self.is_firm
+
+    @property
     def user_text(self) -> str:
         """Return what the user has typed or said, as far as it is known."""
         return " ".join(filter(None, (*self.finals, self.partial))) or self.told_text
