@@ -1,0 +1,327 @@
+"""One answer of a bot: what it writes, speaks and calls, and what it still owes. Pure.
+
+An answer is complete when nothing of it is under way and nothing is owed. What is owed is known by signs, not by times:
+after a function the model runs again, and text that is to be spoken is spoken. Only where a bot tells less than that,
+or breaks off, is there a wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import attrs
+
+from .dialects import Version
+from .speech_payloads import BotOutputData
+from .spoken_text import SpokenText, letters_of
+from .turn_record import FunctionCall
+
+_MAX_PARTS = 1000
+_MAX_SEGMENTS = 1000
+_MAX_CALLS = 100
+# Text counts as spoken from this share of its letters on: what filters take out is never reported.
+_SPOKEN = 0.98
+
+
+@attrs.define
+class BotTraits:
+    """What a session has shown of its bot.
+
+    Attributes:
+        version: of the protocol; None: unknown.
+        has_voice: False: it sends no audio, or is known not to speak. None: nobody knows yet.
+        tells_model: it reports when its language model runs.
+        tells_words: it reports what it has spoken.
+        tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
+        tells_user_input: it acknowledges typed texts by `user-input`.
+        tells_typed, tells_spoken: it acknowledges what the user typed, or said, by `user-llm-text`.
+    """
+
+    version: Version | None = None
+    has_voice: bool | None = None
+    tells_model: bool = False
+    tells_words: bool = False
+    tells_output: bool = False
+    tells_user_input: bool = False
+    tells_typed: bool = False
+    tells_spoken: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Waits:
+    """How long the bot may be quiet while it owes something, in seconds from its last sign.
+
+    Attributes:
+        first_speech: until its first speech, if nobody knows yet whether this bot speaks.
+        speech: until text is spoken, by a bot that does.
+        more_speech: until speech goes on that stopped before all was spoken.
+        follow_up: until the model runs after a function, or after a run that said nothing.
+    """
+
+    first_speech: float = 3.0
+    speech: float = 10.0
+    more_speech: float = 2.0
+    follow_up: float = 3.0
+
+
+@attrs.define(eq=False)
+class _Part(SpokenText):
+    """The text of one run of the model, or words that were spoken without it."""
+
+    aloud: bool = True
+    written: bool = True
+
+
+class Answer:
+    """What the bot does for one turn.
+
+    Args:
+        bot: its traits, which this answer may add to.
+        aloud: the first run is to be spoken; the runs after a function are in any case.
+    """
+
+    def __init__(self, bot: BotTraits, *, aloud: bool = True) -> None:
+        self._bot = bot
+        self._aloud = aloud
+        self._parts: list[_Part] = []
+        self._run: _Part | None = None
+        self._segments: dict[object, tuple[_Part, int]] = {}
+        self._last_segment: tuple[str, _Part, int] = "", _Part(), 0
+        self._calls: list[FunctionCall] = []
+        self._results: set[str] = set()  # the calls whose result the client has sent
+        self._unheard = False  # words were reported, and the speech that they belong to was not yet
+        self._by_words = False
+        self.running: bool = False
+        self.speaking: bool = False
+        self.has_spoken: bool = False
+        self._has_failed = False
+        self.owes_run: bool = False
+
+    # -- the language model -------------------------------------------------------------------------------------------
+
+    def start_run(self) -> None:
+        """Begin a run of the model."""
+        self._bot.tells_model = True
+        self.running, self.owes_run = True, False
+        self._run = self._add_part(_Part(aloud=self._aloud or bool(self._calls)))
+
+    def write(self, text: str) -> None:
+        """Append the text of the current run."""
+        if self._run is None:
+            self._run = self._add_part(_Part(aloud=self._aloud or bool(self._calls)))
+        self._run.write(text)
+
+    def stop_run(self) -> None:
+        """End the run. One that has brought nothing was a function that is not reported, or an empty answer."""
+        if not self.running:
+            return
+        run, self._run, self.running = self._run, None, False
+        called = any(call.stopped is None for call in self._calls)
+        self.owes_run = self.owes_run or not ((run is not None and run.letters) or called or self._has_failed)
+
+    def _add_part(self, part: _Part) -> _Part:
+        if len(self._parts) < _MAX_PARTS:
+            self._parts.append(part)
+        return part
+
+    # -- functions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def calls(self) -> tuple[FunctionCall, ...]:
+        """Return the calls, in the order in which they began."""
+        return (*self._calls,)
+
+    def call(
+        self, at: float, name: str | None, call_id: str | None = None, arguments: dict[str, Any] | None = None
+    ) -> None:
+        """Record a call, or what is told of it later: the message that announces a call has no id yet."""
+        index = self._index_of(call_id, name) if call_id is not None else None
+        if index is not None:
+            known = self._calls[index]
+            self._calls[index] = attrs.evolve(
+                known,
+                function_name=known.function_name or name,
+                tool_call_id=call_id,
+                arguments=arguments if arguments is not None else known.arguments,
+            )
+        elif len(self._calls) < _MAX_CALLS:
+            self._calls.append(FunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at))
+
+    def has_call(self, call_id: str) -> bool:
+        """Tell whether it has a call with this id."""
+        return any(call.tool_call_id == call_id for call in self._calls)
+
+    def end_call(self, at: float, call_id: str, *, result: Any = None, cancelled: bool = False) -> None:
+        """Record that a function has returned, which the model gets to know, or was cancelled."""
+        index = self._index_of(call_id, None)
+        if index is None:
+            return
+        call = self._calls[index]
+        self._calls[index] = attrs.evolve(
+            call,
+            tool_call_id=call_id,
+            result=call.result if result is None else result,
+            cancelled=cancelled,
+            stopped=call.stopped or at,
+        )
+        if call.stopped is None:
+            self.owes_run = not cancelled
+
+    def _index_of(self, call_id: str | None, name: str | None) -> int | None:
+        for index, call in enumerate(self._calls):
+            if call.tool_call_id == call_id:
+                return index
+        for index, call in enumerate(self._calls):
+            if call.tool_call_id is None and (name is None or call.function_name in (None, name)):
+                return index
+        return None
+
+    # -- speech -------------------------------------------------------------------------------------------------------
+
+    def start_speaking(self) -> None:
+        """Record that the bot speaks."""
+        self._bot.has_voice = True
+        self.speaking = self.has_spoken = True
+        self._unheard = False
+
+    def stop_speaking(self) -> None:
+        """Record that the bot is silent. If it does not report words, it has spoken what it had written."""
+        if self.speaking and not self._bot.tells_words:
+            for part in self._parts:
+                part.speak_until(len(part.letters))
+        self.speaking = False
+
+    def expects(self, words: str) -> bool:
+        """Tell whether these words come next in what is to be spoken. The cursor moves over them if they do."""
+        return any(part.speak(words) for part in self._parts if part.due_letters)
+
+    def speak(self, words: str) -> bool:
+        """Move the cursor over words that were spoken; return False if they were not written."""
+        self._note_words(by_words=len(words.split()) <= 1)
+        return self.expects(words)
+
+    def add_spoken(self, words: str) -> None:
+        """Add words that were spoken without the model, such as a greeting."""
+        last = self._parts[-1] if self._parts else None
+        if last is None or last.written:
+            last = self._add_part(_Part(written=False))
+        last.write(f" {words}" if last.text else words)
+        last.speak_until(len(last.letters))
+
+    def knows_segment(self, data: BotOutputData) -> bool:
+        """Tell whether progress in this segment was reported before, or its text was written here."""
+        key = _key_of(data)
+        if key in self._segments:
+            return True
+        # Pipecat 1.5 gives a segment another id in each message.
+        last, part, start = self._last_segment
+        if last == data.text and part.spoken_letters < start + len(letters_of(last)):
+            self._keep_segment(data, part, start)
+            return True
+        for written in self._parts:
+            found = written.locate(data.text) if written.written else None
+            if found is not None:
+                self._keep_segment(data, written, found)
+                return True
+        return False
+
+    def add_segment(self, data: BotOutputData) -> None:
+        """Add a segment that is spoken without the model."""
+        part = self._add_part(_Part(written=False))
+        part.write(data.text)
+        self._keep_segment(data, part, 0)
+
+    def _keep_segment(self, data: BotOutputData, part: _Part, start: int) -> None:
+        self._last_segment = data.text, part, start
+        if len(self._segments) < _MAX_SEGMENTS:
+            self._segments[_key_of(data)] = part, start
+
+    def speak_segment(self, data: BotOutputData) -> None:
+        """Move the cursor to where the bot is in a segment that is known."""
+        part, start = self._segments.get(_key_of(data), self._last_segment[1:])
+        progress, whole = data.spoken_progress, len(letters_of(data.text))
+        reached = whole
+        if progress is not None and data.spoken_status != "completed":
+            reached = len(letters_of(progress.accumulated_text))
+        before = part.spoken_letters
+        part.speak_until(start + reached)
+        if part.spoken_letters > before:
+            self._note_words(by_words=reached < whole or data.output_type == "word")
+
+    def leave_unspoken(self, data: BotOutputData) -> None:
+        """Record that a segment is not meant to be spoken."""
+        if self.knows_segment(data):
+            part, _ = self._segments.pop(_key_of(data), (None, 0))
+            if part is not None:
+                part.unspoken_letters += len(letters_of(data.text))
+
+    def _note_words(self, *, by_words: bool) -> None:
+        self._bot.tells_words = True
+        self._by_words = self._by_words or by_words
+        self._unheard = not self.speaking
+
+    def fail(self) -> None:
+        """Record an error of the bot, which explains a run that says nothing."""
+        self._has_failed = True
+        if self.is_empty:
+            self.owes_run = False
+
+    # -- what it amounts to -------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether it has brought neither text nor sound nor calls."""
+        return not (self.has_spoken or self._calls or any(part.letters for part in self._parts))
+
+    @property
+    def text(self) -> str:
+        """Return all that was written and said."""
+        return " ".join(filter(None, (part.text.strip() for part in self._parts)))
+
+    @property
+    def spoken_text(self) -> str:
+        """Return what was spoken of it."""
+        return " ".join(filter(None, (part.spoken.strip() for part in self._parts)))
+
+    @property
+    def spoken_exact(self) -> Literal["word", "sentence"] | None:
+        """Return by which units the bot reports what it has spoken; None: it does not, or has not spoken."""
+        if not (self._bot.tells_words and any(part.spoken_letters for part in self._parts)):
+            return None
+        return "word" if self._by_words else "sentence"
+
+    @property
+    def spoken_share(self) -> float:
+        """Return the share of what is to be spoken that was."""
+        whole = sum(len(part.letters) - part.unspoken_letters for part in self._to_be_spoken())
+        due = sum(part.due_letters for part in self._to_be_spoken())
+        return 1 - due / whole if whole > 0 else 1.0
+
+    def _to_be_spoken(self) -> list[_Part]:
+        return [part for part in self._parts if part.aloud]
+
+    @property
+    def is_under_way(self) -> bool:
+        """Tell whether the model runs, a function does, or the bot speaks."""
+        return self.running or self.speaking or any(call.stopped is None for call in self._calls)
+
+    @property
+    def owes_speech(self) -> bool:
+        """Tell whether words are still to be spoken, or the speech of words that were is not over."""
+        return self._bot.has_voice is not False and (self._unheard or self.spoken_share < _SPOKEN)
+
+    def wait(self, waits: Waits) -> tuple[float, str] | None:
+        """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
+        if self.owes_run:
+            return waits.follow_up, "for the model to run after a function, or after a run that said nothing"
+        if not self.owes_speech:
+            return None
+        if not self._bot.has_voice:
+            return waits.first_speech, "for the bot's first speech"
+        if self.has_spoken and any(part.spoken_letters and part.due_letters for part in self._to_be_spoken()):
+            return waits.more_speech, "for the rest to be spoken"
+        return waits.speech, "for the text to be spoken"
+
+
+def _key_of(data: BotOutputData) -> object:
+    return data.segment_id if data.segment_id is not None else data.text

@@ -1,0 +1,225 @@
+"""Whose the bot's output is: the question whose answer has begun, or nobody's. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from .answer import Answer, BotTraits, Waits
+from .dialects import Version
+from .open_turn import OpenTurn
+from .questions import Questions
+from .turn_record import TurnRecord, TurnStatus
+
+# These bound the memory of a conversation, whatever a bot sends.
+_MAX_TURNS = 100
+_MAX_ASKED = 1000
+# How many answers that are over may still be reported on: what was announced before an interruption.
+_MAX_STALE = 3
+# Less than this share of an answer is spoken only if it was interrupted.
+_INTERRUPTED = 0.8
+# From this version on a bot tells that it was interrupted, and what of the user's input it has.
+_TELLS_INTERRUPTION = (2, 0)
+_TELLS_USER_INPUT = (2, 2)
+
+
+class Attribution:
+    """The turns of a conversation, and which of them the bot's output belongs to.
+
+    Args:
+        waits: how long a bot that owes something may be quiet.
+
+    Attributes:
+        bot: the traits of the session's bot.
+        asked: what the bot has not begun to answer.
+        answered: the turn that the bot's output belongs to; None: the next output begins one.
+        fading: a turn that is still spoken, though the next answer has begun.
+        stale: the last answers that are over: words of theirs may come late.
+        is_cut: the bot was interrupted, and what it tells of its speech is of before.
+    """
+
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
+        self._turns: deque[OpenTurn] = deque(maxlen=_MAX_TURNS)
+        self._count = 0
+        self._session = 0
+        self._changed: list[OpenTurn] = []
+        self.bot: BotTraits = BotTraits()
+        self.asked: Questions = Questions(self.bot)
+        self.answered: OpenTurn | None = None
+        self.fading: OpenTurn | None = None
+        self.stale: deque[Answer] = deque(maxlen=_MAX_STALE)
+        self.is_cut: bool = False
+
+    def begin_session(self, *, audio_out: bool, version: Version | None) -> None:
+        """Begin a session, whose bot may be another one."""
+        self._session += 1
+        self.bot = BotTraits(
+            version=version,
+            has_voice=None if audio_out else False,
+            tells_user_input=version is not None and version >= _TELLS_USER_INPUT,
+        )
+        self.asked = Questions(self.bot)
+        self.stale.clear()
+        self.is_cut = False
+
+    def end_session(self, at: float) -> None:
+        """End the session: a turn is complete if all of it was written and spoken, and else has failed."""
+        for turn in (self.fading, self.answered):
+            if turn is not None:
+                turn.answer.speaking = False  # Pipecat 0.0.73 closes before it tells that
+                self.end(turn, at, self._status_at_end(turn))
+        for asked in self.asked:
+            self.end(asked, at, "failed")
+
+    @property
+    def records(self) -> tuple[TurnRecord, ...]:
+        """Return the last 100 turns, with those that are not over."""
+        return tuple(turn.record() for turn in self._turns)
+
+    @property
+    def has_just_heard(self) -> bool:
+        """Tell whether the last turn is one that the user spoke, and is over: more of its transcript may come."""
+        last = self._turns[-1] if self._turns else None
+        return last is not None and last.is_over and last.modality == "audio"
+
+    @property
+    def due(self) -> float | None:
+        """Return when `pass_time()` is to be called, unless something else comes first; None: not at all."""
+        turn = self.answered
+        if turn is not None:
+            wait = None if turn.answer.is_under_way else turn.answer.wait(self._waits)
+            return turn.last_sign + wait[0] if wait is not None else None
+        failed = self.asked.failed
+        return failed.last_sign + self._waits.follow_up if failed is not None else None
+
+    def begin(self, modality: Literal["text", "audio"] | None, *, aloud: bool = True) -> OpenTurn:
+        """Begin a turn: of the user who typed or spoke, or of the bot (None)."""
+        self._count += 1
+        turn = OpenTurn(self._count, self._session, modality, Answer(self.bot, aloud=aloud))
+        self._turns.append(turn)
+        self._changed.append(turn)
+        return turn
+
+    def ask(self, turn: OpenTurn, at: float) -> None:
+        """Let a turn of the user wait for its answer."""
+        self.asked.add(turn)
+        if len(self.asked) > _MAX_ASKED and self.asked.first is not None:
+            self.end(self.asked.first, at, "failed")
+
+    def end(self, turn: OpenTurn, at: float, status: TurnStatus) -> None:
+        """End a turn, unless it is over."""
+        if turn.is_over:
+            return
+        turn.status = status
+        turn.time(ended=at)
+        if status == "interrupted":
+            turn.time_first(interrupted_at=at)
+            turn.note(at, "", "interrupted")
+        if turn in (self.answered, self.fading):
+            self.stale.append(turn.answer)
+        self.answered = None if turn is self.answered else self.answered
+        self.fading = None if turn is self.fading else self.fading
+        self.asked.remove(turn)
+        self._changed.append(turn)
+
+    def changes(self) -> list[TurnRecord]:
+        """Return the turns that have begun, or are over, since the last call."""
+        changed, self._changed = self._changed, []
+        return [turn.record() for turn in dict.fromkeys(changed)]
+
+    def answer(self, at: float, *, by_model: bool = False) -> OpenTurn:
+        """Return the turn that the bot's output belongs to now; begin one if there is none."""
+        turn = self.answered
+        if turn is not None and by_model and turn.is_doubtful and not self.bot.tells_model:
+            self.take_back(turn, at)  # speech that comes before the first run of the model is no answer
+            turn = self.answered
+        if turn is not None and not (by_model and self.asked.is_first_reached):
+            turn.last_sign = at
+            return turn
+        question = self.asked.first if by_model or not self.bot.tells_model else None
+        if not self.asked.may_first_be_answered:
+            question = None
+        if turn is not None:
+            self._leave(turn, at)
+        if question is not None:
+            question.is_firm = by_model and self.asked.is_first_reached
+            self.asked.remove(question)
+            turn = question
+        else:
+            turn = self.begin(None)
+        if turn.errors:
+            turn.answer.fail()
+        turn.last_sign = at
+        self.answered, self.is_cut = turn, False
+        return turn
+
+    def _leave(self, turn: OpenTurn, at: float) -> None:
+        """End a turn because the next answer begins, unless its speech goes on: it was not interrupted then."""
+        answer = turn.answer
+        if answer.speaking and self.tells_interruption and not (answer.running or answer.owes_run):
+            if self.fading is not None:
+                self.end(self.fading, at, "complete")
+            self.answered, self.fading = None, turn
+            return
+        is_cut = answer.is_under_way or answer.owes_run or answer.owes_speech
+        self.end(turn, at, "interrupted" if is_cut else "complete")
+
+    def _status_at_end(self, turn: OpenTurn) -> TurnStatus:
+        """Return how a turn ends with its session."""
+        answer = turn.answer
+        if answer.is_empty or answer.owes_run or answer.is_under_way:
+            return "failed"
+        if answer.owes_speech and self.bot.has_voice is None:
+            turn.assumed = "nobody knows whether this bot speaks"
+            return "complete"
+        return "failed" if answer.owes_speech else "complete"
+
+    def acknowledge(self, at: float, question: OpenTurn) -> None:
+        """Note that the bot has a question, and so that those before it were skipped."""
+        question.time_first(acknowledged=at)
+        question.note(at, "", "acknowledged")
+        for skipped in self.asked.before(question):
+            self.end(skipped, at, "interrupted")
+
+    def settle(self, turn: OpenTurn, at: float) -> None:
+        """End a turn that is complete."""
+        answer = turn.answer
+        if turn.is_over or answer.is_under_way or (answer.is_empty and not turn.errors):
+            return
+        if answer.wait(self._waits) is None:
+            self.end(turn, at, "failed" if answer.is_empty else "complete")
+
+    def take_back(self, turn: OpenTurn, at: float) -> None:
+        """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
+        unasked = self.begin(None)
+        unasked.answer, turn.answer = turn.answer, unasked.answer
+        unasked.errors, turn.errors = turn.errors, []
+        unasked.last_sign = at
+        self.answered = unasked
+        self.asked.put_back(turn)
+
+    def pass_time(self, now: float) -> None:
+        """End the turn whose bot was quiet for too long though it owed something, if `due` has come."""
+        due = self.due
+        if due is None or now < due:
+            return
+        turn = self.answered
+        if turn is None:
+            assert self.asked.failed is not None, "it is what is due"
+            self.end(self.asked.failed, now, "failed")
+            return
+        answer, wait = turn.answer, turn.answer.wait(self._waits)
+        assert wait is not None, "it is what is due"
+        if not answer.owes_run and self.bot.has_voice is None:
+            self.bot.has_voice = False  # it does not speak, and the next turn does not wait for it
+        is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.tells_interruption
+        if not is_cut:
+            turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
+        self.end(turn, now, "interrupted" if is_cut and not answer.owes_run else "complete")
+        return
+
+    @property
+    def tells_interruption(self) -> bool:
+        """Tell whether the bot reports that it was interrupted."""
+        return self.bot.version is not None and self.bot.version >= _TELLS_INTERRUPTION

@@ -1,0 +1,98 @@
+"""A turn of a conversation while it may still change. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from .answer import Answer
+from .service_payloads import PipecatMetricsData
+from .session_payloads import ErrorData
+from .spoken_text import MAX_CHARACTERS
+from .turn_record import TimelineEntry, TurnRecord, TurnStatus, TurnTimings
+
+_MAX_TIMELINE = 500
+
+
+@attrs.define(eq=False)
+class OpenTurn:
+    """A turn that may still change."""
+
+    number: int
+    session: int
+    modality: Literal["text", "audio"] | None
+    answer: Answer
+    message_id: str | None = None  # of a typed text
+    status: TurnStatus = "in_progress"
+    assumed: str | None = None
+    finals: list[str] = attrs.field(factory=list)
+    partial: str = ""
+    told_text: str = ""  # by user-llm-text
+    told_input: bool = False
+    told_llm_text: bool = False
+    is_speaking: bool = False  # the user
+    is_firm: bool = False  # the answer began when the bot had the question, and by a run of its model
+    last_sign: float = 0.0
+    timings: TurnTimings = attrs.field(factory=TurnTimings)
+    errors: list[ErrorData] = attrs.field(factory=list)
+    metrics: list[PipecatMetricsData] = attrs.field(factory=list)
+    timeline: list[TimelineEntry] = attrs.field(factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing of it changes any more."""
+        return self.status != "in_progress"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Tell whether what was taken for its answer may be none."""
+        return self.modality is not None and not self.is_firm
+
+    @property
+    def user_text(self) -> str:
+        """Return what the user has typed or said, as far as it is known."""
+        return " ".join(filter(None, (*self.finals, self.partial))) or self.told_text
+
+    def hear(self, text: str, *, final: bool) -> None:
+        """Note the user's words; those that are not final replace each other."""
+        if final:
+            if sum(map(len, self.finals)) + len(text) <= MAX_CHARACTERS:
+                self.finals.append(text.strip())
+            self.partial = ""
+        else:
+            self.partial = text.strip()[:MAX_CHARACTERS]
+
+    def time(self, **moments: float) -> None:
+        """Note when something came."""
+        self.timings = attrs.evolve(self.timings, **moments)
+
+    def time_first(self, **moments: float) -> None:
+        """Note when something came for the first time."""
+        self.time(**{name: at for name, at in moments.items() if getattr(self.timings, name) is None})
+
+    def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
+        """Append to the timeline."""
+        if len(self.timeline) < _MAX_TIMELINE:
+            self.timeline.append(TimelineEntry(at, who, kind, text))
+
+    def record(self) -> TurnRecord:
+        """Return what is known of it now."""
+        answer = self.answer
+        return TurnRecord(
+            number=self.number,
+            session=self.session,
+            initiator="user" if self.modality is not None else "bot",
+            modality=self.modality,
+            status=self.status,
+            assumed=self.assumed,
+            user_text=self.user_text,
+            bot_text=answer.text,
+            spoken_text=answer.text if self.status == "complete" else answer.spoken_text,
+            spoken_exact=answer.spoken_exact,
+            function_calls=answer.calls,
+            errors=(*self.errors,),
+            metrics=(*self.metrics,),
+            timeline=(*self.timeline,),
+            timings=self.timings,
+        )

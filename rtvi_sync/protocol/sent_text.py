@@ -1,0 +1,59 @@
+"""What a message to the bot says to the language model, if it does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from .message import RTVIMessage
+
+
+@attrs.frozen
+class SentText:
+    """What the user says by a message.
+
+    Attributes:
+        text: the words; "" if there are none, as with a file.
+        runs: the model answers now.
+        aloud: the bot is to speak the answer.
+    """
+
+    text: str
+    runs: bool
+    aloud: bool = True
+
+
+def sent_text(message: RTVIMessage) -> SentText | None:
+    """Return what a message, which is checked, says to the model; None: nothing.
+
+    `send-text` and `send-file` say so from Pipecat 0.0.86 on, `append-to-context` from 0.0.76 to 0.0.108, and before
+    that the action `append_to_messages` of whatever service has it.
+    """
+    data = message.data if isinstance(message.data, Mapping) else {}
+    if message.type in ("send-text", "send-file"):
+        options = data.get("options")
+        options = options if isinstance(options, Mapping) else {}
+        runs, aloud = options.get("run_immediately", True), options.get("audio_response", True)
+        return SentText(_text(data.get("content")), bool(runs), bool(aloud))
+    if message.type == "append-to-context":
+        return SentText(_text(data.get("content")), bool(data.get("run_immediately", False)))
+    if message.type == "action" and data.get("action") == "append_to_messages":
+        arguments = data.get("arguments")
+        given = {each.get("name"): each.get("value") for each in _mappings(arguments)}
+        contents = [_text(each.get("content")) for each in _mappings(given.get("messages"))]
+        return SentText(" ".join(contents), bool(given.get("run_immediately", False)))
+    return None
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return [each for each in value if isinstance(each, Mapping)] if is_list else []
+
+
+def _text(content: Any) -> str:
+    """Return the text of a content: a text itself, or parts of which some are texts."""
+    if isinstance(content, str):
+        return content
+    return " ".join(part["text"] for part in _mappings(content) if isinstance(part.get("text"), str))

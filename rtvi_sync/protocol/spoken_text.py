@@ -1,0 +1,89 @@
+"""How much of a text the bot has spoken: a cursor that follows the words that it reports. Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+# What a bot speaks differs from what its model has written in spaces, punctuation, markdown and what filters take out.
+# So only letters and digits are compared, and up to this many of them may be skipped.
+_SKIPPED = 40
+# The limit of a text. What a bot writes beyond it is ignored.
+MAX_CHARACTERS = 100_000
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits of a text, without case."""
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+@attrs.define(eq=False)
+class SpokenText:
+    """A text that grows, and how far the bot has spoken it.
+
+    Attributes:
+        text: what was written.
+        letters: its letters and digits, without case.
+        spoken_letters: how many of them were spoken.
+        unspoken_letters: how many of them are not meant to be spoken.
+    """
+
+    text: str = ""
+    letters: str = ""
+    spoken_letters: int = 0
+    unspoken_letters: int = 0
+    # For each letter, the length of the text up to its end.
+    _ends: list[int] = attrs.field(factory=list)
+    _located: int = 0  # the end of the last segment that was found, in letters
+
+    def write(self, text: str) -> None:
+        """Append to the text."""
+        text = text[: MAX_CHARACTERS - len(self.text)]
+        letters: list[str] = []
+        for end, char in enumerate(text, len(self.text) + 1):
+            found = letters_of(char)  # none, one, or two, as of "ß"
+            letters.append(found)
+            self._ends.extend([end] * len(found))
+        self.text += text
+        self.letters += "".join(letters)
+
+    def speak(self, words: str) -> bool:
+        """Move the cursor over words that were spoken; return False if they do not come next."""
+        letters = letters_of(words)
+        start = self._find(letters, self.spoken_letters)
+        if start is None:
+            return False
+        self.spoken_letters = start + len(letters)
+        return True
+
+    def locate(self, segment: str) -> int | None:
+        """Return where a segment of the text begins, in letters; None if it does not come after the last one."""
+        letters = letters_of(segment)
+        start = self._find(letters, self._located)
+        if start is not None:
+            self._located = start + len(letters)
+        return start
+
+    def speak_until(self, letters: int) -> None:
+        """Move the cursor to this letter, unless it was there before."""
+        self.spoken_letters = min(max(self.spoken_letters, letters), len(self.letters))
+
+    def _find(self, letters: str, start: int) -> int | None:
+        found = self.letters.find(letters, start, start + _SKIPPED + len(letters))
+        return found if found >= 0 else None
+
+    @property
+    def due_letters(self) -> int:
+        """Return how many letters are meant to be spoken, and were not yet."""
+        return max(0, len(self.letters) - self.unspoken_letters - self.spoken_letters)
+
+    @property
+    def spoken(self) -> str:
+        """Return the part of the text that was spoken, with the punctuation that ends it."""
+        if not self.spoken_letters:
+            return ""
+        if self.spoken_letters >= len(self.letters):
+            return self.text
+        end = self._ends[self.spoken_letters - 1]
+        while not (self.text[end].isspace() or self.text[end].isalnum()):
+            end += 1
+        return self.text[:end]

@@ -1,0 +1,127 @@
+"""What is known of one turn of a conversation. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from .service_payloads import PipecatMetricsData
+from .session_payloads import ErrorData
+
+TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "failed"]
+"""Whether the bot is still to answer or answering, has said everything, was interrupted, or is gone."""
+
+
+@attrs.frozen(kw_only=True)
+class FunctionCall:
+    """A call of a function by the bot's language model, as far as the bot reports it.
+
+    Attributes:
+        function_name, arguments, result: None if the bot withholds them, or not yet.
+        tool_call_id: the bot's id of the call; None if it was not told.
+        cancelled: True if it was ended before it had a result.
+        started, stopped: monotonic seconds at receipt; None: not yet.
+    """
+
+    function_name: str | None = None
+    tool_call_id: str | None = None
+    arguments: dict[str, Any] | None = None
+    result: Any = None
+    cancelled: bool = False
+    started: float | None = None
+    stopped: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TurnTimings:
+    """When the parts of a turn came, in seconds of the client's monotonic clock, at receipt. None: not yet, or never.
+
+    Attributes:
+        user_started: the bot reported that the user began to speak; a typed text was sent.
+        user_stopped: a typed text was sent; of a spoken turn, the last audible sample was.
+        user_stopped_reported: the bot reported that the user had stopped speaking.
+        transcribed: the last final transcript.
+        acknowledged: the bot told that it has the user's text, or the end of the user's speech.
+        llm_started, first_token: of the answer's first run of the language model.
+        first_audio: the first audible sample of the answer.
+        bot_started_speaking, bot_stopped_speaking: the first, and the last, report.
+        interrupted_at: the bot was interrupted.
+        ended: the turn was over.
+    """
+
+    user_started: float | None = None
+    user_stopped: float | None = None
+    user_stopped_reported: float | None = None
+    transcribed: float | None = None
+    acknowledged: float | None = None
+    llm_started: float | None = None
+    first_token: float | None = None
+    first_audio: float | None = None
+    bot_started_speaking: float | None = None
+    bot_stopped_speaking: float | None = None
+    interrupted_at: float | None = None
+    ended: float | None = None
+
+
+@attrs.frozen
+class TimelineEntry:
+    """One thing that happened in a turn.
+
+    Attributes:
+        at: monotonic seconds.
+        who: "you", "bot", or "" for what neither of them said.
+        kind: what it was: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned", "error", ...
+        text: what was said, called or returned; "" if there is nothing to quote.
+    """
+
+    at: float
+    who: Literal["you", "bot", ""]
+    kind: str
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class TurnRecord:
+    """What the user said and what the bot answered, or what the bot said unasked.
+
+    Attributes:
+        number: of the turn, from 1 in each client.
+        session: the number of the session it began in, from 1.
+        initiator: who began it.
+        modality: "text": the user typed. "audio": the user spoke. None: the bot began.
+        status: see `TurnStatus`.
+        assumed: why it counts as complete although the bot owed something: how long was waited for what. None: nothing
+            was owed.
+        user_text: what the user typed or was heard to say.
+        bot_text: all that the bot wrote and said.
+        spoken_text: what it has spoken of that; the same as `bot_text` if it was complete.
+        spoken_exact: how exactly the bot reports that: by the "word", or by the "sentence", so that a sentence it was
+            interrupted in is missing. None: it does not report it.
+        function_calls: those of the answer, in the order in which they began, 100 at most.
+        errors: what the bot reported during the answer, 20 at most.
+        metrics: the measurements that the bot sent during the answer, 50 at most.
+        timeline: what happened, in order, 500 entries at most.
+        timings: when.
+    """
+
+    number: int
+    session: int
+    initiator: Literal["user", "bot"]
+    modality: Literal["text", "audio"] | None = None
+    status: TurnStatus = "in_progress"
+    assumed: str | None = None
+    user_text: str = ""
+    bot_text: str = ""
+    spoken_text: str = ""
+    spoken_exact: Literal["word", "sentence"] | None = None
+    function_calls: tuple[FunctionCall, ...] = ()
+    errors: tuple[ErrorData, ...] = ()
+    metrics: tuple[PipecatMetricsData, ...] = ()
+    timeline: tuple[TimelineEntry, ...] = attrs.field(default=(), repr=False)
+    timings: TurnTimings = attrs.field(factory=TurnTimings, repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether the bot was interrupted."""
+        return self.status == "interrupted"

@@ -1,0 +1,265 @@
+"""Which question an answer belongs to, and when it is complete, by the messages that bots send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtvi_sync import Event, RTVIMessage
+from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
+from rtvi_sync.protocol.turn_record import TurnRecord
+from rtvi_sync.protocol.turns import TurnTracker
+
+
+class Conversation:
+    """A tracker that is told messages, one a tenth of a second."""
+
+    def __init__(self, version: Version | None = (2, 2), *, audio_out: bool = True) -> None:
+        self.tracker = TurnTracker()
+        self.tracker.begin_session(audio_out=audio_out, version=version)
+        self.now = 100.0
+        self.over: list[TurnRecord] = []
+
+    def _took(self, records: list[TurnRecord]) -> None:
+        self.over += [record for record in records if record.status != "in_progress"]
+        self.now += 0.1
+
+    def bot(self, type: str, data: Any = None) -> None:
+        spec = INBOUND[type]
+        assert spec.event is not None
+        event = Event(type=spec.event, data=decode_payload(spec, data), received_at=self.now)
+        self._took(self.tracker.take(event))
+
+    def ask(self, text: str, id: str = "q1", **options: Any) -> None:
+        data = {"content": text, "options": {"run_immediately": True, **options}}
+        self._took(self.tracker.sent(self.now, RTVIMessage("send-text", data, id)))
+
+    def acknowledge(self, text: str, id: str = "q1") -> None:
+        self.bot("user-input", {"text": text, "input_type": "chat", "msg_id": id})
+        self.bot("user-llm-text", {"text": text})
+
+    def run(self, *tokens: str) -> None:
+        self.bot("bot-llm-started")
+        for token in tokens:
+            self.bot("bot-llm-text", {"text": token})
+        self.bot("bot-llm-stopped")
+
+    def progress(self, text: str, spoken: str, segment: int = 1) -> None:
+        rest = text[len(spoken) :]
+        self.bot(
+            "bot-output",
+            {
+                "text": text,
+                "aggregated_by": "sentence",
+                "segment_id": segment,
+                "will_be_spoken": True,
+                "spoken_status": "in-progress" if rest else "completed",
+                "spoken_progress": {"accumulated_text": spoken, "remaining_text": rest},
+            },
+        )
+
+    def say(self, text: str, segment: int = 1) -> None:
+        """Speak a text, word by word, as bots of 2.x report it: the first word before the speech."""
+        words = text.split(" ")
+        self.progress(text, words[0], segment)
+        self.bot("bot-started-speaking")
+        for count in range(1, len(words) + 1):
+            self.progress(text, " ".join(words[:count]), segment)
+        self.bot("bot-stopped-speaking")
+
+    def wait(self) -> float:
+        """Let the time pass until something is due; return how long that took after the last message."""
+        due = self.tracker.due
+        assert due is not None
+        waited = due - self.now + 0.1
+        self.now = due
+        self._took(self.tracker.pass_time(due))
+        return waited
+
+
+def test_a_typed_question() -> None:
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.acknowledge("Hi?")
+    talk.run("Hello", " you ", "there.")
+    assert not talk.over
+    talk.say("Hello you there.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text, turn.spoken_text) == ("Hi?", "Hello you there.", "Hello you there.")
+    assert (turn.status, turn.assumed, turn.spoken_exact, turn.modality) == ("complete", None, "word", "text")
+    assert talk.tracker.due is None
+
+
+def test_a_function_with_a_filler_is_one_turn() -> None:
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    talk.bot("llm-function-call-started", {"function_name": "get"})
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get", "arguments": {"a": 1}})
+    talk.bot("bot-llm-stopped")
+    talk.progress("One moment.", "One", 7)
+    talk.bot("bot-started-speaking")
+    talk.progress("One moment.", "One moment.", 7)
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "result": 12})
+    talk.bot("bot-stopped-speaking")
+    assert not talk.over
+    talk.run("It is ", "12.")
+    talk.say("It is 12.", 8)
+    (turn,) = talk.over
+    assert turn.bot_text == "One moment. It is 12."
+    (call,) = turn.function_calls
+    assert (call.function_name, call.arguments, call.result) == ("get", {"a": 1}, 12)
+
+
+def test_two_quick_questions_are_answered_one_after_the_other() -> None:
+    """`bot-interrupted` acknowledges nothing: the first answer is that to the first question."""
+    talk = Conversation()
+    talk.ask("One?", "a")
+    talk.bot("bot-interrupted")
+    talk.ask("Two?", "b")
+    talk.bot("bot-interrupted")
+    talk.acknowledge("One?", "a")
+    talk.run("First.")
+    talk.say("First.")
+    talk.acknowledge("Two?", "b")
+    talk.run("Second.")
+    talk.say("Second.", 2)
+    assert [(turn.user_text, turn.bot_text) for turn in talk.over] == [("One?", "First."), ("Two?", "Second.")]
+
+
+def test_a_greeting_is_a_turn_of_the_bot() -> None:
+    talk = Conversation()
+    talk.progress("Hello, welcome.", "Hello,")
+    talk.bot("bot-started-speaking")
+    talk.progress("Hello, welcome.", "Hello, welcome.")
+    talk.bot("bot-stopped-speaking")
+    (turn,) = talk.over
+    assert (turn.initiator, turn.bot_text, turn.modality) == ("bot", "Hello, welcome.", None)
+
+
+def test_a_greeting_that_a_question_interrupts() -> None:
+    """Its words and its end come after the question, and belong to it all the same."""
+    talk = Conversation()
+    talk.progress("Hello, welcome to you.", "Hello,")
+    talk.bot("bot-started-speaking")
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.acknowledge("Hi?")
+    talk.progress("Hello, welcome to you.", "Hello, welcome")
+    talk.bot("bot-stopped-speaking")
+    talk.run("Yes.")
+    talk.say("Yes.", 2)
+    assert [(turn.initiator, turn.status, turn.bot_text, turn.spoken_text) for turn in talk.over] == [
+        ("bot", "interrupted", "Hello, welcome to you.", "Hello,"),
+        ("user", "complete", "Yes.", "Yes."),
+    ]
+
+
+def test_a_text_only_bot_is_waited_for_once() -> None:
+    talk = Conversation()
+    for number, text in enumerate(("One?", "Two?"), 1):
+        talk.ask(text, text)
+        talk.acknowledge(text, text)
+        talk.run("Yes.")
+        if number == 1:
+            assert talk.wait() == pytest.approx(3.0)
+    first, second = talk.over
+    assert first.assumed == "waited 3 s for the bot's first speech"
+    assert second.assumed is None
+
+
+def test_an_empty_run_is_an_unreported_function() -> None:
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.run()
+    assert not talk.over
+    talk.run("Fine.")
+    talk.say("Fine.")
+    assert [turn.bot_text for turn in talk.over] == ["Fine."]
+
+
+def test_an_error_explains_an_empty_run() -> None:
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.run()
+    talk.bot("error", {"error": "no credits", "fatal": False})
+    (turn,) = talk.over
+    assert (turn.bot_text, [error.message for error in turn.errors]) == ("", ["no credits"])
+
+
+def test_a_greeting_by_the_model_of_a_bot_that_acknowledges_later() -> None:
+    """It was taken for the answer until the bot told that it has the question."""
+    talk = Conversation((1, 2))
+    talk.ask("Hi?")
+    talk.run("Welcome.")
+    talk.bot("bot-started-speaking")
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    talk.run("Yes.")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Yes."})
+    talk.bot("bot-stopped-speaking")
+    assert [(turn.initiator, turn.bot_text) for turn in talk.over] == [("bot", "Welcome."), ("user", "Yes.")]
+
+
+def test_a_spoken_question() -> None:
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    talk.bot("user-transcription", {"text": "What", "final": False})
+    talk.bot("user-input", {"text": "What is it", "input_type": "transcription", "final": False})
+    talk.bot("user-input", {"text": "What is it?", "input_type": "transcription", "final": True})
+    talk.bot("user-llm-text", {"text": "What is it?"})
+    talk.bot("user-stopped-speaking")
+    talk.run("A bot.")
+    talk.say("A bot.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text, turn.modality) == ("What is it?", "A bot.", "audio")
+
+
+def test_the_end_of_the_session_in_mid_answer() -> None:
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-text", {"text": "I"})
+    talk._took(talk.tracker.end_session(talk.now))
+    assert [(turn.status, turn.bot_text) for turn in talk.over] == [("failed", "I")]
+
+
+def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk._took(talk.tracker.end_session(talk.now))
+    assert [turn.status for turn in talk.over] == ["failed"]
+
+
+def test_speech_before_the_model_is_no_answer() -> None:
+    """Nobody knows yet that this bot has a model: what it says first was taken for the answer."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.progress("Welcome.", "Welcome.", 1)
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("bot-llm-text", {"text": "Yes."})
+    talk.bot("bot-llm-stopped")
+    talk.say("Yes.", 2)
+    assert [(turn.initiator, turn.bot_text) for turn in talk.over] == [("bot", "Welcome."), ("user", "Yes.")]
+
+
+def test_a_bot_without_a_model() -> None:
+    talk = Conversation((1, 2))
+    talk.bot("user-started-speaking")
+    talk.bot("user-transcription", {"text": "Hi?", "final": True})
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Hello there."})
+    talk.bot("bot-stopped-speaking")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text, turn.spoken_exact) == ("Hi?", "Hello there.", "sentence")
