@@ -2,8 +2,7 @@
 
 A user's turn begins when a text is sent, or the user begins to speak. What the bot does belongs to the turn before
 until the answer begins: with the first run of the model after the bot has told that it has the question. What it begins
-while nothing is asked, or before it has the question, is a turn of its own. docs/turns.md has the rules with their
-reasons, and what bots of each version send.
+while nothing is asked, or before it has the question, is a turn of its own.
 """
 
 from __future__ import annotations

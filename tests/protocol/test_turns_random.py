@@ -8,16 +8,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync import Event, RTVIMessage
+from rtvi_sync import Event, RTVIEvent, RTVIMessage
+from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 from rtvi_sync.protocol.turns import TurnTracker
 
 WORDS = ("yes", "no", "One moment.", "It is 12.")
 
 
-def segment(text: str, spoken: str, id: int | None, status: str) -> dict[str, Any]:
+def segment(text: str, spoken: str, segment_id: int | None, status: str) -> dict[str, Any]:
     progress = {"accumulated_text": spoken, "remaining_text": text[len(spoken) :]}
-    return {"text": text, "segment_id": id, "spoken_status": status, "spoken_progress": progress}
+    return {"text": text, "segment_id": segment_id, "spoken_status": status, "spoken_progress": progress}
 
 
 words = st.sampled_from(WORDS)
@@ -34,7 +35,7 @@ inbound = st.one_of(
             "bot-started-speaking",
             "bot-stopped-speaking",
         ]
-    ).map(lambda type: (type, None)),
+    ).map(lambda name: (name, None)),
     words.map(lambda text: ("user-llm-text", {"text": text})),
     st.tuples(words, flag).map(lambda each: ("user-transcription", {"text": each[0], "final": each[1]})),
     st.tuples(words, ids).map(
@@ -74,7 +75,8 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     tracker = TurnTracker()
     tracker.begin_session(audio_out=audio_out, version=version)
     begun, over = Counter[int](), Counter[int]()
-    now, written = 100.0, []
+    written: list[str] = []
+    now = 100.0
 
     def took(records: Any) -> None:
         for record in records:
@@ -94,11 +96,11 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
             took(tracker.take(Event(type=spec.event, data=decode_payload(spec, data), received_at=now)))
         elif kind == "model":
             written.append(f"<{len(written)}>")
-            data = decode_payload(INBOUND["bot-llm-text"], {"text": written[-1]})
-            took(tracker.take(Event(type=INBOUND["bot-llm-text"].event, data=data, received_at=now)))
+            text = BotLLMTextData(text=written[-1])
+            took(tracker.take(Event(type=RTVIEvent.BOT_LLM_TEXT, data=text, received_at=now)))
         elif kind == "out":
-            (type_, data), id = rest
-            took(tracker.sent(now, RTVIMessage(type_, data, id)))
+            (type_, data), message_id = rest
+            took(tracker.sent(now, RTVIMessage(type_, data, message_id)))
         elif kind == "wait":
             if tracker.due is not None:
                 now = max(now, tracker.due)
@@ -113,5 +115,5 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     assert all(turn.status != "in_progress" for turn in turns)
     assert set(over) == {turn.number for turn in turns}
     assert max([*over.values(), *begun.values()], default=1) == 1
-    text = "".join(turn.bot_text for turn in turns)
-    assert [text.count(token) for token in written] == [1] * len(written)
+    whole = "".join(turn.bot_text for turn in turns)
+    assert [whole.count(token) for token in written] == [1] * len(written)

@@ -1,0 +1,97 @@
+"""What an answer still owes, by the signs of the bot."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
+from rtvi_sync.protocol.speech_payloads import BotOutputData, SpokenProgressData
+
+WAITS = Waits()
+
+
+def answer_of(*texts: str, has_voice: bool | None = True, aloud: bool = True) -> Answer:
+    answer = Answer(BotTraits(has_voice=has_voice), aloud=aloud)
+    for text in texts:
+        answer.start_run()
+        answer.write(text)
+        answer.stop_run()
+    return answer
+
+
+def segment(text: str, spoken: str, id: int = 1) -> BotOutputData:
+    progress = SpokenProgressData(accumulated_text=spoken, remaining_text=text[len(spoken) :])
+    return BotOutputData(text=text, segment_id=id, spoken_status="in-progress", spoken_progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (answer_of("Yes."), WAITS.speech),
+        (answer_of("Yes.", has_voice=None), WAITS.first_speech),
+        (answer_of("Yes.", has_voice=False), None),
+        (answer_of("Yes.", aloud=False), None),
+        (answer_of(""), WAITS.follow_up),
+        (Answer(BotTraits()), None),
+    ],
+    ids=["speech", "first speech", "no voice", "silent", "empty run", "nothing"],
+)
+def test_what_is_owed(answer: Answer, seconds: float | None) -> None:
+    wait = answer.wait(WAITS)
+    assert (wait[0] if wait is not None else None) == seconds
+
+
+def test_a_bot_that_tells_no_words_has_spoken_what_it_had_written() -> None:
+    answer = answer_of("Yes, of course.")
+    answer.start_speaking()
+    assert answer.is_under_way
+    answer.stop_speaking()
+    assert answer.wait(WAITS) is None
+    assert (answer.spoken_text, answer.spoken_exact) == ("Yes, of course.", None)
+
+
+def test_words_before_their_speech_are_not_all() -> None:
+    """The first progress comes before the report that the bot speaks."""
+    answer = answer_of("Yes.")
+    assert answer.knows_segment(segment("Yes.", "Yes."))
+    answer.speak_segment(segment("Yes.", "Yes."))
+    assert answer.wait(WAITS) is not None
+    answer.start_speaking()
+    answer.stop_speaking()
+    assert answer.wait(WAITS) is None
+
+
+def test_speech_that_breaks_off() -> None:
+    answer = answer_of("Yes. It is twelve.")
+    answer.start_speaking()
+    assert answer.speak("Yes.")
+    answer.stop_speaking()
+    wait = answer.wait(WAITS)
+    assert wait is not None
+    assert wait[0] == WAITS.more_speech
+    assert answer.spoken_share == pytest.approx(3 / 13)
+
+
+def test_a_function_owes_a_run_and_that_is_spoken() -> None:
+    answer = Answer(BotTraits(has_voice=True), aloud=False)
+    answer.start_run()
+    answer.call(1.0, "get")
+    answer.call(1.1, "get", "7", {"a": 1})
+    answer.stop_run()
+    assert (answer.is_under_way, answer.owes_run) == (True, False)
+    answer.end_call(2.0, "7", result=12)
+    assert (answer.is_under_way, answer.owes_run) == (False, True)
+    answer.start_run()
+    answer.write("Twelve.")
+    answer.stop_run()
+    assert answer.owes_speech
+    (call,) = answer.calls
+    assert (call.tool_call_id, call.arguments, call.result, call.started, call.stopped) == ("7", {"a": 1}, 12, 1.0, 2.0)
+
+
+def test_a_cancelled_function_owes_no_run() -> None:
+    answer = Answer(BotTraits())
+    answer.call(1.0, "get", "7")
+    answer.end_call(2.0, "7", cancelled=True)
+    assert not answer.owes_run
+    assert answer.calls[0].cancelled

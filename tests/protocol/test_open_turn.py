@@ -1,0 +1,42 @@
+"""A turn while it may change: its texts, its moments and its bounds."""
+
+from __future__ import annotations
+
+from rtvi_sync.protocol.answer import Answer, BotTraits
+from rtvi_sync.protocol.open_turn import OpenTurn
+from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
+
+
+def spoken_turn() -> OpenTurn:
+    return OpenTurn(1, 1, "audio", Answer(BotTraits()))
+
+
+def test_partial_words_replace_each_other() -> None:
+    turn = spoken_turn()
+    turn.told_text = "hello bot"
+    assert turn.user_text == "hello bot"
+    turn.hear("Hel", final=False)
+    turn.hear("Hello", final=False)
+    assert turn.user_text == "Hello"
+    turn.hear("Hello.", final=True)
+    turn.hear("Bot?", final=True)
+    assert turn.record().user_text == "Hello. Bot?"
+
+
+def test_the_first_moment_is_kept() -> None:
+    turn = spoken_turn()
+    turn.time_first(first_token=1.0)
+    turn.time_first(first_token=2.0)
+    turn.time(transcribed=1.0)
+    turn.time(transcribed=2.0)
+    assert (turn.timings.first_token, turn.timings.transcribed) == (1.0, 2.0)
+
+
+def test_what_a_bot_sends_is_bounded() -> None:
+    turn = spoken_turn()
+    for count in range(600):
+        turn.note(float(count), "bot", "speaks")
+        turn.hear("a" * 1000, final=True)
+    record = turn.record()
+    assert len(record.timeline) == 500
+    assert len(record.user_text) <= MAX_CHARACTERS + 600

@@ -1,0 +1,70 @@
+"""Which question the bot has, by its acknowledgements."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rtvi_sync.protocol.answer import Answer, BotTraits
+from rtvi_sync.protocol.open_turn import OpenTurn
+from rtvi_sync.protocol.questions import Questions
+
+
+def question(number: int, text: str = "", modality: Literal["text", "audio"] = "text") -> OpenTurn:
+    turn = OpenTurn(number, 1, modality, Answer(BotTraits()))
+    turn.message_id = str(number)
+    if text:
+        turn.hear(text, final=True)
+    return turn
+
+
+def questions_of(bot: BotTraits, *turns: OpenTurn) -> Questions:
+    questions = Questions(bot)
+    for turn in turns:
+        questions.add(turn)
+    return questions
+
+
+def test_a_typed_question_is_found_by_its_message_and_its_text() -> None:
+    one, two = question(1, "Who?"), question(2, "Why?")
+    questions = questions_of(BotTraits(), one, two)
+    assert questions.of_message("2") is two
+    assert questions.of_message(None) is None
+    assert questions.of_text("why ") is two
+    assert questions.of_text("Who? Why?") is two  # Pipecat 0.0.108 joins what comes quickly
+    assert questions.before(two) == [one]
+
+
+def test_a_text_that_runs_no_model_is_no_question() -> None:
+    questions = questions_of(BotTraits(), question(1, "Who?"))
+    questions.add_silently("1")
+    assert questions.of_message("1") is None
+
+
+def test_every_message_that_the_bot_acknowledges_by_is_needed() -> None:
+    bot, one = BotTraits(tells_user_input=True), question(1, "Who?")
+    questions = questions_of(bot, one)
+    reached = [questions.is_first_reached, questions.may_first_be_answered]
+    one.told_input = True
+    reached.append(questions.is_first_reached)
+    bot.tells_typed = True
+    reached.append(questions.is_first_reached)
+    one.told_llm_text = True
+    reached.append(questions.is_first_reached)
+    assert reached == [False, False, True, False, True]
+
+
+def test_a_bot_that_acknowledges_nothing_may_answer_at_once() -> None:
+    questions = questions_of(BotTraits(), question(1, "Who?"))
+    assert not questions.is_first_reached
+    assert questions.may_first_be_answered
+
+
+def test_a_spoken_question_is_reached_at_its_end() -> None:
+    spoken = question(1, modality="audio")
+    questions = questions_of(BotTraits(), spoken)
+    spoken.is_speaking = True
+    assert not questions.may_first_be_answered
+    spoken.is_speaking = False
+    spoken.time(user_stopped_reported=1.0)
+    assert questions.is_first_reached
+    assert questions.in_speech is spoken

@@ -1,0 +1,55 @@
+"""How much of a text was spoken, by words that differ from it in spaces and punctuation."""
+
+from __future__ import annotations
+
+from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
+
+
+def text_of(*pieces: str) -> SpokenText:
+    text = SpokenText()
+    for piece in pieces:
+        text.write(piece)
+    return text
+
+
+def test_words_move_the_cursor() -> None:
+    text = text_of("**Bold** words,", " 3.5 km - and `code`: done.")
+    for words, spoken in (("bold", "**Bold**"), ("words", "**Bold** words,"), ("3.5 km", "**Bold** words, 3.5 km")):
+        assert text.speak(words)
+        assert text.spoken == spoken
+    assert text.speak("and code done")
+    assert (text.spoken, text.due_letters) == (text.text, 0)
+
+
+def test_words_that_do_not_come_next() -> None:
+    text = text_of("a" * 60, " end")
+    assert not text.speak("other")
+    assert not text.speak("end")  # too far ahead to be what is spoken now
+    assert text.spoken == ""
+
+
+def test_segments_are_found_in_their_order() -> None:
+    text = text_of("Yes. No. Yes.")
+    assert [text.locate("Yes."), text.locate("No."), text.locate("Yes."), text.locate("Yes.")] == [0, 3, 5, None]
+    text.speak_until(5)
+    text.speak_until(3)
+    assert text.spoken == "Yes. No."
+
+
+def test_letters_without_case() -> None:
+    assert letters_of("Straße, 3.5!") == "strasse35"
+    text = text_of("Straße, ja")
+    assert text.speak("STRASSE")
+    assert text.spoken == "Straße,"
+
+
+def test_a_text_is_bounded() -> None:
+    text = text_of("a" * MAX_CHARACTERS, "more")
+    assert len(text.text) == len(text.letters) == MAX_CHARACTERS
+
+
+def test_what_is_not_meant_to_be_spoken_is_not_due() -> None:
+    text = text_of("Yes. (smiles)")
+    text.unspoken_letters = len("smiles")
+    assert text.speak("Yes.")
+    assert text.due_letters == 0
