@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, WavSink, WavSource
+from rtvi_sync.media.kinds import is_file_name
 
 DEFAULT = "default"
 NONE = "none"
@@ -16,15 +16,15 @@ def select_mic(wanted: str) -> str | AudioSource | None:
     """Return what a client takes as its microphone.
 
     Args:
-        wanted: an id, a part of an id or of a name, or a WAV file; "default": the system's; "none": the same, which the
-            client leaves closed while it is muted.
+        wanted: an id, a part of an id or of a name, or an audio file; "default": the system's; "none": the same, which
+            the client leaves closed while it is muted.
 
     Raises:
         RTVIError: No microphone or several match, or the file cannot be read.
     """
     if wanted in (DEFAULT, NONE):
         return None
-    if _is_file(wanted):
+    if is_file_name("mic", wanted):
         return WavSource(wanted)
     return _find_device("microphone", wanted, RTVIClient().get_all_mics)
 
@@ -39,13 +39,9 @@ def select_speaker(wanted: str) -> str | AudioSink | None:
         return None
     if wanted == NONE:
         return NullSink()
-    if _is_file(wanted):
+    if is_file_name("speaker", wanted):
         return WavSink(wanted)
     return _find_device("speaker", wanted, RTVIClient().get_all_speakers)
-
-
-def _is_file(wanted: str) -> bool:
-    return wanted.lower().endswith(".wav") or Path(wanted).is_file()
 
 
 def _find_device(kind: str, wanted: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> str:

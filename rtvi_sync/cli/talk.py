@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mic",
         metavar="MIC",
-        help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; a WAV file, which is "
+        help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; an audio file, which is "
         f"played instead; {DEFAULT!r}, for the system's default, as on a terminal without this option; or {NONE!r}, to "
         "start muted, as elsewhere",
     )

@@ -88,8 +88,8 @@ class Timer:
         self.channel: Channel | None = channel
 
     def cancel(self) -> None:
-        """Cancel the call, unless it has begun."""
-        self.call = None
+        """Cancel the call, unless it has begun, and release what it refers to: the timer stays until it is due."""
+        self.call = self.channel = None
 
 
 class _Waker(socket.socket):
@@ -389,8 +389,9 @@ class IOThread:
             if due > now and timer.call is not None:
                 return due
             heapq.heappop(self._timers)
-            if timer.call is not None:
-                self._run_call(timer.call, timer.channel)
+            call, channel = timer.call, timer.channel  # read once, because another thread may cancel it meanwhile
+            if call is not None:
+                self._run_call(call, channel)
         return math.inf
 
     def _run_call(self, call: Callable[[], object], channel: Channel | None) -> None:

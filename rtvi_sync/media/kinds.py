@@ -148,14 +148,19 @@ def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
     return cls(choice)
 
 
+def is_file_name(kind: Kind, text: str) -> bool:
+    """Tell whether `text` is the name of a file, which need not exist, rather than a device's id."""
+    is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or _is_file(text))
+    return is_path or PurePath(text).suffix.lower() in _FILE_SUFFIXES
+
+
 def _refuse_file(kind: Kind, device_id: str) -> None:
     """Reject the name of a file, because the error about a missing device would not help.
 
     Raises:
         ValueError: `device_id` is the name of a file; the message says what to pass.
     """
-    is_path = kind in _FILES and (_PATH_BEGIN.match(device_id) is not None or _is_file(device_id))
-    if PurePath(device_id).suffix.lower() not in _FILE_SUFFIXES and not is_path:
+    if not is_file_name(kind, device_id):
         return
     shown = repr(device_id)[:200]
     instead = f"{kind}={_OBJECTS[kind][1].partition('(')[0]}({shown})"

@@ -13,7 +13,7 @@ from .._version import __version__
 from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import system_failures_as
-from ..errors import InvalidTransportParamsError, RTVIError, StartBotError
+from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
 from ..protocol.envelope import to_json
 from ..protocol.validation import URL
 from ..transports.failures import hung_up
@@ -23,6 +23,9 @@ from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 if TYPE_CHECKING:
     import httpx
 
+
+# How long a server may take to say what it offers, in seconds: the bot may be reached without it.
+_HINT_TIMEOUT = 3.0
 
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
@@ -231,7 +234,7 @@ class ConnectRequest:
         status = urlsplit(start)._replace(path="/status", query="").geturl()
         try:
             answer = self._get(status, params, signal)
-        except StartBotError:  # only a hint
+        except (StartBotError, ConnectionTimeoutError):  # only a hint
             answer = None
         offered = answer.get("transports") if isinstance(answer, Mapping) else None
         for name in offered if isinstance(offered, list) else []:
@@ -246,14 +249,26 @@ class ConnectRequest:
         """
         try:
             self._get(bot_url.endpoints[0], params, signal)
-        except StartBotError as error:
+        except (StartBotError, ConnectionTimeoutError) as error:
             return error.status == HTTPStatus.UPGRADE_REQUIRED
         return False
 
     def _get(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Any:
+        """Return what the server answers to a GET, which must not take the time of the connection.
+
+        Raises:
+            ConnectionTimeoutError: it does not answer within `_HINT_TIMEOUT` seconds, or half of the time left.
+            StartBotError: the request failed.
+        """
         from ..transports.http import get_json
 
-        return get_json(url, headers=params.headers or {}, network=self.network, signal=signal, client=self.http_client)
+        remaining = signal.remaining()
+        limit = _HINT_TIMEOUT if remaining is None else min(_HINT_TIMEOUT, remaining / 2)
+        own = AbortController(Deadline(limit), lambda: StartBotError("The request was aborted"))
+        signal.on_abort(lambda: own.abort(signal.reason))
+        return get_json(
+            url, headers=params.headers or {}, network=self.network, signal=own.signal, client=self.http_client
+        )
 
     def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False

@@ -60,6 +60,13 @@ def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
     assert choice.select_speaker("built") == "ALSA/Built-in"
 
 
+@pytest.mark.parametrize("wanted", ["missing.wav", "missing.flac", "./missing"])
+def test_a_file_that_is_missing(wanted: str) -> None:
+    """The error is about the file; no device is looked for."""
+    with pytest.raises(RTVIError, match=r"Cannot read the audio file missing.*: No such file"):
+        choice.select_mic(wanted)
+
+
 def test_the_next_device_goes_round() -> None:
     """Each is followed by the next, a missing device or a file by the first; never by itself."""
     first, second, third = MICS

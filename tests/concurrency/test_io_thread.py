@@ -11,6 +11,7 @@ import selectors
 import socket
 import threading
 import time
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -278,6 +279,19 @@ def test_a_timer_may_cancel_one_that_is_due_as_well(io):
     on(io, plan)
     assert done.wait(GUARD)
     assert seen == []
+
+
+def test_a_cancelled_timer_holds_nothing(io):
+    """It stays until it is due; its connection, and with it a session, must not."""
+
+    class Channel:
+        intact = True
+
+    channels: list[Any] = [Channel()]
+    gone = weakref.ref(channels[0])
+    on(io, lambda: (io.call_later(1e6, int), io.call_later(2e6, int, channels[0]).cancel()))
+    channels.clear()
+    until(lambda: gone() is None)
 
 
 def test_a_timer_that_raises_is_logged(io, caplog):

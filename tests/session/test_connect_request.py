@@ -23,8 +23,10 @@ from rtvi_sync import (
     StartBotError,
     TransportState,
 )
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.session.connect_request import BotURL, ConnectRequest
 from tests.support.clients import bundle_of, memory_client, session_of, transport_of
-from tests.support.http_server import Answer, ScriptedServer
+from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, threads_of_package
 
@@ -439,6 +441,29 @@ def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -
     for thread in threading.enumerate():
         if thread.name.startswith("rtvi-"):
             thread.join(GUARD)
+
+
+@pytest.mark.parametrize("limit", [None, GUARD])
+def test_a_server_that_does_not_say_what_it_offers(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, limit: float | None
+) -> None:
+    """The eval route is tried without that hint, also if the call has no limit."""
+    monkeypatch.setattr("rtvi_sync.session.connect_request._HINT_TIMEOUT", 0.05)
+    release = threading.Event()
+
+    def hang(_: Request) -> Answer:
+        release.wait(6 * GUARD)
+        return Answer({})
+
+    server.answers.update({"/start": Answer({"detail": "not allowed"}, 400), "/status": hang})
+    bot_url = BotURL.parse(server.url).with_eval_route()
+    deadline = Deadline(limit)
+    abort = AbortController(deadline, lambda: StartBotError("aborted"))
+    sending = InThread(lambda: ConnectRequest(params=RTVIClientParams, bot_url=bot_url).send(deadline, abort))
+    try:
+        assert sending.get(GUARD).content == {"ws_url": bot_url.ws_url}
+    finally:
+        release.set()
 
 
 def test_memory_transport_sees_no_headers(server: ScriptedServer) -> None:
