@@ -14,7 +14,7 @@ import attrs
 from .dialects import Version
 from .speech_payloads import BotOutputData
 from .spoken_text import SpokenText, letters_of
-from .turn_record import FunctionCall
+from .turn_record import ReportedFunctionCall
 
 _MAX_PARTS = 1000
 _MAX_SEGMENTS = 1000
@@ -34,6 +34,7 @@ class BotTraits:
         tells_words: it reports what it has spoken.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
         tells_user_input: it acknowledges typed texts by `user-input`.
+        may_acknowledge: False: it was waited for that once, in vain.
         tells_typed, tells_spoken: it acknowledges what the user typed, or said, by `user-llm-text`.
     """
 
@@ -43,6 +44,7 @@ class BotTraits:
     tells_words: bool = False
     tells_output: bool = False
     tells_user_input: bool = False
+    may_acknowledge: bool = True
     tells_typed: bool = False
     tells_spoken: bool = False
 
@@ -52,16 +54,21 @@ class Waits:
     """How long the bot may be quiet while it owes something, in seconds from its last sign.
 
     Attributes:
+        acknowledgement: until it acknowledges a question that it seems to answer, if nobody knows yet whether it does.
         first_speech: until its first speech, if nobody knows yet whether this bot speaks.
         speech: until text is spoken, by a bot that does.
         more_speech: until speech goes on that stopped before all was spoken.
         follow_up: until the model runs after a function, or after a run that said nothing.
+        lost: until a question is answered, or what is under way ends: longer than functions take, because it is only
+            for a bot that does not report the end. (Pipecat itself ends a bot that was idle for 300 s.)
     """
 
+    acknowledgement: float = 2.0
     first_speech: float = 3.0
     speech: float = 10.0
     more_speech: float = 2.0
     follow_up: float = 3.0
+    lost: float = 600.0
 
 
 @attrs.define(eq=False)
@@ -70,6 +77,11 @@ class _Part(SpokenText):
 
     aloud: bool = True
     written: bool = True
+
+    @property
+    def is_pending(self) -> bool:
+        """Tell whether it is to be spoken, and nothing of it was."""
+        return self.written and self.aloud and bool(self.letters) and not self.spoken_letters
 
 
 class Answer:
@@ -85,9 +97,10 @@ class Answer:
         self._aloud = aloud
         self._parts: list[_Part] = []
         self._run: _Part | None = None
+        self._unwritten: _Part | None = None  # what the speech under way has that was not written
         self._segments: dict[object, tuple[_Part, int]] = {}
         self._last_segment: tuple[str, _Part, int] = "", _Part(), 0
-        self._calls: list[FunctionCall] = []
+        self._calls: list[ReportedFunctionCall] = []
         self._results: set[str] = set()  # the calls whose result the client has sent
         self._unheard = False  # words were reported, and the speech that they belong to was not yet
         self._by_words = False
@@ -95,6 +108,7 @@ class Answer:
         self.speaking: bool = False
         self.has_spoken: bool = False
         self._has_failed = False
+        self.is_cancelled: bool = False
         self.owes_run: bool = False
 
     # -- the language model -------------------------------------------------------------------------------------------
@@ -102,14 +116,17 @@ class Answer:
     def start_run(self) -> None:
         """Begin a run of the model."""
         self._bot.tells_model = True
-        self.running, self.owes_run = True, False
+        self._resume_run()
+
+    def _resume_run(self) -> _Part:
+        self.running, self.owes_run, self.is_cancelled = True, False, False
         self._run = self._add_part(_Part(aloud=self._aloud or bool(self._calls)))
+        return self._run
 
     def write(self, text: str) -> None:
         """Append the text of the current run."""
-        if self._run is None:
-            self._run = self._add_part(_Part(aloud=self._aloud or bool(self._calls)))
-        self._run.write(text)
+        # If that is over, what ended it was the end of the run before, told twice.
+        (self._run or self._resume_run()).write(text)
 
     def stop_run(self) -> None:
         """End the run. One that has brought nothing was a function that is not reported, or an empty answer."""
@@ -127,7 +144,7 @@ class Answer:
     # -- functions ----------------------------------------------------------------------------------------------------
 
     @property
-    def calls(self) -> tuple[FunctionCall, ...]:
+    def calls(self) -> tuple[ReportedFunctionCall, ...]:
         """Return the calls, in the order in which they began."""
         return (*self._calls,)
 
@@ -145,7 +162,9 @@ class Answer:
                 arguments=arguments if arguments is not None else known.arguments,
             )
         elif len(self._calls) < _MAX_CALLS:
-            self._calls.append(FunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at))
+            self._calls.append(
+                ReportedFunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at)
+            )
 
     def has_call(self, call_id: str) -> bool:
         """Tell whether it has a call with this id."""
@@ -165,7 +184,7 @@ class Answer:
             stopped=call.stopped or at,
         )
         if call.stopped is None:
-            self.owes_run = not cancelled
+            self.owes_run, self.is_cancelled = not cancelled, cancelled
 
     def _index_of(self, call_id: str | None, name: str | None) -> int | None:
         for index, call in enumerate(self._calls):
@@ -189,7 +208,7 @@ class Answer:
         if self.speaking and not self._bot.tells_words:
             for part in self._parts:
                 part.speak_until(len(part.letters))
-        self.speaking = False
+        self.speaking, self._unwritten = False, None
 
     def expects(self, words: str) -> bool:
         """Tell whether these words come next in what is to be spoken. The cursor moves over them if they do."""
@@ -201,12 +220,10 @@ class Answer:
         return self.expects(words)
 
     def add_spoken(self, words: str) -> None:
-        """Add words that were spoken without the model, such as a greeting."""
-        last = self._parts[-1] if self._parts else None
-        if last is None or last.written:
-            last = self._add_part(_Part(written=False))
-        last.write(f" {words}" if last.text else words)
-        last.speak_until(len(last.letters))
+        """Add words that were spoken without the model, such as a greeting. Those of one speech belong together."""
+        part = self._unwritten = self._unwritten or self._add_unwritten()
+        part.write(f" {words}" if part.text else words)
+        part.speak_until(len(part.letters))
 
     def knows_segment(self, data: BotOutputData) -> bool:
         """Tell whether progress in this segment was reported before, or its text was written here."""
@@ -227,9 +244,19 @@ class Answer:
 
     def add_segment(self, data: BotOutputData) -> None:
         """Add a segment that is spoken without the model."""
-        part = self._add_part(_Part(written=False))
+        part = self._add_unwritten()
         part.write(data.text)
         self._keep_segment(data, part, 0)
+
+    def _add_unwritten(self) -> _Part:
+        """Add a part that is spoken without the model, before what is written but not spoken yet."""
+        index = len(self._parts)
+        while index and self._parts[index - 1].is_pending:
+            index -= 1
+        part = _Part(written=False)
+        if len(self._parts) < _MAX_PARTS:
+            self._parts.insert(index, part)
+        return part
 
     def _keep_segment(self, data: BotOutputData, part: _Part, start: int) -> None:
         self._last_segment = data.text, part, start
@@ -312,8 +339,12 @@ class Answer:
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
+        if self.is_under_way:
+            return waits.lost, "for what is under way to end"
         if self.owes_run:
             return waits.follow_up, "for the model to run after a function, or after a run that said nothing"
+        if self.is_empty and not self._has_failed:
+            return waits.lost, "for an answer"
         if not self.owes_speech:
             return None
         if not self._bot.has_voice:

@@ -36,6 +36,8 @@ class Attribution:
         fading: a turn that is still spoken, though the next answer has begun.
         stale: the last answers that are over: words of theirs may come late.
         is_cut: the bot was interrupted, and what it tells of its speech is of before.
+        patience: seconds for which an answer that owes nothing is still taken as incomplete, from the bot's last sign:
+            for bots that do not report their functions.
     """
 
     def __init__(self, waits: Waits) -> None:
@@ -50,6 +52,7 @@ class Attribution:
         self.fading: OpenTurn | None = None
         self.stale: deque[Answer] = deque(maxlen=_MAX_STALE)
         self.is_cut: bool = False
+        self.patience: float = 0.0
 
     def begin_session(self, *, audio_out: bool, version: Version | None) -> None:
         """Begin a session, whose bot may be another one."""
@@ -86,12 +89,31 @@ class Attribution:
     @property
     def due(self) -> float | None:
         """Return when `pass_time()` is to be called, unless something else comes first; None: not at all."""
-        turn = self.answered
-        if turn is not None:
-            wait = None if turn.answer.is_under_way else turn.answer.wait(self._waits)
-            return turn.last_sign + wait[0] if wait is not None else None
-        failed = self.asked.failed
-        return failed.last_sign + self._waits.follow_up if failed is not None else None
+        turn = self._quiet
+        return turn.last_sign + self._patience_with(turn) if turn is not None else None
+
+    @property
+    def _quiet(self) -> OpenTurn | None:
+        """Return the turn that ends first if the bot says nothing more."""
+        turn, fading = self.answered or self.asked.first, self.fading
+        if turn is None or fading is None:
+            return turn or fading
+        return min(turn, fading, key=lambda turn: turn.last_sign + self._patience_with(turn))
+
+    def _patience_with(self, turn: OpenTurn) -> float:
+        """Return how many seconds a turn waits for the next sign of the bot."""
+        if turn.errors and turn is self.asked.failed:
+            return self._waits.follow_up
+        wait = self._wait(turn)
+        return wait[0] if wait is not None else self.patience
+
+    def _wait(self, turn: OpenTurn) -> tuple[float, str] | None:
+        """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
+        wait = turn.answer.wait(self._waits)
+        is_unsure = turn.is_doubtful and turn.timings.llm_started is None and turn.timings.acknowledged is None
+        if wait is None and is_unsure and self.bot.may_acknowledge:
+            return self._waits.acknowledgement, "for the question to be acknowledged"
+        return wait
 
     def begin(self, modality: Literal["text", "audio"] | None, *, aloud: bool = True) -> OpenTurn:
         """Begin a turn: of the user who typed or spoke, or of the bot (None)."""
@@ -103,6 +125,7 @@ class Attribution:
 
     def ask(self, turn: OpenTurn, at: float) -> None:
         """Let a turn of the user wait for its answer."""
+        turn.last_sign = at
         self.asked.add(turn)
         if len(self.asked) > _MAX_ASKED and self.asked.first is not None:
             self.end(self.asked.first, at, "failed")
@@ -138,7 +161,7 @@ class Attribution:
             turn.last_sign = at
             return turn
         question = self.asked.first if by_model or not self.bot.tells_model else None
-        if not self.asked.may_first_be_answered:
+        if not self.asked.may_first_be_answered(by_model=by_model):
             question = None
         if turn is not None:
             self._leave(turn, at)
@@ -177,18 +200,21 @@ class Attribution:
 
     def acknowledge(self, at: float, question: OpenTurn) -> None:
         """Note that the bot has a question, and so that those before it were skipped."""
-        question.time_first(acknowledged=at)
-        question.note(at, "", "acknowledged")
+        question.last_sign = at
+        if question.timings.acknowledged is None:
+            question.time(acknowledged=at)
+            question.note(at, "", "acknowledged")
         for skipped in self.asked.before(question):
-            self.end(skipped, at, "interrupted")
+            if not skipped.is_speaking:
+                self.end(skipped, at, "interrupted")
+        self.asked.put_first(question)
 
     def settle(self, turn: OpenTurn, at: float) -> None:
         """End a turn that is complete."""
-        answer = turn.answer
-        if turn.is_over or answer.is_under_way or (answer.is_empty and not turn.errors):
-            return
-        if answer.wait(self._waits) is None:
-            self.end(turn, at, "failed" if answer.is_empty else "complete")
+        is_due = not self.patience or at >= turn.last_sign + self.patience
+        if not turn.is_over and is_due and self._wait(turn) is None:
+            is_cut = turn.answer.is_cancelled
+            self.end(turn, at, "interrupted" if is_cut else "failed" if turn.answer.is_empty else "complete")
 
     def take_back(self, turn: OpenTurn, at: float) -> None:
         """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
@@ -197,27 +223,43 @@ class Attribution:
         unasked.errors, turn.errors = turn.errors, []
         unasked.last_sign = at
         self.answered = unasked
-        self.asked.put_back(turn)
+        self.asked.put_first(turn)
+        if unasked.answer.wait(self._waits) is None:
+            self.end(unasked, at, "complete" if unasked.answer.text else "interrupted")
+
+    def interrupt(self, at: float) -> None:
+        """End what is answered, because the bot was interrupted: from 2.0 on each typed text does that first."""
+        self.is_cut = True
+        turn = self.answered
+        is_unsure = turn is not None and turn.modality == "text" and turn.timings.acknowledged is None
+        if turn is not None and is_unsure and not turn.is_announced:
+            self.take_back(turn, at)
+        for asked in self.asked:
+            asked.is_announced = True
+        for cut in (self.fading, self.answered):
+            if cut is not None and not cut.answer.is_empty:
+                self.end(cut, at, "interrupted")
 
     def pass_time(self, now: float) -> None:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has come."""
-        due = self.due
-        if due is None or now < due:
+        turn = self._quiet
+        if turn is None or now < turn.last_sign + self._patience_with(turn):
             return
-        turn = self.answered
-        if turn is None:
-            assert self.asked.failed is not None, "it is what is due"
-            self.end(self.asked.failed, now, "failed")
+        answer, wait = turn.answer, self._wait(turn)
+        if wait is None:
+            self.settle(turn, now)
             return
-        answer, wait = turn.answer, turn.answer.wait(self._waits)
-        assert wait is not None, "it is what is due"
-        if not answer.owes_run and self.bot.has_voice is None:
+        if answer.wait(self._waits) is None:
+            self.bot.may_acknowledge = False
+        if answer.is_empty and not answer.owes_run:
+            self.end(turn, now, "failed")
+            return
+        if not (answer.owes_run or answer.is_under_way) and self.bot.has_voice is None:
             self.bot.has_voice = False  # it does not speak, and the next turn does not wait for it
         is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.tells_interruption
         if not is_cut:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
         self.end(turn, now, "interrupted" if is_cut and not answer.owes_run else "complete")
-        return
 
     @property
     def tells_interruption(self) -> bool:

@@ -29,9 +29,11 @@ class OpenTurn:
     finals: list[str] = attrs.field(factory=list)
     partial: str = ""
     told_text: str = ""  # by user-llm-text
+    is_file: bool = False  # no bot acknowledges one by user-input
     told_input: bool = False
     told_llm_text: bool = False
     is_speaking: bool = False  # the user
+    is_announced: bool = False  # the bot was interrupted since it was asked, as typed texts do from 2.0 on
     is_firm: bool = False  # the answer began when the bot had the question, and by a run of its model
     last_sign: float = 0.0
     timings: TurnTimings = attrs.field(factory=TurnTimings)
@@ -69,7 +71,9 @@ class OpenTurn:
 
     def time_first(self, **moments: float) -> None:
         """Note when something came for the first time."""
-        self.time(**{name: at for name, at in moments.items() if getattr(self.timings, name) is None})
+        new = {name: at for name, at in moments.items() if getattr(self.timings, name) is None}
+        if new:  # seldom: this is called for each word
+            self.time(**new)
 
     def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
         """Append to the timeline."""
@@ -84,6 +88,7 @@ class OpenTurn:
             session=self.session,
             initiator="user" if self.modality is not None else "bot",
             modality=self.modality,
+            message_id=self.message_id,
             status=self.status,
             assumed=self.assumed,
             user_text=self.user_text,

@@ -35,8 +35,9 @@ class Questions:
         """Append a question."""
         self._turns.append(turn)
 
-    def put_back(self, turn: OpenTurn) -> None:
-        """Put a question first whose answer has not begun after all."""
+    def put_first(self, turn: OpenTurn) -> None:
+        """Put a question first: it is answered next, or its answer has not begun after all."""
+        self.remove(turn)
         self._turns.appendleft(turn)
 
     def remove(self, turn: OpenTurn) -> None:
@@ -96,16 +97,22 @@ class Questions:
         if first.modality == "audio":
             has_ended = first.timings.user_stopped_reported is not None and not first.is_speaking
             return first.told_llm_text or (has_ended and not self._bot.tells_spoken)
-        misses_input = self._bot.tells_user_input and not first.told_input
+        misses_input = self._tells_input_of(first) and not first.told_input
         misses_text = self._bot.tells_typed and not first.told_llm_text
         return (first.told_input or first.told_llm_text) and not (misses_input or misses_text)
 
-    @property
-    def may_first_be_answered(self) -> bool:
-        """Tell whether what the bot begins now, unasked as far as it says, may be the answer to the first question."""
-        first = self.first
-        if first is None or first.is_speaking:
+    def may_first_be_answered(self, *, by_model: bool) -> bool:
+        """Tell whether what the bot begins now, unasked as far as it says, may be the answer to the first question.
+
+        A model from speech to speech may answer long before the bot reports that the user has stopped.
+        """
+        first, bot = self.first, self._bot
+        if first is None:
             return False
-        bot = self._bot
-        is_told = bot.tells_spoken if first.modality == "audio" else bot.tells_typed or bot.tells_user_input
+        if first.is_speaking:
+            return by_model and not bot.tells_spoken
+        is_told = bot.tells_spoken if first.modality == "audio" else bot.tells_typed or self._tells_input_of(first)
         return self.is_first_reached or not is_told
+
+    def _tells_input_of(self, turn: OpenTurn) -> bool:
+        return self._bot.tells_user_input and not turn.is_file

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 100_000
 
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text, without case."""
-    return "".join(letter for letter in text.casefold() if letter.isalnum())
+    return "".join([letter for letter in text.casefold() if letter.isalnum()])
 
 
 @attrs.define(eq=False)
@@ -38,13 +38,14 @@ class SpokenText:
     def write(self, text: str) -> None:
         """Append to the text."""
         text = text[: MAX_CHARACTERS - len(self.text)]
-        letters: list[str] = []
-        for end, char in enumerate(text, len(self.text) + 1):
-            found = letters_of(char)  # none, one, or two, as of "ß"
-            letters.append(found)
-            self._ends.extend([end] * len(found))
+        folded, begin = text.casefold(), len(self.text) + 1
+        if len(folded) == len(text):
+            ends = [end for end, char in enumerate(folded, begin) if char.isalnum()]
+        else:  # some letters have two without case, as "ß"
+            ends = [end for end, char in enumerate(text, begin) for _ in letters_of(char)]
+        self._ends += ends
         self.text += text
-        self.letters += "".join(letters)
+        self.letters += "".join([char for char in folded if char.isalnum()])
 
     def speak(self, words: str) -> bool:
         """Move the cursor over words that were spoken; return False if they do not come next."""

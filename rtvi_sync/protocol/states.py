@@ -67,8 +67,8 @@ class CloseInfo:
             Pipecat's bots close with 1000 both after a normal end and after a protocol error.
         reason: the peer's text; "" without one.
         initiator: "client", "server" or "network".
-        error: the failure, or None after a normal end. If the application ended the session, the error names the
-            messages that it had sent and that had not reached the server.
+        error: the failure, or None after a normal end. If there is no other failure, the error names the messages that
+            the application had sent and that had not reached the server.
         reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the application
             begins or ends one first.
     """

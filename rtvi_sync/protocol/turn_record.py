@@ -14,7 +14,7 @@ TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "faile
 
 
 @attrs.frozen(kw_only=True)
-class FunctionCall:
+class ReportedFunctionCall:
     """A call of a function by the bot's language model, as far as the bot reports it.
 
     Attributes:
@@ -90,6 +90,7 @@ class TurnRecord:
         session: the number of the session it began in, from 1.
         initiator: who began it.
         modality: "text": the user typed. "audio": the user spoke. None: the bot began.
+        message_id: of the message that asked; None: the user spoke, or the bot began.
         status: see `TurnStatus`.
         assumed: why it counts as complete although the bot owed something: how long was waited for what. None: nothing
             was owed.
@@ -109,17 +110,23 @@ class TurnRecord:
     session: int
     initiator: Literal["user", "bot"]
     modality: Literal["text", "audio"] | None = None
+    message_id: str | None = None
     status: TurnStatus = "in_progress"
     assumed: str | None = None
     user_text: str = ""
     bot_text: str = ""
     spoken_text: str = ""
     spoken_exact: Literal["word", "sentence"] | None = None
-    function_calls: tuple[FunctionCall, ...] = ()
+    function_calls: tuple[ReportedFunctionCall, ...] = ()
     errors: tuple[ErrorData, ...] = ()
     metrics: tuple[PipecatMetricsData, ...] = ()
     timeline: tuple[TimelineEntry, ...] = attrs.field(default=(), repr=False)
     timings: TurnTimings = attrs.field(factory=TurnTimings, repr=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the bot is still to answer, or is answering."""
+        return self.status == "in_progress"
 
     @property
     def interrupted(self) -> bool:

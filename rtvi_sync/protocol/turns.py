@@ -7,8 +7,9 @@ while nothing is asked, or before it has the question, is a turn of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..events import Event, RTVIEvent
 from .answer import Waits
@@ -75,6 +76,21 @@ class TurnTracker:
         return self._turns.records
 
     @property
+    def modalities(self) -> list[Literal["text", "audio"] | None]:
+        """Return the modalities of the turns that are not over."""
+        turns = self._turns
+        return [turn.modality for turn in (turns.fading, turns.answered, *turns.asked) if turn is not None]
+
+    @property
+    def patience(self) -> float:
+        """Return for how many seconds an answer that owes nothing is still taken as incomplete."""
+        return self._turns.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._turns.patience = seconds
+
+    @property
     def due(self) -> float | None:
         """Return when `pass_time()` is to be called, unless something else comes first; None: not at all."""
         return self._turns.due
@@ -106,6 +122,7 @@ class TurnTracker:
         if said is not None and said.runs:
             turn = self._turns.begin("text", aloud=said.aloud)
             turn.finals, turn.message_id = [said.text[:MAX_CHARACTERS]], message.id
+            turn.is_file = message.type == "send-file"
             turn.time(user_started=at, user_stopped=at)
             turn.note(at, "you", "typed", said.text)
             self._turns.ask(turn, at)
@@ -132,6 +149,12 @@ class TurnTracker:
     def pass_time(self, now: float) -> list[TurnRecord]:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has come."""
         self._turns.pass_time(now)
+        return self._turns.changes()
+
+    def settle(self, at: float) -> list[TurnRecord]:
+        """End the turn that is being answered if it is complete: after `patience` was lowered."""
+        if self._turns.answered is not None:
+            self._turns.settle(self._turns.answered, at)
         return self._turns.changes()
 
     def take(self, event: Event) -> list[TurnRecord]:
@@ -196,6 +219,7 @@ class TurnTracker:
                 return
             turn = self._spoken_question(at)
             turn.time_first(user_started=at)
+        turn.last_sign = at
         turn.hear(text, final=final)
         if final:
             turn.time(transcribed=at)
@@ -222,10 +246,7 @@ class TurnTracker:
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
-        self._turns.is_cut = True
-        for turn in (self._turns.fading, self._turns.answered):
-            if turn is not None and not turn.answer.is_empty:
-                self._turns.end(turn, at, "interrupted")
+        self._turns.interrupt(at)
 
     def _run_started(self, at: float, _data: Any) -> None:
         turn = self._turns.answer(at, by_model=True)
@@ -296,8 +317,12 @@ class TurnTracker:
         self._turns.settle(turn, at)
 
     def _bot_started(self, at: float, _data: Any) -> None:
-        turn = self._turns.answer(at)
-        self._turns.is_cut = False
+        turns = self._turns
+        has_nothing = turns.answered is None and not turns.asked.may_first_be_answered(by_model=False)
+        if turns.is_cut and turns.asked and has_nothing:
+            return  # of what was cut when it had hardly begun
+        turn = turns.answer(at)
+        turns.is_cut = False
         turn.answer.start_speaking()
         turn.time_first(bot_started_speaking=at)
         turn.note(at, "bot", "speaks")
@@ -318,8 +343,11 @@ class TurnTracker:
     def _called(self, at: float, data: Any) -> None:
         turn = self._turns.answer(at)
         call_id, arguments = getattr(data, "tool_call_id", None), getattr(data, "arguments", None)
+        is_new = call_id is not None and not turn.answer.has_call(call_id)
         turn.answer.call(at, data.function_name, call_id, arguments)
-        turn.note(at, "bot", "calls", data.function_name or "")
+        if is_new:  # the message that announces a call has neither its id nor its arguments
+            given = "" if arguments is None else f"({json.dumps(arguments, ensure_ascii=False)[1:-1]})"
+            turn.note(at, "bot", "calls", f"{data.function_name or 'a function'}{given}")
 
     def _returned(self, at: float, data: Any) -> None:
         for answer in self._turns.stale:

@@ -32,7 +32,7 @@ def segment(text: str, spoken: str, id: int = 1) -> BotOutputData:
         (answer_of("Yes.", has_voice=False), None),
         (answer_of("Yes.", aloud=False), None),
         (answer_of(""), WAITS.follow_up),
-        (Answer(BotTraits()), None),
+        (Answer(BotTraits()), WAITS.lost),
     ],
     ids=["speech", "first speech", "no voice", "silent", "empty run", "nothing"],
 )
@@ -95,3 +95,36 @@ def test_a_cancelled_function_owes_no_run() -> None:
     answer.end_call(2.0, "7", cancelled=True)
     assert not answer.owes_run
     assert answer.calls[0].cancelled
+
+
+def test_the_end_of_a_run_that_is_told_twice() -> None:
+    """It ends the next run, which goes on with its text."""
+    answer = answer_of("Yes.")
+    answer.start_run()
+    answer.stop_run()
+    assert answer.owes_run
+    answer.write("No.")
+    assert (answer.running, answer.owes_run) == (True, False)
+    answer.stop_run()
+    assert (answer.text, answer.owes_run) == ("Yes. No.", False)
+
+
+def test_a_filler_that_goes_on_when_the_model_writes_already() -> None:
+    """Its words stay together, before the text that is spoken after them."""
+    answer = answer_of("")
+    answer.add_spoken("One")
+    answer.start_speaking()
+    answer.start_run()
+    answer.write("It is twelve.")
+    for words in ("moment", "please.", "It", "is", "twelve."):
+        if not answer.speak(words):
+            answer.add_spoken(words)
+    assert answer.text == "One moment please. It is twelve."
+
+
+def test_a_filler_that_is_told_when_it_was_spoken() -> None:
+    answer = answer_of("It is twelve.")
+    answer.start_speaking()
+    assert not answer.speak("One moment.")
+    answer.add_spoken("One moment.")
+    assert answer.text == "One moment. It is twelve."

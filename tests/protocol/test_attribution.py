@@ -43,12 +43,27 @@ def test_a_bot_that_is_quiet_for_too_long() -> None:
     moments = [turns.due]
     turn.answer.stop_run()
     moments.append(turns.due)
-    assert moments == [None, 1.0 + Waits().first_speech]
+    assert moments == [1.0 + Waits().lost, 1.0 + Waits().first_speech]
     turns.pass_time(3.9)
     assert turn.status == "in_progress"
     turns.pass_time(4.0)
     assert turn.assumed == "waited 3 s for the bot's first speech"
     assert turns.bot.has_voice is False
+
+
+def test_what_has_no_end_is_ended() -> None:
+    """A question that is never answered has failed, and a run whose end is never told is over, in the end."""
+    turns = attribution()
+    asked = turns.begin("text")
+    turns.ask(asked, 1.0)
+    turns.pass_time(1.0 + Waits().lost)
+    assert asked.status == "failed"
+    assert turns.due is None
+    turn = turns.answer(1000.0, by_model=True)
+    turn.answer.start_run()
+    turn.answer.write("Yes.")
+    turns.pass_time(1000.0 + Waits().lost)
+    assert (turn.status, turn.assumed) == ("complete", "waited 600 s for what is under way to end")
 
 
 def test_many_questions_are_bounded() -> None:

@@ -43,7 +43,7 @@ def test_a_text_that_runs_no_model_is_no_question() -> None:
 def test_every_message_that_the_bot_acknowledges_by_is_needed() -> None:
     bot, one = BotTraits(tells_user_input=True), question(1, "Who?")
     questions = questions_of(bot, one)
-    reached = [questions.is_first_reached, questions.may_first_be_answered]
+    reached = [questions.is_first_reached, questions.may_first_be_answered(by_model=True)]
     one.told_input = True
     reached.append(questions.is_first_reached)
     bot.tells_typed = True
@@ -56,15 +56,25 @@ def test_every_message_that_the_bot_acknowledges_by_is_needed() -> None:
 def test_a_bot_that_acknowledges_nothing_may_answer_at_once() -> None:
     questions = questions_of(BotTraits(), question(1, "Who?"))
     assert not questions.is_first_reached
-    assert questions.may_first_be_answered
+    assert questions.may_first_be_answered(by_model=False)
 
 
 def test_a_spoken_question_is_reached_at_its_end() -> None:
     spoken = question(1, modality="audio")
     questions = questions_of(BotTraits(), spoken)
     spoken.is_speaking = True
-    assert not questions.may_first_be_answered
+    assert not questions.may_first_be_answered(by_model=False)
     spoken.is_speaking = False
     spoken.time(user_stopped_reported=1.0)
     assert questions.is_first_reached
     assert questions.in_speech is spoken
+
+
+def test_speech_may_be_answered_before_its_end_is_reported() -> None:
+    """Models from speech to speech do so; those that get a transcript first do not."""
+    bot, spoken = BotTraits(), question(1, modality="audio")
+    questions = questions_of(bot, spoken)
+    spoken.is_speaking = True
+    assert questions.may_first_be_answered(by_model=True)
+    bot.tells_spoken = True
+    assert not questions.may_first_be_answered(by_model=True)

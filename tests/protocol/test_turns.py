@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import Event, RTVIMessage
+from rtvi_sync.protocol.answer import Waits
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.turns import TurnTracker
@@ -92,6 +93,19 @@ def test_a_typed_question() -> None:
     assert talk.tracker.due is None
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_file(told: bool) -> None:
+    """No bot acknowledges a file by `user-input`, though it does so for texts."""
+    seen = Conversation()
+    seen.tracker.sent(seen.now, RTVIMessage("send-file", {"content": "What is this?", "file": {}}, "q1"))
+    if told:
+        seen.bot("user-llm-text", {"text": "What is this?"})
+    seen.run("A dog.")
+    seen.say("A dog.")
+    (turn,) = seen.over
+    assert (turn.message_id, turn.bot_text, turn.status) == ("q1", "A dog.", "complete")
+
+
 def test_a_function_with_a_filler_is_one_turn() -> None:
     talk = Conversation()
     talk.ask("Weather?")
@@ -112,6 +126,96 @@ def test_a_function_with_a_filler_is_one_turn() -> None:
     assert turn.bot_text == "One moment. It is 12."
     (call,) = turn.function_calls
     assert (call.function_name, call.arguments, call.result) == ("get", {"a": 1}, 12)
+
+
+def test_a_greeting_that_the_first_question_cuts() -> None:
+    """What comes of it after the question is not the answer, though nobody knows yet that this bot acknowledges."""
+    talk = Conversation((2, 0))
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    talk.run("Hello.")
+    talk.say("Hello.")
+    assert [(turn.user_text, turn.bot_text, turn.status) for turn in talk.over] == [
+        ("", "", "interrupted"),
+        ("Hi?", "Hello.", "complete"),
+    ]
+
+
+def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
+    """The interruption is that by the question, and what came before it cannot be the answer."""
+    talk = Conversation((2, 0))
+    talk.ask("Hi?")
+    talk.progress("Welcome to the shop.", "Welcome", 7)
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    talk.run("Hello.")
+    talk.say("Hello.")
+    assert [(turn.user_text, turn.spoken_text, turn.status) for turn in talk.over] == [
+        ("", "Welcome", "interrupted"),
+        ("Hi?", "Hello.", "complete"),
+    ]
+
+
+def test_speech_after_an_interruption_by_a_question_that_is_not_acknowledged_yet() -> None:
+    talk = Conversation((2, 2))
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    talk.acknowledge("Hi?")
+    talk.run("Hello.")
+    talk.say("Hello.")
+    assert [(turn.user_text, turn.bot_text) for turn in talk.over] == [("Hi?", "Hello.")]
+
+
+def test_a_bot_that_only_speaks_is_waited_for_once() -> None:
+    """Its first answer may be something else, as long as nobody knows that it acknowledges nothing."""
+    talk = Conversation((1, 2))
+    waited = []
+    for count in range(2):
+        talk.ask("Hi?", str(count))
+        talk.bot("bot-started-speaking")
+        talk.bot("bot-stopped-speaking")
+        if talk.tracker.due is not None:
+            waited.append(talk.wait())
+    assert waited == [pytest.approx(Waits().acknowledgement)]
+    assert [turn.status for turn in talk.over] == ["complete", "complete"]
+
+
+def test_a_text_that_is_typed_while_the_user_speaks() -> None:
+    """It is answered first, and the speech when it is over."""
+    talk = Conversation((1, 2))
+    talk.bot("user-started-speaking")
+    talk.ask("Hi?")
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    talk.run("Hello.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    talk.bot("user-stopped-speaking")
+    talk.bot("user-transcription", {"text": "Good bye.", "final": True})
+    talk.bot("user-llm-text", {"text": "Good bye."})
+    talk.run("Bye.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    answers = [(turn.user_text, turn.bot_text, turn.status) for turn in talk.over]
+    assert answers == [("Hi?", "Hello.", "complete"), ("Good bye.", "Bye.", "complete")]
+
+
+def test_a_cancelled_function_is_an_interrupted_answer() -> None:
+    """Bots before 2.0 tell no interruption."""
+    talk = Conversation((1, 2))
+    talk.ask("Weather?")
+    talk.bot("user-llm-text", {"text": "Weather?"})
+    talk.bot("bot-llm-started")
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("bot-llm-stopped")
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "cancelled": True})
+    assert [turn.status for turn in talk.over] == ["interrupted"]
 
 
 def test_two_quick_questions_are_answered_one_after_the_other() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from pipecat.frames.frames import (
     Frame,
@@ -76,17 +77,20 @@ class RepeatingLLM(LLMService):
         if isinstance(frame, LLMContextFrame):
             await self.push_frame(LLMFullResponseStartFrame())
             try:
-                answer = answer_to(frame.context.get_messages())
-                if isinstance(answer, Call):
-                    call_id = f"call_{next(self._calls)}"
-                    call = FunctionCallFromLLM(answer.function, call_id, answer.arguments, frame.context)
-                    await self.run_function_calls([call])
-                else:
-                    await self._say(answer)
+                await self.answer(frame.context)
             finally:
                 await self.push_frame(LLMFullResponseEndFrame())
         else:
             await self.push_frame(frame, direction)
+
+    async def answer(self, context: Any) -> None:
+        """Write the answer to a context, or call a function."""
+        answer = answer_to(context.get_messages())
+        if isinstance(answer, Call):
+            call_id = f"call_{next(self._calls)}"
+            await self.run_function_calls([FunctionCallFromLLM(answer.function, call_id, answer.arguments, context)])
+        else:
+            await self._say(answer)
 
     async def _say(self, tokens: list[str]) -> None:
         await self.start_processing_metrics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from pipecat.frames.frames import (
     Frame,
@@ -50,18 +51,21 @@ class RepeatingLLM(LLMService):
         if isinstance(frame, OpenAILLMContextFrame):
             await self.push_frame(LLMFullResponseStartFrame())
             await self.start_processing_metrics()
-            answer = answer_to(frame.context.get_messages())
-            if isinstance(answer, Call):
-                call_id = f"call_{next(self._calls)}"
-                call = FunctionCallFromLLM(answer.function, call_id, answer.arguments, frame.context)
-                await self.run_function_calls([call])
-            else:
-                for token in answer:
-                    await self.push_frame(LLMTextFrame(token))
+            await self.answer(frame.context)
             await self.stop_processing_metrics()
             await self.push_frame(LLMFullResponseEndFrame())
         else:
             await self.push_frame(frame, direction)
+
+    async def answer(self, context: Any) -> None:
+        """Write the answer to a context, or call a function."""
+        answer = answer_to(context.get_messages())
+        if isinstance(answer, Call):
+            call_id = f"call_{next(self._calls)}"
+            await self.run_function_calls([FunctionCallFromLLM(answer.function, call_id, answer.arguments, context)])
+        else:
+            for token in answer:
+                await self.push_frame(LLMTextFrame(token))
 
 
 class ToneTTS(TTSService):

@@ -1,0 +1,64 @@
+"""What a scripted bot does: what it hears, writes, says and calls. It imports no Pipecat: all versions use it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Script:
+    """A script for one session, from JSON.
+
+    Attributes:
+        hears: the transcripts, one for each utterance, round and round.
+        hears_after: seconds that a transcript takes.
+        greets: what is done when the client is ready: steps, as of `replies`.
+        replies: steps of the model by what it answers: the last text, or "after NAME", the result of a function.
+            A step is ["write", text], ["call", [[name, arguments], ...]], ["fail", text, fatal], ["pause", seconds] or
+            ["speak", text]: words that the model has not written.
+        functions: by name: `seconds` that it takes, `result`; `on` "client": it runs there.
+        filler: said when functions are called; "": nothing.
+        report: how exactly calls are reported.
+        voice: how the voice reports what it has spoken, "word" or "sentence"; None: the bot has none.
+        model: False: what it answers is spoken without a language model.
+        hearing: who tells when the user speaks: "vad", the "stt" service, or the "model", which then hears and speaks
+            itself; "realtime": the same, and Pipecat knows (from 1.5 on).
+        waits: seconds that the user may pause.
+        audio_out: False: it has no audio to the client.
+    """
+
+    hears: list[str] = field(default_factory=lambda: ["hello bot"])
+    hears_after: float = 0.0
+    greets: list[Any] = field(default_factory=list)
+    replies: dict[str, list[Any]] = field(default_factory=dict)
+    functions: dict[str, Any] = field(default_factory=dict)
+    filler: str = ""
+    report: str = "full"
+    voice: str | None = "word"
+    model: bool = True
+    hearing: str = "vad"
+    waits: float = 0.2
+    audio_out: bool = True
+
+    def reply(self, messages: list[Any]) -> list[Any]:
+        """Return the steps of the model that is given these messages, in OpenAI's form."""
+        asked = (message for message in reversed(messages) if message["role"] != "assistant")
+        last = next(asked, {"role": "user", "content": ""})
+        if last["role"] == "tool":
+            key = "after " + str(last["tool_call_id"]).rpartition("-")[0]
+            return self.replies.get(key, [["write", f"The result is {last['content']}."]])
+        key = _text(last["content"])
+        return self.replies.get(key, [["write", f"You said: {key.rstrip('.!? ')}."]])
+
+
+def tokens(text: str) -> list[str]:
+    """Return a text as a model writes it."""
+    return re.findall(r"\s*\S+", text)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return " ".join(part["text"] for part in content if "text" in part)

@@ -1,0 +1,165 @@
+"""Pipecat 1.14.0, 1.5.0 or 0.0.108 behind FastAPI: does in the next session what a script says that was posted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+with contextlib.suppress(ModuleNotFoundError):  # only 0.0.108 needs it
+    import sentences  # noqa: F401
+
+# isort: split
+from acting import act, register
+from external import HearingLLM, HearingSTT
+from fastapi import WebSocket
+from pipecat.frames.frames import Frame, LLMContextFrame, LLMRunFrame, TTSAudioRawFrame, TTSSpeakFrame
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.runner import PipelineRunner
+from pipecat.pipeline.task import PipelineParams, PipelineTask
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.processors.frameworks.rtvi import RTVIFunctionCallReportLevel, RTVIObserverParams
+from pipecat.serializers.protobuf import ProtobufFrameSerializer
+from pipecat.services.settings import TTSSettings
+from pipecat.services.tts_service import TTSService
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
+from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
+from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies, UserTurnStrategies
+from script import Script
+from serving import Host
+from session import PipelineSession
+from sounds import LevelVAD, tone
+from standins import RepeatingLLM, ScriptedSTT, ToneTTS
+
+host = Host()
+scripts = [Script()]
+tasks: list[PipelineTask] = []
+
+
+class ActingLLM(RepeatingLLM):
+    """Does what the script says."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+
+    async def answer(self, context: Any) -> None:
+        await act(self._script.reply(context.get_messages()), self, context)
+
+
+class Reader(FrameProcessor):
+    """Has the answers of a script read out, with no language model."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, LLMContextFrame):
+            for _, text in self._script.reply(frame.context.get_messages()):
+                await self.push_frame(TTSSpeakFrame(text))
+        else:
+            await self.push_frame(frame, direction)
+
+
+class SlowSTT(ScriptedSTT):
+    """Takes its time."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script.hears)
+        self._seconds = script.hears_after
+
+    async def run_stt(self, audio: bytes) -> AsyncGenerator[Frame | None, None]:
+        await asyncio.sleep(self._seconds)
+        async for frame in super().run_stt(audio):
+            yield frame
+
+
+class SentenceTTS(TTSService):
+    """Speaks a word as a tone, without the time of each word."""
+
+    def __init__(self) -> None:
+        settings = TTSSettings(model="tone-tts", voice="tone", language=None)
+        super().__init__(push_start_frame=True, push_stop_frames=True, stop_frame_timeout_s=0.5, settings=settings)
+
+    async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
+        for n, _ in enumerate(text.split()):
+            yield TTSAudioRawFrame(tone(n, self.sample_rate), self.sample_rate, 1, context_id=context_id)
+
+
+VOICES = {"word": ToneTTS, "sentence": SentenceTTS}
+
+
+@host.app.post("/script")
+async def give(script: dict[str, Any]) -> None:
+    """Take the script of the next session."""
+    scripts[0] = Script(**script)
+
+
+@host.app.post("/say")
+async def say(what: dict[str, str]) -> None:
+    """Have the bot say something unasked."""
+    await tasks[-1].queue_frame(TTSSpeakFrame(what["text"]))
+
+
+async def bot(websocket: WebSocket) -> None:
+    script = scripts[0]
+    options = {"audio_in_enabled": True, "audio_out_enabled": script.audio_out, "serializer": ProtobufFrameSerializer()}
+    transport = FastAPIWebsocketTransport(websocket, FastAPIWebsocketParams(**options))
+    context = LLMContext()
+    stt: list[FrameProcessor] = [HearingSTT(script) if script.hearing == "stt" else SlowSTT(script)]
+    llm = ActingLLM(script)
+    tts: list[FrameProcessor] = [] if script.voice is None else [VOICES[script.voice]()]
+    if script.hearing in ("model", "realtime"):
+        stt, llm, tts = [], HearingLLM(script), []
+    turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=script.waits)])
+    user_params = LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
+    if script.hearing != "vad":
+        user_params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
+    is_realtime = {"realtime_service_mode": True} if script.hearing == "realtime" else {}
+    aggregators = LLMContextAggregatorPair(context, user_params=user_params, **is_realtime)
+    processors = [
+        transport.input(),
+        *stt,
+        aggregators.user(),
+        llm if script.model else Reader(script),
+        *tts,
+        transport.output(),
+        aggregators.assistant(),
+    ]
+    task = PipelineTask(
+        Pipeline(processors),
+        params=PipelineParams(enable_metrics=True, enable_usage_metrics=True),
+        idle_timeout_secs=None,
+        rtvi_observer_params=RTVIObserverParams(
+            function_call_report_level={"*": RTVIFunctionCallReportLevel(script.report)}
+        ),
+    )
+    if script.model:
+        register(script, llm, task.rtvi)
+
+    @task.rtvi.event_handler("on_client_ready")
+    async def on_client_ready(*_: object) -> None:
+        for kind, text in script.greets:
+            if kind == "speak":
+                await task.queue_frame(TTSSpeakFrame(text))
+            else:
+                context.add_message({"role": "system", "content": text})
+                await task.queue_frame(LLMRunFrame())
+
+    @transport.event_handler("on_client_disconnected")
+    async def on_client_disconnected(*_: object) -> None:
+        await task.cancel()
+
+    tasks.append(task)
+    with host.sessions.live(PipelineSession(task, transport)):
+        await PipelineRunner(handle_sigint=False).run(task)
+
+
+if __name__ == "__main__":
+    host.add_bot(bot)
+    host.run()
