@@ -12,16 +12,20 @@ if sys.version_info < (3, 10):  # noqa: UP036 (any Python may run this file)
     sys.exit("run.py needs Python 3.10 or newer, and {} is {}.{}".format(sys.executable, *sys.version_info[:2]))
 
 try:
+    import signal
+
+    if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports ends the process without a traceback
+
     import ast
     import contextlib
     import os
     import re
     import shutil
-    import signal
     import subprocess
     import tempfile
     from collections.abc import Callable, Collection, Sequence
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, wait
     from functools import partial
     from pathlib import Path
 
@@ -46,11 +50,14 @@ try:
         STEP_SECONDS,
         SetupError,
         describe_error,
+        end_programs,
         find_python,
         log_tail,
         print_step,
         run_quietly,
-        stop_waiting,
+        started,
+        stop,
+        stop_signal,
     )
     from tools.results import VARIABLE, Result, summary
 except ImportError as lack:
@@ -154,6 +161,8 @@ TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
 FOR_TESTS = {"PYTHONDONTWRITEBYTECODE": ""}
 SOAK_SECONDS = 7 * 24 * 3600.0
 BENCH_SECONDS = 6 * 3600.0
+WAIT_SECONDS = 0.1
+END_SECONDS = 3.0  # that threads have to end after a signal, when their programs have ended
 
 # Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
 # help: the longest group of tests decides.
@@ -163,28 +172,12 @@ PROCESSES = min((os.cpu_count() or 1) + 2, 6)
 def run_command(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
     """Run a command with its output visible, and return its exit status. A signal that ends run.py ends the command."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, without a build
-    child = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environ)
-    try:
-        status = child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
-    except KeyboardInterrupt:
-        child.wait(10)  # it was interrupted too, and may have to close a session
-        raise
-    finally:
-        end_process(child)
-    return status if status >= 0 else 128 - status
-
-
-def end_process(child: "subprocess.Popen[bytes]") -> None:
-    """Terminate a process that still runs; kill it if it does not end within 10 s."""
-    if child.poll() is None:
-        child.terminate()
+    with started(command, in_foreground=True, cwd=cwd, env=environ) as child:
         try:
-            child.wait(10)
+            status = child.wait(seconds)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
+    return status if status >= 0 else 128 - status
 
 
 # Set-up of the tests
@@ -523,32 +516,38 @@ def pyright_checks() -> list[list[str]]:
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "bench": bench, "lint": lint}
 
 
-def exit_on_signal(number: int, _frame: object) -> None:
-    """Exit, and stop what the threads wait for."""
-    stop_waiting()
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    sys.exit(128 + number)
-
-
 def main(arguments: list[str]) -> int:
-    """Run the command that the arguments name, and return the exit status."""
+    """Run the command that the arguments name on another thread, and return the exit status.
+
+    The main thread, which Python runs signal handlers on, only waits, so that a signal interrupts nothing.
+    """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP)
         return 0
     if arguments[0] not in COMMANDS:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, exit_on_signal)  # so that processes that were started end too
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise SIGINT is ignored, as by nohup
-        signal.signal(signal.SIGINT, exit_on_signal)
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # which nohup sets
+        signal.signal(signal.SIGINT, stop)
+    status = ThreadPoolExecutor().submit(status_of, arguments)
+    while not (status.done() or stop_signal()):
+        # With a limit, because a signal between Python's last look for signals and the wait would not end the wait.
+        wait([status], WAIT_SECONDS)
+    if stop_signal():
+        end_programs()
+        wait([status], END_SECONDS)
+        os._exit(128 + stop_signal())  # at a usual exit Python would wait for all threads
+    return status.result()
+
+
+def status_of(arguments: list[str]) -> int:
+    """Run the command that the arguments name, report its failure, and return the exit status."""
     try:
         with contextlib.suppress(OSError):  # a read-only folder is enough if nothing has to be set up
             CACHE.mkdir(exist_ok=True)
             LOG.write_text("", encoding="utf-8")
         status = COMMANDS[arguments[0]](arguments[1:])
-    except KeyboardInterrupt:
-        return 130
     except (SetupError, OSError, subprocess.TimeoutExpired) as error:
         tail = [] if isinstance(error, OSError) else log_tail()
         print(*(f"  | {line}" for line in tail), f"run.py: {describe_error(error, tail)}", sep="\n", file=sys.stderr)

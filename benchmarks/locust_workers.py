@@ -178,8 +178,20 @@ def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
     return 1000 * median(seconds), 1000 * sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
 
 
+class _PortTakenError(RuntimeError):
+    """The port of Locust's master is in use."""
+
+
 def by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
     """Hold sessions in each of the workers of a Locust master."""
+    while True:
+        try:
+            return _by_locust(url, workers, number, seconds)
+        except _PortTakenError:
+            pass  # by another process, since it was found free: Locust cannot choose one itself
+
+
+def _by_locust(url: str, workers: int, number: int, seconds: float) -> Held:
     total = workers * number
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -275,7 +287,7 @@ def _wait_for_line(process: subprocess.Popen[str], words: str) -> None:
         told += line
         if words in line:
             return
-    raise RuntimeError(f"Locust has ended:\n{told}")
+    raise (_PortTakenError if "Address already in use" in told else RuntimeError)(f"Locust has ended:\n{told}")
 
 
 def table(rows: Sequence[Held]) -> str:

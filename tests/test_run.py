@@ -692,45 +692,110 @@ def test_of_two_at_once_the_second_waits_and_says_so(
     assert (first.returncode, second.returncode) == (0, 0)
 
 
-WAITING = """
-import sys
+# Runs one of these functions as a command of run.py; another process holds the lock.
+INTERRUPTED = """
+import os, signal, subprocess, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import run
 from tools import machine
 
-def wait():
-    with machine.locked(Path(sys.argv[1]), "it"):
+lock, moment, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+PROGRAM = [sys.executable, "-c", "import threading; threading.Event().wait(60); print('survived')"]
+THAT_INTERRUPTS = [*PROGRAM[:2], f"import os; os.kill(os.getppid(), {number}); {PROGRAM[2]}"]
+
+def wait_for_lock():
+    with machine.locked(lock, "it"):
         pass
 
-def command(_):
+def run_in_pool(function, *arguments):
     with ThreadPoolExecutor() as pool:
-        return pool.submit(wait).result()
+        return pool.submit(function, *arguments).result()
 
-run.COMMANDS["soak"] = command
-machine.CACHE = run.CACHE = Path(sys.argv[1]).parent
-machine.LOG = run.LOG = machine.CACHE / "setup.log"
+def thread_waits_for_lock():
+    say = machine.print_step
+    machine.print_step = lambda line: (say(line), os.kill(os.getpid(), number))
+    run_in_pool(wait_for_lock)
+
+def no_thread_is_woken():
+    main = threading.main_thread().ident
+    def send_signal():
+        while sys._current_frames()[main].f_code is not threading.Condition.wait.__code__:
+            pass
+        signal.pthread_kill(threading.get_ident(), number)
+        wait_for_lock()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # the main thread does not wait for a thread's start any more
+        pool.submit(send_signal).result()
+
+def lock_is_being_taken():
+    enter = threading.Condition.__enter__
+    def interrupted(condition):
+        entered = enter(condition)
+        if sys._getframe(1).f_code.co_name == "result":
+            os.kill(os.getpid(), number)
+        return entered
+
+    threading.Condition.__enter__ = interrupted
+    run_in_pool(wait_for_lock)
+
+def program_runs_in_pool():
+    run_in_pool(machine.run_quietly, THAT_INTERRUPTS)
+
+def program_begins():
+    execute = subprocess.Popen._execute_child
+    def interrupted(*arguments):
+        execute(*arguments)
+        os.kill(os.getpid(), number)
+
+    subprocess.Popen._execute_child = interrupted
+    machine.run_quietly(PROGRAM)
+
+run.COMMANDS["soak"] = lambda _: globals()[moment]()
+machine.CACHE = run.CACHE = lock.parent
+machine.LOG = run.LOG = Path("/dev/stderr")
 sys.exit(run.main(["soak"]))
 """
 
 
 @posix
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_run_whose_thread_waits_for_a_lock(tmp_path: Path, number: int, status: int) -> None:
-    """Several threads make environments: none of them keeps waiting for the lock, which is never released here."""
+@pytest.mark.parametrize(
+    "moment",
+    ["thread_waits_for_lock", "no_thread_is_woken", "lock_is_being_taken", "program_runs_in_pool", "program_begins"],
+)
+def test_a_signal_ends_a_run_at_any_moment(tmp_path: Path, moment: str, number: int, status: int) -> None:
+    """All programs end with run.py, without a traceback, and no thread keeps waiting for a lock."""
     lock = tmp_path / "it.lock"
     with machine.locked(lock, "it"):
-        command = [sys.executable, "-c", WAITING, str(lock)]
+        command = [sys.executable, "-c", INTERRUPTED, str(lock), moment, str(int(number))]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
-                assert process.stdout is not None
-                first_line = process.stdout.readline()
-                assert first_line == f"Waiting for another run.py (process {os.getpid()}), which sets up it\n"
-                process.send_signal(number)
-                assert process.communicate(timeout=GUARD) == ("", "")
+                output, errors = process.communicate(timeout=GUARD)  # until the last program ends
             finally:
                 process.kill()
-    assert process.returncode == status
+    assert process.returncode == status, errors
+    assert output in ("", f"Waiting for another run.py (process {os.getpid()}), which sets up it\n")
+    assert [line for line in errors.splitlines() if not line.startswith("$ ")] == []  # in the log: only commands
+
+
+@posix
+def test_ctrl_c_during_the_imports_of_run_py() -> None:
+    """The process ends as programs without a handler do, without a traceback."""
+    program = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "tools.machine":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_path("run.py", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=GUARD)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 @posix

@@ -108,7 +108,8 @@ PROGRAMS: dict[str, Callable[[str], object]] = {
     "talk": command("talk", "--mic", "none", "--speaker", "none"),
     "ask_text": sample("ask_text", "Hello"),
     "manual_events": sample("manual_events"),
-    "talk_from_wav": sample("talk_from_wav", "question.wav", "answer.wav"),
+    "ask_wav": sample("ask_wav", "question.wav", "answer.wav"),
+    "barge_in": sample("barge_in"),
     "voice_helper": sample("voice_helper"),
     "kiosk": sample("kiosk", "--seconds", "0.1"),
     "celery_task": celery_task,
@@ -143,11 +144,11 @@ def places(**options: Any) -> Iterator[tuple[EmbeddedBot, ScriptedServer, Script
 
 
 def test_each_sample_is_tried() -> None:
-    """Those are left out that bring a transport or a bot of their own, and the users of Locust, who have a row."""
+    """Those are left out that bring a transport or a bot of their own, and what pytest and Locust start."""
     samples = {
         path.stem for path in (ROOT / "samples").iterdir() if path.suffix == ".py" or (path / "__main__.py").exists()
     }
-    assert samples - {*PROGRAMS} == {"line_transport", "video_transport", "local_bot", "load_test"}
+    assert samples - {*PROGRAMS} == {"line_transport", "video_transport", "local_bot", "load_test", "bot_test"}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -33,11 +33,12 @@ class AbortSignal:
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
         self._latch = Latch()
-        # Guards `_reason`, `_callbacks` and `_sockets`. Any thread may hold it; only shutdown(), which never blocks,
-        # is called under it, so that no socket is closed between its look-up and its shutdown.
+        # Guards the four fields below. Any thread may hold it; only shutdown(), which never blocks, is called under it,
+        # so that no socket is closed between its look-up and its shutdown.
         # Re-entrant, because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._reason: BaseException | None = None
+        self._finished = False
         self._callbacks: list[Callable[[], object]] = []
         self._sockets: set[socket.socket] = set()
         register_for_fork(self)
@@ -103,7 +104,7 @@ class AbortSignal:
 
     def _abort(self, reason: BaseException) -> bool:
         with self._lock:
-            if self._reason is not None:
+            if self._reason is not None or self._finished:
                 return False
             self._reason = reason
             callbacks, self._callbacks = self._callbacks, []
@@ -114,6 +115,12 @@ class AbortSignal:
         for callback in callbacks:
             _run_callback(callback)
         return True
+
+    def _finish(self) -> None:
+        """End the attempt, which has succeeded: an abort has no effect on what it has led to."""
+        with self._lock:
+            self._finished = True
+            self._callbacks.clear()
 
     def after_fork_in_child(self) -> None:
         """Close the duplicates and renew the lock."""
@@ -137,7 +144,7 @@ class AbortController:
         self._default_reason = default_reason
 
     def abort(self, reason: BaseException | None = None) -> bool:
-        """Abandon the attempt, which then raises `reason`. Return False if it was abandoned before."""
+        """Abandon the attempt, which then raises `reason`. Return False if it was abandoned or has succeeded before."""
         _REASON.check(reason=reason)
         return self.signal._abort(reason if reason is not None else self._default_reason())
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
-from .latch import forget_sleepless, sleepless
+from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
 from .timer_thread import Scheduler
 
@@ -221,18 +221,21 @@ class IOThread:
 
     def serve(self) -> bool:
         """Serve the channels until another thread has the role (True), or until closed or replaced (False)."""
-        promoted = replaced = False
-        with sleepless():
-            try:
-                promoted = self._serve_until_closed()
-            except _ReplacedError:
-                replaced = True
-            finally:
-                if not promoted and not replaced:
-                    if self.followers is not None:
-                        self.followers.detach()
-                    self._end_all()
-        return promoted
+        me = threading.get_ident()
+        sleepless.add(me)
+        try:
+            if self._serve_until_closed():
+                return True
+        except _ReplacedError:
+            return False
+        except BaseException:
+            self._end_all()
+            raise
+        else:
+            self._end_all()
+            return False
+        finally:
+            sleepless.discard(me)
 
     def register(self, channel: Channel) -> None:
         """Watch `channel` for readability."""
@@ -285,12 +288,15 @@ class IOThread:
             if self.scheduler.next_due < math.inf:
                 self.scheduler.run_due()
             self._serve_ready(next_timer)
-            self._run_commands()
+            for _ in range(len(self._commands)):  # those that these queue come later, so the sockets are not starved
+                self._run_call(*self._commands.popleft())
             if self.promotion_requested and self.followers is not None and self.followers.promote():
                 return True
         return False
 
     def _end_all(self) -> None:
+        if self.followers is not None:
+            self.followers.detach()
         self.scheduler.close()
         left = self._channels()
         self._close()
@@ -376,11 +382,6 @@ class IOThread:
     def _channels(self) -> list[selectors.SelectorKey]:
         return [key for key in self._selector.get_map().values() if key.data is not None]
 
-    def _run_commands(self) -> None:
-        # Only the present ones, because commands that queue commands must not starve the sockets.
-        for _ in range(len(self._commands)):
-            self._run_call(*self._commands.popleft())
-
     def _run_timers(self) -> float:
         """Run the timers that are due; return the time of the next one, infinity if there is none."""
         self._loop_began = now = time.monotonic()
@@ -443,7 +444,7 @@ class IOThread:
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. They stay registered, because the parent shares the epoll instance."""
-        forget_sleepless()
+        sleepless.clear()  # of threads of the parent, whose identities others may get here
         if self._waker is not None:
             self._waker.release()  # a thread of the parent may still refer to it, and it does not exist here
         self._close()

@@ -1,4 +1,4 @@
-"""The only way in which threads of this package wait for each other.
+"""How threads of this package wait for each other; only idle workers do without it.
 
 `threading.Event` and `Condition` are written in Python around a mutex. An exception that is raised inside them (Ctrl-C
 interrupts the main thread between any two instructions) leaves that mutex locked, or unlocks it twice, for every
@@ -8,31 +8,14 @@ thread that waits blocks on a lock of its own, and there is no mutex.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ..errors import WouldDeadlockError
 from .deadline import Deadline, slice_of
 
-# Identities of the threads that must not block.
-_sleepless: set[int] = set()
-
-
-@contextlib.contextmanager
-def sleepless() -> Iterator[None]:
-    """Refuse every wait on this thread inside the block, because all others wait for it. A finalizer may try one."""
-    me = threading.get_ident()
-    _sleepless.add(me)
-    try:
-        yield
-    finally:
-        _sleepless.discard(me)
-
-
-def forget_sleepless() -> None:
-    """Forget the threads of the parent in a forked child, where others may get their identities."""
-    _sleepless.clear()
+#: Identities of the threads that must not block, because all others wait for them. A finalizer may try it there.
+sleepless: set[int] = set()
 
 
 class Notifier:
@@ -71,7 +54,7 @@ class Notifier:
             deadline: limit of the wait.
 
         Raises:
-            WouldDeadlockError: this thread must not block, see `sleepless()`.
+            WouldDeadlockError: this thread must not block, see `sleepless`.
         """
         if ready():
             return True
@@ -85,7 +68,7 @@ class Notifier:
                 remaining = deadline.remaining()
                 if remaining == 0.0:
                     return False
-                if threading.get_ident() in _sleepless:
+                if threading.get_ident() in sleepless:
                     raise WouldDeadlockError(
                         "A call would block the thread that reads the network, and so wait for itself. Do not make "
                         "calls that wait in a finalizer: it may run on any thread."

@@ -234,6 +234,12 @@ def unregister_for_exit(thing: ExitAware) -> None:
         _exit_aware.discard(thing)
 
 
+def live_objects() -> list[ExitAware]:
+    """Return what is live now: what `at_exit()` would be called of."""
+    with _lock:
+        return [*_exit_aware]
+
+
 def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
     """Log the stacks of `threads`, which were still running when a time limit passed."""
     threads = list(threads)

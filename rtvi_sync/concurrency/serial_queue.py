@@ -21,6 +21,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 Item: TypeAlias = tuple[Any, ...]
 """A queued call: first a function that is called with the item itself, last the size of the item in bytes, between them
 the function's data. It is one tuple, because each run of the garbage collector traverses the queued objects."""
+_Token: TypeAlias = list[int]
+"""The right to drain a queue: a list of each call's own, which holds the identity of the thread."""
 
 
 class Workers(Protocol):
@@ -36,15 +38,6 @@ class QueueOverflow(Exception):  # noqa: N818 - a signal to the poster, not an e
 
 def _call_function(item: Item) -> None:
     item[1]()
-
-
-class _DrainToken:
-    """The right to drain a queue. Each call of `run_queued()` has its own; a worker's has the `thread` None."""
-
-    __slots__ = ("thread",)
-
-    def __init__(self, thread: int | None = None) -> None:
-        self.thread = thread
 
 
 class SerialQueue:
@@ -66,7 +59,7 @@ class SerialQueue:
         self._bytes_taken = 0
         # Holds the token of the draining thread under the key 0; empty if no thread drains the queue. Not an attribute,
         # because `setdefault()` is one step that no other thread and no signal handler can split.
-        self._tokens: dict[int, _DrainToken] = {}
+        self._tokens: dict[int, _Token] = {}
         #: Identity of the thread that runs items; None if no thread does.
         self.runs_on: int | None = None
         self._max_items = max_items
@@ -159,19 +152,19 @@ class SerialQueue:
 
     def drain(self) -> None:
         """Run the queued items until none is left, unless another thread does. Called by a worker."""
-        more = self._take(_DrainToken())
-        while more:
-            try:
-                self.runs_on = threading.get_ident()
-                self._run_all()
-            except BaseException:
-                # SystemExit, for example: it must not end a thread that serves other queues too.
-                logger.exception("An item of an event queue tried to end its thread")
-            else:
-                self.runs_on = None
-                self._release()
-                # Items that were posted between the last check and the release have called no worker.
-                more = bool(self._items) and self._take(_DrainToken())
+        token = [threading.get_ident()]
+        # Checked again after the release: items that were posted just before it have called no worker.
+        while self._items and self._tokens.setdefault(0, token) is token:
+            self.runs_on = token[0]
+            while self._items:  # without _run_one(), because every event of every client passes here
+                try:
+                    item = self._items.popleft()
+                    self._bytes_taken += item[-1]
+                    item[0](item)
+                except BaseException:  # SystemExit, too, because the thread serves other queues
+                    logger.exception("An item of an event queue raised")
+            self.runs_on = None
+            self._release()
 
     def _release(self) -> None:
         """Release the token: the next `post()` calls a worker, or `run_queued()` gets the token."""
@@ -187,7 +180,7 @@ class SerialQueue:
             deadline: limit of the wait for a first item.
             until: ends the wait when it returns True.
         """
-        token, done = _DrainToken(threading.get_ident()), 0
+        token, done = [threading.get_ident()], 0
 
         def ready() -> bool:
             return (bool(self._items) and self._take(token)) or (until is not None and until())
@@ -207,26 +200,13 @@ class SerialQueue:
         """Make `run_queued()` call its `until` again."""
         self._notifier.notify_all()
 
-    def _take(self, token: _DrainToken) -> bool:
+    def _take(self, token: _Token) -> bool:
         """Acquire the right to drain the queue for `token`; return False if another thread has it."""
         holder = self._tokens.setdefault(0, token)
-        if holder is not token and holder.thread == token.thread is not None:
+        if holder is not token and holder == token:
             # This thread has the right: a signal handler runs on it, or Ctrl-C kept it from releasing its token.
             self._tokens[0] = holder = token
         return holder is token
-
-    def _run_all(self) -> None:
-        # Without _run_one(), because every event of every client passes here.
-        while True:
-            try:
-                item = self._items.popleft()
-            except IndexError:
-                return
-            self._bytes_taken += item[-1]
-            try:
-                item[0](item)
-            except Exception:
-                logger.exception("An item of an event queue raised")
 
     def _run_one(self) -> bool:
         try:

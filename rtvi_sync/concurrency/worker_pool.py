@@ -8,6 +8,7 @@ is idle, or if there is much to read.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 
@@ -27,13 +28,19 @@ _MIN_IDLE_TIME = 0.0008
 class _Worker:
     """A thread that drains queues, and may be the I/O thread in between."""
 
-    __slots__ = ("called", "idle", "notifier", "thread")
+    __slots__ = ("called", "sleeper", "thread")
 
     def __init__(self) -> None:
-        self.idle = False  # True until it is called or stopped
         self.called = False  # True until it takes its first queue after the call
-        self.notifier = Notifier()
+        # Guards nothing: the thread sleeps on it.
+        self.sleeper = threading.Lock()
+        self.sleeper.acquire()
         self.thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Wake the thread, or keep it from falling asleep. Never blocks."""
+        with contextlib.suppress(RuntimeError):  # it is about to wake
+            self.sleeper.release()
 
 
 class WorkerPool:
@@ -53,7 +60,7 @@ class WorkerPool:
         self._lock = threading.RLock()
         self._ready: OrderedDict[SerialQueue, None] = OrderedDict()
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
-        self._idle: list[_Worker] = []
+        self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
         self._closed = False
         self._io = io
@@ -99,7 +106,7 @@ class WorkerPool:
         assert self._io is not None
         self._io.promotion_requested = False
         with self._lock:
-            follower = self._idle.pop() if self._ready and self._idle else None
+            follower = self._idle.popitem()[0] if self._ready and self._idle else None
             if follower is None:  # another worker has taken the queue, or the idle worker has ended
                 self._called = False
             else:
@@ -107,11 +114,10 @@ class WorkerPool:
                 self._leader.called = True
                 self._leader = follower
                 self._io.set_thread(follower.thread)
-                follower.idle = False  # last, because from now on the follower may run
         if follower is None:
             self._call_worker()
             return False
-        follower.notifier.notify_all()
+        follower.wake()
         return True
 
     def work(self) -> None:
@@ -144,12 +150,11 @@ class WorkerPool:
                 if self._called or not self._ready:
                     return
                 self._called = True
-                worker = self._idle.pop() if self._idle else None
+                worker = self._idle.popitem()[0] if self._idle else None
                 if worker is not None:
                     worker.called = True
-                    worker.idle = False
             if worker is not None:
-                worker.notifier.notify_all()
+                worker.wake()
             else:
                 self._start_worker()
         except BaseException:  # after Ctrl-C it is unknown whether a worker runs, so the next queue calls one
@@ -180,11 +185,9 @@ class WorkerPool:
         """End idle workers; busy workers end when no queue is ready. Does not wait."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-            for worker in idle:
-                worker.idle = False
+            idle, self._idle = self._idle, {}
         for worker in idle:
-            worker.notifier.notify_all()
+            worker.wake()
 
     def threads(self) -> list[threading.Thread]:
         """Return the threads that have not ended. Waits up to 1 s for workers that are being started."""
@@ -202,35 +205,34 @@ class WorkerPool:
 
     def _work(self, worker: _Worker) -> None:
         """Drain the queues that are ready; then wait for more, or become the I/O thread."""
-        while fork_generation() == self._generation:  # else this is the only thread of a handler's child
+        while True:
             with self._lock:
                 if worker.called:
                     worker.called = self._called = False
                 queue = self._ready.popitem(last=False)[0] if self._ready else None
+                more = bool(self._ready)
                 if queue is None:
-                    if self._closed:
-                        return
-                    worker.idle = True
-                    self._idle.append(worker)
+                    self._idle[worker] = None
             if queue is not None:
-                self._call_worker()
+                if more:
+                    self._call_worker()
                 queue.drain()
+                if fork_generation() != self._generation:
+                    return  # a handler has forked, and this is the child's only thread
                 continue
-            if not self._wait_for_work(worker):
+            if not self._sleep(worker):
                 return
             if self._leader is worker:
-                if self._io is None:
-                    return
                 name_thread("io")
-                if not self._io.serve():
+                if self._io is None or not self._io.serve():
                     return
                 name_thread("worker")
 
-    def _wait_for_work(self, worker: _Worker) -> bool:
-        """Block until the worker is called; return False if it is to end, after `IDLE_TIMEOUT`."""
-        if worker.notifier.wait_for(lambda: not worker.idle, Deadline(IDLE_TIMEOUT)):
-            return True
+    def _sleep(self, worker: _Worker) -> bool:
+        """Block until the worker is called; return False if it is to end, after `close()` or `IDLE_TIMEOUT`."""
+        woken = not self._closed and worker.sleeper.acquire(timeout=IDLE_TIMEOUT)
         with self._lock:
-            if worker in self._idle:  # it was not called meanwhile
-                self._idle.remove(worker)
-            return not worker.idle
+            if worker not in self._idle:
+                return True
+            del self._idle[worker]  # it was not called; if it was woken, that was for an earlier call
+            return woken

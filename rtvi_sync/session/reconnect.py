@@ -99,8 +99,8 @@ class Reconnector:
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
         self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
-        # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`. Any thread may hold it, for an assignment;
-        # re-entrant, because a finalizer may call `stop()`.
+        # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`, and puts the events of a run before its end. Any
+        # thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted: Session | None = None
@@ -201,12 +201,15 @@ class Reconnector:
         self.stop(session)
         self.failed = None
 
-    def fail(self, run: _Run, data: ReconnectFailedData) -> bool:
-        """Record that `run` gives up; return False if it was stopped before."""
+    def publish(self, run: _Run, event: RTVIEvent, data: ReconnectingData | ReconnectFailedData) -> bool:
+        """Queue an event of `run`; return False if it was stopped before: the state is that of something else then."""
+        sessions = self._sessions()
         with self._lock:
-            if run.stopped.is_set():
+            if sessions is None or run.stopped.is_set():
                 return False
-            self.failed = data
+            if isinstance(data, ReconnectFailedData):
+                self.failed = data
+            sessions.publish(event, data)
             return True
 
     def leave(self, run: _Run, session: Session | None = None) -> bool:
@@ -311,10 +314,8 @@ class _Run:
 
     def _publish(self, state: RetryCallState) -> None:
         self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
-        logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
-        sessions = self._sessions()
-        if sessions is not None:
-            sessions.publish(RTVIEvent.RECONNECTING, self.pending)
+        if self._owner.publish(self, RTVIEvent.RECONNECTING, self.pending):
+            logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(Deadline(seconds)):
@@ -324,10 +325,11 @@ class _Run:
         self.pending = None
         sessions = self._sessions()
         data = ReconnectFailedData(attempts=self._attempts, error=fresh_copy(error))
-        if sessions is None or isinstance(error, BotAlreadyStartedError) or not self._owner.fail(self, data):
+        if sessions is None or isinstance(error, BotAlreadyStartedError):
+            return
+        if not self._owner.publish(self, RTVIEvent.RECONNECT_FAILED, data):
             return
         logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        sessions.publish(RTVIEvent.RECONNECT_FAILED, data)
         sessions.end_waiting_streams(CloseInfo(initiator="network", error=data.error))
 
 

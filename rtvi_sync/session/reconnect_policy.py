@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
@@ -26,6 +26,9 @@ from ..protocol.validation import (
     instance_of,
 )
 from .params import Seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def is_transient(error: BaseException) -> bool:
@@ -101,7 +104,7 @@ class ReconnectPolicy:
     first_connect: bool = attrs.field(default=False, validator=BOOL)
 
     @classmethod
-    def forever(cls, **changes: Any) -> ReconnectPolicy:
+    def forever(cls, **changes: Unpack[PolicyChanges]) -> ReconnectPolicy:
         """Return the policy of an application that runs unattended, such as a kiosk.
 
         Until the application calls `disconnect()`, `disconnect_bot()` or `close()`, each session is followed by another
@@ -112,5 +115,18 @@ class ReconnectPolicy:
         Args:
             changes: attributes that differ, such as ``max_delay=5``.
         """
-        defaults = {"max_attempts": None, "retry_on": _is_worth_waiting, "attempt_timeout": 60.0, "first_connect": True}
-        return cls(**{**defaults, **changes})
+        policy = cls(max_attempts=None, retry_on=_is_worth_waiting, attempt_timeout=60.0, first_connect=True)
+        return attrs.evolve(policy, **changes)
+
+
+class PolicyChanges(TypedDict, total=False):
+    """Names and types of a policy's attributes, for type checkers."""
+
+    max_attempts: int | None
+    max_elapsed: Seconds | None
+    initial_delay: Seconds
+    max_delay: Seconds
+    stable_after: Seconds
+    retry_on: Callable[[BaseException], bool] | None
+    attempt_timeout: Seconds | None
+    first_connect: bool

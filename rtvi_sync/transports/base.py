@@ -48,6 +48,7 @@ class TransportOptions:
         on_messages: optional: call it with up to 100 messages that arrived together, instead of calling
             `Transport.on_message()` for each; a message then takes less time.
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
+        text_only: True: the application has neither microphone nor speaker; the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
         check_wanted: raises if the session was abandoned meanwhile: call it after a step that may hang, before a change
             to state that the next session may use.
@@ -61,6 +62,7 @@ class TransportOptions:
     on_event: Callable[[RTVIEvent, Any], None]
     on_messages: Callable[[Sequence[Inbound]], None]
     media: MediaPort = attrs.field(factory=MediaManager)
+    text_only: bool = False
     network: Network = attrs.field(factory=Network)
     check_wanted: Callable[[], None] = lambda: None
     time_to_close: Callable[[], float] = lambda: 3.0

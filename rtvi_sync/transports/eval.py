@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult
 
 from ..concurrency.abort import AbortSignal
@@ -19,6 +19,11 @@ from ..protocol.validation import BOOL, MAPPING, PATH, list_of, mapping_of, one_
 from .base import Inbound, TransportOptions
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import TEXT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .websocket_base import WebSocketOptions
 
 _PROTOBUF_ROUTE = re.compile(r"/ws-client(?=/|$)")
 
@@ -39,7 +44,7 @@ class JSONReceiver(WebSocketReceiver):
         super().__init__(options)
         self._audio_reader = eval_messages.BotAudioReader()
 
-    def receive_own(self, payloads: Sequence[bytes]) -> None:
+    def receive(self, payloads: Sequence[bytes]) -> None:
         """Deliver consecutive text messages."""
         messages: list[Inbound] = []  # consecutive ones, delivered together
         for payload in payloads:
@@ -71,7 +76,8 @@ class EvalTransport(WebSocketBase):
     Args:
         ws_url, token, headers: as in `WebSocketTransport`.
         skip_tts: True: the bot answers in text only.
-        capture_bot_audio: whether the bot sends its voice. None: it does if the client has a track for it.
+        capture_bot_audio: whether the bot sends its voice. None: it does if the client has a track for it and is not
+            text-only.
         capture_bot_images: True: the bot reports the size and format, not the pixels, of each image that it shows, as
             the event `unknown_message` with the type ``eval-bot-image``.
         options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
@@ -95,7 +101,7 @@ class EvalTransport(WebSocketBase):
         skip_tts: bool = False,
         capture_bot_audio: bool | None = None,
         capture_bot_images: bool = False,
-        **options: Any,
+        **options: Unpack[WebSocketOptions],
     ) -> None:
         BOOL.check(skip_tts=skip_tts, capture_bot_images=capture_bot_images)
         BOOL.or_none.check(capture_bot_audio=capture_bot_audio)
@@ -115,7 +121,7 @@ class EvalTransport(WebSocketBase):
         # Pipecat 1.5 to 1.12 reads the flags here. Up to 1.8 it hears no user without the last of them.
         tracks = self.tracks()
         has_audio = tracks.local.audio is not None or tracks.bot.audio is not None
-        flags = {**self._flags(), "user_audio": has_audio}
+        flags = {**self._flags(), "user_audio": has_audio and not self.options.text_only}
         query = [url.query, *(f"{name}=true" for name, wanted in flags.items() if wanted)]
         # Pipecat's runner names its route for protobuf, beside which it has this one; both take the same token.
         path = _PROTOBUF_ROUTE.sub("/ws", url.path)
@@ -124,9 +130,11 @@ class EvalTransport(WebSocketBase):
     def _flags(self) -> dict[str, bool]:
         """Return what the bot is to send in this session."""
         audio = self._capture_bot_audio
+        if audio is None:
+            audio = self.tracks().bot.audio is not None and not self.options.text_only
         return {
             "skip_tts": self._skip_tts,
-            "capture_bot_audio": self.tracks().bot.audio is not None if audio is None else audio,
+            "capture_bot_audio": audio,
             "capture_bot_images": self._capture_bot_images,
         }
 

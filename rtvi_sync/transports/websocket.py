@@ -29,7 +29,7 @@ class ProtobufReceiver(WebSocketReceiver):
         super().__init__(options)
         self._template = audio_frames.AudioFrameTemplate()
 
-    def receive_own(self, payloads: Sequence[bytes]) -> None:
+    def receive(self, payloads: Sequence[bytes]) -> None:
         """Deliver consecutive binary messages."""
         template = self._template
         messages: list[Inbound] = []  # consecutive ones, delivered together

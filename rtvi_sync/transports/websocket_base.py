@@ -6,7 +6,7 @@ import abc
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 from urllib.parse import SplitResult, quote
 
 import attrs
@@ -21,7 +21,7 @@ from .auth_bundle import missing_url
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
-from .websocket_frames import TEXT
+from .websocket_frames import BINARY, TEXT
 from .websocket_handshake import open_websocket
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ class WebSocketReceiver(abc.ABC):
         undecodable: how many messages of its own kind could not be decoded.
         ignored: how many messages of the other kind came.
         audio: seconds of the bot's audio.
-        has_received: any message has come.
     """
 
     opcode: ClassVar[int]
@@ -55,21 +54,16 @@ class WebSocketReceiver(abc.ABC):
         self.undecodable: int = 0
         self.ignored: int = 0
         self.audio: float = 0.0
-        self.has_received: bool = False
 
-    def receive(self, opcode: int, payloads: Sequence[bytes]) -> None:
-        """Deliver consecutive WebSocket messages of one kind."""
-        self.has_received = True
-        if opcode == self.opcode:
-            self.receive_own(payloads)
-            return
+    @abc.abstractmethod
+    def receive(self, payloads: Sequence[bytes]) -> None:
+        """Deliver consecutive messages of the kind that is read."""
+
+    def ignore(self, payloads: Sequence[bytes]) -> None:
+        """Count consecutive messages of the other kind."""
         if not self.ignored:
             logger.warning("The bot sends %s frames, which are ignored. %s", self.other_kind, self.advice)
         self.ignored += len(payloads)
-
-    @abc.abstractmethod
-    def receive_own(self, payloads: Sequence[bytes]) -> None:
-        """Deliver consecutive messages of the kind that is read."""
 
     def refuse(self, error: ProtocolError) -> None:
         """Count and log a message that cannot be decoded."""
@@ -93,6 +87,18 @@ class WebSocketReceiver(abc.ABC):
         if self.ignored:
             return f"It sent {self.ignored} {self.other_kind} frames instead. {self.advice}"
         return None
+
+
+class WebSocketOptions(TypedDict, total=False):
+    """Names and types of the options that all transports over one WebSocket have, for type checkers."""
+
+    token_in: Literal["query", "header"]
+    allow_insecure: bool
+    max_message_size: int
+    max_inbound_message_size: int
+    stall_timeout: float | None
+    ping_interval: float | None
+    ping_timeout: float | None
 
 
 class WebSocketBase(Transport):
@@ -167,14 +173,14 @@ class WebSocketBase(Transport):
 
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # otherwise disconnect() was called
-                self._hung_up = not receiver.has_received
+                self._hung_up = not connection.has_received
                 options.on_closed(info)
 
         receiver = self.receiver_class(options)
         connection = WebSocketConnection(
             sock,
             runtime.io,
-            on_messages=receiver.receive,
+            on_messages={TEXT: receiver.ignore, BINARY: receiver.ignore, receiver.opcode: receiver.receive},
             on_closed=on_closed,
             max_message_bytes=self._max_inbound_message_size,
             max_queued_bytes=max(16 * 1024 * 1024, 2 * self.max_message_size),
@@ -233,11 +239,12 @@ class WebSocketBase(Transport):
                     stats.audio_unsent,
                 )
             (messages, size), info = connection.unsent, connection.info
-            if messages and not abandoned and info is not None and info.by_application:
+            if messages and not abandoned and info is not None:
+                cure = "Wait for the bot's answer before you disconnect, or send less over a slow line"
                 raise DisconnectedError(
                     f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
-                    "session ended. Wait for the bot's answer before you disconnect, or send less over a slow line",
-                    initiator="client",
+                    f"session ended. {cure if info.by_application else 'Send them again in the next session'}",
+                    initiator=info.initiator,
                 )
 
     def stats(self) -> TransportStats:

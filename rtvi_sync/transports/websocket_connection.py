@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ..concurrency.deadline import Deadline, on_main_thread
@@ -53,7 +53,7 @@ class WebSocketConnection:
     Args:
         sock: connected, after the handshake; owned by the connection from now on.
         io: the I/O thread that serves it.
-        on_messages: called with the opcode and the payloads of consecutive text or binary messages.
+        on_messages: by the opcode of text and of binary, called with the payloads of consecutive messages of it.
         on_closed: called once, when the connection has ended, by either side.
         max_message_bytes: limit of an inbound message.
         max_queued_bytes: limit of the bytes that wait to be sent; more fails the connection.
@@ -68,7 +68,7 @@ class WebSocketConnection:
         sock: socket.socket,
         io: IOThread,
         *,
-        on_messages: Callable[[int, list[bytes]], None],
+        on_messages: Mapping[int, Callable[[list[bytes]], None]],
         on_closed: Callable[[CloseInfo], None],
         max_message_bytes: int,
         max_queued_bytes: int,
@@ -103,6 +103,8 @@ class WebSocketConnection:
         self._resume_pending = False  # `_resume()` is scheduled
         self._inbox: Iterator[tuple[int, list[bytes]]] = iter(())  # read and not delivered yet
         self._bytes_received = 0
+        #: Whether a message has come.
+        self.has_received: bool = False
         #: After the end: at least how many messages have not reached the peer, and how many bytes of them.
         self.unsent: tuple[int, int] = (0, 0)
         register_for_fork(self)
@@ -275,7 +277,8 @@ class WebSocketConnection:
         try:
             for opcode, payloads in self._inbox:
                 if opcode < CLOSE:
-                    self._on_messages(opcode, payloads)
+                    self.has_received = True
+                    self._on_messages[opcode](payloads)
                 else:
                     self._take_control(opcode, payloads[0])
                 if self._info is not None:

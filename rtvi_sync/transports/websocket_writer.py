@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import ssl
 import struct
@@ -31,8 +32,8 @@ _TIME_SLICE = 0.01
 _MAX_QUEUED_AUDIO = 1.0  # seconds
 # The memory of a queued frame beyond its bytes, counted so that many small frames do not evade the limit of the queue.
 _ITEM_BYTES = 128
-# The most bytes that TLS adds to a frame.
-_RECORD_BYTES = 64
+# The bytes that TLS adds to a record: header, type or nonce, and tag. Other ciphers add no more than the last number.
+_RECORD_BYTES = {"TLSv1.3": 22, "GCM": 29, "CHACHA20": 21, "": 64}
 #: The errors of a socket that takes, or has, no bytes now.
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -104,7 +105,7 @@ class FrameWriter:
         self.audio_unsent: float = 0.0
         # The sent bytes behind the last message: if at most these are unacknowledged, all messages have arrived.
         self._after_message = 0
-        self._overhead = 0 if self.is_plain else _RECORD_BYTES
+        self._overhead = _overhead_of(sock)
 
     def send(self, item: Outgoing) -> bool:
         """Send `item`, or set its `refused`. Any thread may call it; never blocks.
@@ -168,7 +169,7 @@ class FrameWriter:
         if self._begun is not None and self._begun.is_message:
             messages.append(self._begun)
         elif self._begun is not None:
-            after += self._begun.written + self._overhead
+            after += self._on_wire(self._begun.written)
         held = max(0, _unacknowledged(self._sock) - after)
         return len(messages) or int(held > 0), held + sum(len(item.rest) for item in messages)
 
@@ -308,7 +309,19 @@ class FrameWriter:
         size = len(item.frame)
         self.bytes_sent += size
         self.audio_sent += item.audio
-        self._after_message = 0 if item.is_message else self._after_message + size + self._overhead
+        self._after_message = 0 if item.is_message else self._after_message + self._on_wire(size)
+
+    def _on_wire(self, size: int) -> int:
+        """Return how many bytes the system was given for `size` bytes of a frame."""
+        return size + self._overhead * math.ceil(size / _CHUNK_BYTES)
+
+
+def _overhead_of(sock: socket.socket) -> int:
+    """Return how many bytes TLS adds to each write; 0 without TLS."""
+    cipher = sock.cipher() if hasattr(sock, "cipher") else None  # not by class, because gevent has one of its own
+    if cipher is None:
+        return 0
+    return next(size for part, size in _RECORD_BYTES.items() if part in (cipher[1], "") or part in cipher[0])
 
 
 def _unacknowledged(sock: socket.socket) -> int:

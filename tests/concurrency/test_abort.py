@@ -55,6 +55,18 @@ def test_the_first_abort_counts(controller):
         signal.raise_if_aborted()
 
 
+def test_an_attempt_that_has_succeeded(controller, pair):
+    """An abort that comes too late says so, and touches nothing."""
+    signal, called = controller.signal, []
+    signal.on_abort(lambda: called.append("then"))
+    detach = signal.attach(pair[0])
+    signal._finish()
+    assert not controller.abort()
+    assert (signal.aborted, called) == (False, [])
+    pair[0].sendall(b"x")
+    detach()
+
+
 def test_abort_without_a_reason(controller):
     """`abort()` with nothing raises what the controller makes."""
     assert controller.abort()

@@ -22,13 +22,13 @@ from rtvi_sync.client.helpers import RTVIClientHelper
 from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import Latch, Notifier, forget_sleepless, sleepless
+from rtvi_sync.concurrency.latch import Latch, Notifier, sleepless
 from rtvi_sync.errors import WouldDeadlockError
 from rtvi_sync.session.dispatcher import Dispatcher
 from tests.support.forking import in_child
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
-from tests.support.threads import running
+from tests.support.threads import in_sleepless_thread, running
 from tests.support.waiting import until
 
 
@@ -310,7 +310,7 @@ def test_a_wait_on_a_sleepless_thread():
     latch = Latch()
 
     def serve() -> tuple[bool, bool]:
-        with sleepless():
+        with in_sleepless_thread():
             with pytest.raises(WouldDeadlockError, match="finalizer"):
                 latch.wait(Deadline(None))
             looked = latch.wait(Deadline(0.0))
@@ -327,10 +327,10 @@ def test_a_child_has_no_such_thread():
     """In a forked child the identity of the thread is free for others, on which one may wait."""
 
     def wait() -> bool:
-        forget_sleepless()
+        sleepless.clear()
         return Latch().wait(Deadline(0.01))
 
-    with sleepless():
+    with in_sleepless_thread():
         assert in_child(wait) is False
 
 

@@ -13,13 +13,12 @@ import pytest
 from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
-from rtvi_sync.concurrency.latch import sleepless
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.concurrency.serial_queue import QueueOverflow, SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
-from tests.support.threads import package_threads, running
+from tests.support.threads import in_sleepless_thread, package_threads, running
 from tests.support.waiting import until
 
 
@@ -124,7 +123,7 @@ def post_together(queues: list[SerialQueue], items: list, workers: WorkerPool) -
     """Post on a thread like the I/O thread; no worker takes a queue before all of them are ready."""
 
     def post() -> None:
-        with sleepless(), workers._lock:
+        with in_sleepless_thread(), workers._lock:
             for queue, item in zip(queues, items, strict=True):
                 queue.post(item, workers)
 
@@ -633,17 +632,29 @@ def test_ctrl_c_before_a_worker_is_called_for_a_queue_that_is_ready(workers, mon
     assert seen == ["first"]
 
 
-def test_ctrl_c_before_the_worker_is_told_that_it_was_called(workers, monkeypatch):
-    """It is no longer among those that rest, and leaves as they do, without an error."""
+def test_ctrl_c_before_a_called_worker_is_woken(workers, monkeypatch):
+    """It wakes by itself, rests again, and leaves, without an error."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     crashed: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
     drained(SerialQueue(), workers)
     until(lambda: workers._idle)
-    worker = workers._idle.pop()
+    workers._idle.popitem()
     until(lambda: not workers.threads())
     assert crashed == []
-    assert worker.idle
+    assert not workers._idle
+
+
+def test_a_worker_that_is_woken_too_often(workers):
+    """It finds nothing to do, rests again, and runs the next item."""
+    drained(SerialQueue(), workers)
+    until(lambda: workers._idle)
+    (worker,) = workers._idle
+    for _ in range(2):
+        worker.wake()
+    until(lambda: worker.sleeper.locked() and worker in workers._idle)
+    drained(SerialQueue(), workers)
+    assert worker.thread in workers.threads()
 
 
 def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):

@@ -73,7 +73,7 @@ def thread_of(pool: Pool, queue: SerialQueue) -> threading.Thread:
 def test_the_io_thread_runs_what_became_ready_on_it(pool):
     """An idle worker takes its place, and has it until the next time."""
     pool.rest()
-    first, second = pool.io.thread, pool.workers._idle[0].thread
+    first, second = pool.io.thread, next(iter(pool.workers._idle)).thread
     queue = SerialQueue()
     for before, after in ((first, second), (second, first), (first, second)):
         assert on(pool.io, threading.current_thread) is pool.io.thread is before
@@ -85,7 +85,7 @@ def test_the_io_thread_runs_what_became_ready_on_it(pool):
 def test_a_thread_is_named_by_its_role(pool):
     """Items run on threads named rtvi-worker-<n> only, and commands on one named rtvi-io-<n>; each keeps its number."""
     pool.rest()
-    threads = [pool.io.thread, pool.workers._idle[0].thread]
+    threads = [pool.io.thread, next(iter(pool.workers._idle)).thread]
     numbers = [thread.name.rpartition("-")[2] for thread in threads]
     for turn in range(3):
         reader, other = turn % 2, 1 - turn % 2
@@ -141,8 +141,7 @@ def test_the_only_idle_worker_leaves_in_the_very_moment(pool):
     pool.io.call(post)
     until(lambda: ran_on)
     assert pool.io.thread is reader is not ran_on[0]
-    leaving[0].idle = False  # it wakes, and rests again
-    leaving[0].notifier.notify_all()
+    leaving[0].wake()  # it rests again
 
 
 def test_a_worker_that_was_awake_was_faster(pool):

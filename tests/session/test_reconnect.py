@@ -687,6 +687,28 @@ def test_a_rule_that_disconnects() -> None:
         assert watch.given < 5.0
 
 
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
+    """From then on the session is not replaced, and no event says that it is, or why it is not."""
+
+    def rule(error: BaseException) -> bool:
+        if isinstance(error, TransportStartError):  # of the first attempt
+            with pytest.raises(StartBotError):
+                client.start_bot(server.url)
+            return answer
+        return True
+
+    bot, policy = MoodyBot("ready", TransportStartError("no")), ReconnectPolicy(initial_delay=0.01, retry_on=rule)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        until(lambda: client.state == "error")
+        until(lambda: not threads_of_package())
+        assert telling.names.count("reconnecting") == 1
+        assert "reconnect_failed" not in telling.names
+
+
 def test_the_rule_is_asked_once() -> None:
     """One question for each loss and each failed attempt: a rule may count."""
     asked: list[BaseException] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import (
@@ -21,6 +22,7 @@ from rtvi_sync import (
     UsageError,
     is_transient,
 )
+from rtvi_sync.session.reconnect_policy import PolicyChanges
 from tests.support.clients import memory_client
 
 
@@ -93,3 +95,9 @@ def test_forever_ends_only_by_the_application(error: BaseException, repeated: bo
     assert policy.retry_on is not None
     assert policy.retry_on(error) is repeated
     assert (policy.max_attempts, policy.max_delay, policy.first_connect) == (None, 5, True)
+
+
+def test_changes_are_the_attributes() -> None:
+    """What type checkers know of `forever()` are the names and types of the attributes."""
+    changes = {name: reference.__forward_arg__ for name, reference in PolicyChanges.__annotations__.items()}
+    assert changes == {field.name: field.type for field in attrs.fields(ReconnectPolicy)}

@@ -9,10 +9,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rtvi_sync.concurrency.latch import sleepless
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from tests.support.slowness import GUARD
 
 _FD_DIR = Path("/proc/self/fd")
+
+
+@contextlib.contextmanager
+def in_sleepless_thread() -> Iterator[None]:
+    """Make the calling thread one that must not block."""
+    me = threading.get_ident()
+    sleepless.add(me)
+    try:
+        yield
+    finally:
+        sleepless.discard(me)
 
 
 class InThread:

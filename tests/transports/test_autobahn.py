@@ -8,6 +8,7 @@ import os
 import subprocess
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.transports.net import Network
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
+from rtvi_sync.transports.websocket_frames import BINARY, TEXT
 from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.required import missing
 from tests.support.slowness import GUARD
@@ -76,7 +78,7 @@ class Echo:
         self._connection = WebSocketConnection(
             sock,
             io,
-            on_messages=self._answer,
+            on_messages={opcode: partial(self._answer, opcode) for opcode in (TEXT, BINARY)},
             on_closed=lambda _: self._over.set(),
             max_message_bytes=16 * MB,
             max_queued_bytes=64 * MB,

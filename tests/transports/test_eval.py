@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import logging
 from typing import Any, cast
@@ -10,11 +11,12 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from rtvi_sync import EvalTransport, RTVIClient
+from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
 from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError, MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.transports.websocket_base import WebSocketOptions
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
@@ -81,6 +83,23 @@ def test_audio_that_cannot_be_heard_is_not_captured(plain, runtime, attempt):
         transport.disconnect()
 
 
+def test_a_text_only_session_asks_for_no_audio():
+    """The bot's voice is not sent; the bot speaks nevertheless, so that its events are those of the other transport."""
+    with (
+        EmbeddedBot(replies="It is noon.") as bot,
+        RTVIClient.for_url(bot.ws_url, transport="eval", text_only=True) as client,
+        client.events("bot-transcription", "bot-stopped-speaking", timeout=GUARD) as events,
+    ):
+        session = bot.wait_for_session(GUARD)
+        client.send_text("What time is it?")
+        assert next(events).data.text == "It is noon."
+        assert next(events).type == "bot-stopped-speaking"
+        assert session.eval_route is not None
+        assert not any(session.eval_route.flags.values())
+        assert session.path == "/ws"
+        assert client.stats().audio_received == 0
+
+
 @pytest.mark.parametrize("option", ["skip_tts", "capture_bot_audio", "capture_bot_images"])
 def test_a_flag_that_is_none(option):
     """Each flag is a bool."""
@@ -89,10 +108,17 @@ def test_a_flag_that_is_none(option):
         EvalTransport(**wrong)
 
 
+def test_options_are_those_of_websocket_transport():
+    """What type checkers know of them are the names and types of its options."""
+    options = {name: reference.__forward_arg__ for name, reference in WebSocketOptions.__annotations__.items()}
+    parameters = inspect.signature(WebSocketTransport).parameters.values()
+    assert options == {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
 def test_an_unknown_option():
     """A misspelt option is refused by its name."""
     with pytest.raises(TypeError, match="ping_intervall"):
-        EvalTransport(ping_intervall=5)
+        EvalTransport(ping_intervall=5)  # type: ignore[call-arg]
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -15,27 +16,32 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports import websocket_base as module
+from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.clients import session_of, transport_of
 from tests.support.loopback import trusting
+from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
 
 from .test_websocket_connection import MB, Bot, tcp_pair
-from .test_websocket_frames import BINARY, CLOSE, PONG, frame
-from .websocket_bots import BotServer, text_in
+from .test_websocket_frames import BINARY, CLOSE, PONG, TEXT, frame
+from .websocket_bots import BotServer, message_frame, text_in
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 MESSAGES, SIZE = 20, 500_000
 
 
 @contextlib.contextmanager
-def connected(to: BotServer, **options):
+def connected(to: BotServer, kind=WebSocketTransport, **options):
     """Yield a client whose bot is ready, the bot's end of the line, and a list of how the session ended."""
     ends: list[CloseInfo] = []
-    transport = WebSocketTransport(to.url)
+    transport = kind(to.url)
     client = RTVIClient(
         transport=transport, ssl_context=trusting(), proxy=False, enable_mic=False, speaker=NullSink(), **options
     )
@@ -43,9 +49,11 @@ def connected(to: BotServer, **options):
     with running(client.connect) as connecting:
         bot = to.arrival()[1]
         bot.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        id_ = json.loads(text_in(bot.receive()[1]))["id"]
-        ready = {"label": "rtvi-ai", "type": "bot-ready", "id": id_, "data": {"version": "2.2.0"}}
-        bot.send(frame(BINARY, encode(MessageFrame(data=json.dumps(ready)))))
+        message = message_in(bot.receive())
+        while message["type"] != "client-ready":
+            message = message_in(bot.receive())
+        ready = {"label": "rtvi-ai", "type": "bot-ready", "id": message["id"], "data": {"version": "2.2.0"}}
+        bot.send(message_frame(kind, json.dumps(ready)))
         connecting.get()
     try:
         yield client, bot, ends
@@ -58,11 +66,15 @@ def send_all(client: RTVIClient) -> None:
         client.send_client_message("note", [n, "x" * SIZE])
 
 
+def message_in(received: tuple[int, bytes]) -> dict:
+    opcode, payload = received
+    assert opcode in (BINARY, TEXT)
+    return json.loads(payload if opcode == TEXT else text_in(payload))
+
+
 def number_in(received: tuple[int, bytes]) -> int:
     """Return which of `send_all()`'s messages a frame is."""
-    opcode, payload = received
-    assert opcode == BINARY
-    return json.loads(text_in(payload))["data"]["d"][0]
+    return message_in(received)["data"]["d"][0]
 
 
 def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
@@ -86,7 +98,7 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
     assert ends == [CloseInfo(initiator="client")]
 
 
-def test_what_could_not_leave_is_told(server, caplog):
+def test_what_could_not_leave_is_told(kind, server, caplog):
     """A server that reads nothing ends the close after the timeout. The messages that it did not take are the error
     of `disconnected` and one warning; they cause no reconnect, whatever the policy would say."""
     asked: list[BaseException] = []
@@ -96,7 +108,7 @@ def test_what_could_not_leave_is_told(server, caplog):
         return True
 
     policy = ReconnectPolicy(retry_on=retry_on)
-    with connected(server, reconnect=policy) as (client, _, ends), caplog.at_level(logging.WARNING):
+    with connected(server, kind, reconnect=policy) as (client, _, ends), caplog.at_level(logging.WARNING):
         send_all(client)
         client.disconnect()
         (info,) = ends
@@ -105,6 +117,58 @@ def test_what_could_not_leave_is_told(server, caplog):
         assert [record.getMessage() for record in caplog.records] == [str(info.error)]
         assert client.stats().reconnects == 0
         assert asked == []
+
+
+def closes(bot: Bot) -> None:
+    bot.send(frame(CLOSE, struct.pack("!H", 1000)))
+
+
+@pytest.mark.parametrize(
+    ("leave", "error"), [(closes, "Messages were lost"), (Bot.reset, "reset")], ids=["closes", "resets"]
+)
+def test_a_server_that_ends_first(kind, plain, caplog, leave, error):
+    """What it had not read by then is told in the same way, also if a new session follows. A broken connection has an
+    error of its own."""
+    policy = ReconnectPolicy(initial_delay=GUARD, retry_on=lambda _: True)
+    with connected(plain, kind, reconnect=policy) as (client, bot, ends), caplog.at_level(logging.WARNING):
+        send_all(client)
+        leave(bot)
+        until(lambda: ends)
+        (info,) = ends
+        assert (info.code, info.reconnecting) == (1000 if leave is closes else None, True)
+        assert error in str(info.error)
+        (told,) = [line for line in caplog.messages if line.startswith("Messages were lost, at least ")]
+        assert "disconnect" not in told
+
+
+def test_an_io_thread_that_comes_late(plain, monkeypatch):
+    """A close that is not done in time says so: then it is not known what has left."""
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
+    with connected(plain) as (client, _, ends):
+        release = threading.Event()
+        session_of(client).runtime.io.call(release.wait)
+        client.send_client_message("note")
+        client.disconnect()
+        assert "may be lost" in str(ends[0].error)
+        release.set()
+
+
+def test_an_abort_of_a_finished_attempt(plain):
+    """`abort()` of a connect handler's controller loses no message of the session: its bot is ready."""
+    controllers = []
+
+    def handler(_params, _timeout, abort):
+        controllers.append(abort)
+
+    with connected(plain, custom_connect_handler=handler) as (client, bot, ends):
+        assert not controllers[0].abort()
+        send_all(client)
+        with running(client.disconnect) as disconnecting:
+            assert [number_in(bot.receive()) for _ in range(MESSAGES)] == list(range(MESSAGES))
+            assert bot.receive()[0] == CLOSE
+            closes(bot)
+            disconnecting.get()
+    assert ends == [CloseInfo(initiator="client")]
 
 
 def test_a_transport_that_says_what_was_lost(caplog):
@@ -158,8 +222,8 @@ def test_the_exit_leaves_less_time():
 
 
 @contextlib.contextmanager
-def writer_and_peer(tls: bool):
-    ours, theirs = tcp_pair(tls)
+def writer_and_peer(tls: bool, context: ssl.SSLContext | None = None):
+    ours, theirs = tcp_pair(tls, context)
     with ours, theirs:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         ours.setblocking(False)
@@ -186,6 +250,38 @@ def test_what_the_system_holds(tls, what):
             threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
         messages, size = writer.end()
     assert (messages > 0, size > 0) == (what == "message", what == "message")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
+@pytest.mark.parametrize("cipher", [None, "TLS 1.3", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_message_before_much_audio(monkeypatch, cipher, lost):
+    """A line that is dead from a message on, however much audio follows, loses this message, and audio is none."""
+    context = trusting()
+    if cipher not in (None, "TLS 1.3"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(cipher)
+    acknowledged = websocket_writer._unacknowledged
+    with writer_and_peer(cipher is not None, context) as (writer, peer):
+
+        def send(payload: bytes, audio: float = 0.0) -> None:
+            writer.send(Outgoing(masked_frame(BINARY, payload), audio))
+            writer.flush()
+
+        def unread(sock: socket.socket) -> int:
+            until(lambda: acknowledged(sock) == 0)
+            return struct.unpack("i", fcntl.ioctl(peer.sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+
+        monkeypatch.setattr(websocket_writer, "_unacknowledged", unread)
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MB)
+        send(b"heard")
+        assert peer.receive() == (BINARY, b"heard")
+        if lost:
+            send(b"lost")
+        for _ in range(20):
+            send(b"x" * 650, 0.02)
+        send(b"x" * 20_000, 0.5)  # two records of TLS
+        assert writer.end()[0] == int(lost)
 
 
 def test_a_message_that_meets_the_close_is_sent_or_refused():

@@ -9,6 +9,7 @@ import ssl
 import struct
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -103,7 +104,7 @@ class Client:
         self.connection = WebSocketConnection(
             sock,
             io,
-            on_messages=self._messages,
+            on_messages={opcode: partial(self._messages, opcode) for opcode in (TEXT, BINARY)},
             on_closed=self._closed,
             max_message_bytes=limits.get("max_message_bytes", 16 * MB),
             max_queued_bytes=limits.get("max_queued_bytes", 64 * MB),
@@ -172,15 +173,15 @@ def hold(io: IOThread) -> threading.Event:
     return go_on
 
 
-def tcp_pair(tls: bool) -> tuple[socket.socket, socket.socket]:
-    """Return two ends of a TCP connection, in TLS if wanted."""
+def tcp_pair(tls: bool, context: ssl.SSLContext | None = None) -> tuple[socket.socket, socket.socket]:
+    """Return two ends of a TCP connection, in TLS if wanted, with a context of the client's."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
         theirs, _ = listening.accept()
     if not tls:
         return ours, theirs
     with running(lambda: serving().wrap_socket(theirs, server_side=True)) as handshake:
-        ours = trusting().wrap_socket(ours, server_hostname="127.0.0.1")
+        ours = (context or trusting()).wrap_socket(ours, server_hostname="127.0.0.1")
         return ours, handshake.get()
 
 

@@ -23,7 +23,7 @@ tls, handler_sends, size = sys.argv[1] == "tls", sys.argv[2] == "sends", int(sys
 ours, theirs = tcp_pair(tls)
 io, ended = IOThread(), threading.Event()
 connection = WebSocketConnection(
-    ours, io, on_messages=lambda *_: None, on_closed=lambda _: ended.set(),
+    ours, io, on_messages={}, on_closed=lambda _: ended.set(),
     max_message_bytes=MB, max_queued_bytes=256 * MB, stall_timeout=60.0,
 )
 connection.start()

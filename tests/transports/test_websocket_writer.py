@@ -14,6 +14,7 @@ from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.slowness import GUARD
 from tests.support.threads import running
+from tests.support.waiting import until
 
 from .test_websocket_connection import MB, tcp_pair
 
@@ -95,7 +96,7 @@ def send_and_be_struck(size: int) -> bool:
 @pytest.mark.parametrize("size", [MB, 32 * MB], ids=["whole", "part"])
 def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
     """It may wait for other threads that use the connection, and what it sends comes after all of the frame."""
-    assert any(send_and_be_struck(size) for _ in range(100)), "no signal struck"
+    until(lambda: send_and_be_struck(size))  # on a busy machine the signal often comes late
 
 
 def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():

@@ -188,14 +188,13 @@ def test_what_a_fatal_error_says() -> None:
     assert str(caught.value).isprintable()
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     """The demo shows what such a bot says, and what it is told by such an endpoint, as text."""
-    monkeypatch.setattr("rtvi_sync.cli.bot_activity.ANSWER_TIMEOUT", 0.1)
 
     def handler(session: Any, message: Any) -> bool:
         about = {"library": HOSTILE, "library_version": HOSTILE}
         session.send({"label": "rtvi-ai", "type": "bot-ready", "id": message["id"], "data": {"about": about}})
-        session.send({"label": "rtvi-ai", "type": "bot-transcription", "data": {"text": HOSTILE}})
+        session.send({"label": "rtvi-ai", "type": "bot-llm-text", "data": {"text": HOSTILE}})
         session.close(4000, HOSTILE[:60])
         return True
 
